@@ -1,0 +1,116 @@
+//! Keyed hashing: what an attacker cannot aim at.
+//!
+//! Two hashes, both keyed. [`sip`] (SipHash-1-3; Aumasson and Bernstein, 2012) feeds the sketches: without the key
+//! nobody can choose packets that collide in them. [`slot`] picks a flow-cache slot in the kernel, where 128-bit
+//! multiplication is missing: it is cheap and keyed but no pseudo-random function. Flows that an attacker makes
+//! collide there cost evictions (speed), never a wrong count.
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::flow::FlowKey;
+
+/// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key(pub [u64; 2]);
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+impl Key {
+    /// A key of its own for another purpose, so that one use says nothing about another.
+    #[must_use]
+    pub fn derive(self, purpose: &str) -> Self {
+        let half = |n: u8| {
+            let mut hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
+            hasher.write(purpose.as_bytes());
+            hasher.write_u8(n);
+            hasher.finish()
+        };
+        Self([half(0), half(1)])
+    }
+
+    /// A fingerprint that tells two keys apart and gives neither away.
+    pub fn id(self) -> u64 {
+        self.derive("id").0[0]
+    }
+}
+
+/// The keyed 64-bit hash of some bytes.
+#[inline]
+pub fn sip(key: Key, bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(key.0[0], key.0[1]);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// One 64-bit hash out of two, in order.
+#[inline]
+pub const fn combine(first: u64, second: u64) -> u64 {
+    mix(first.rotate_left(32) ^ mix(second))
+}
+
+/// A bijection that spreads every input bit over the word (the finaliser of `SplitMix64`; Steele, Lea, Flood, 2014).
+#[inline(always)]
+pub const fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// The flow cache's hash; the slot is its low bits. The same in the kernel and in replay.
+#[inline(always)]
+pub const fn slot(key: &Key, flow: &FlowKey) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let tail = (flow.src_port as u64) << 48
+        | (flow.dst_port as u64) << 32
+        | (flow.proto as u64) << 24
+        | (flow.class as u64) << 16
+        | (flow.interface as u64) << 8;
+    let mut h = (key.0[0] ^ flow.src.0[0]).wrapping_mul(ODD);
+    h ^= h >> 32;
+    h = (h ^ flow.src.0[1]).wrapping_mul(ODD);
+    h ^= h >> 32;
+    h = (h ^ flow.dst.0[0]).wrapping_mul(ODD);
+    h ^= h >> 32;
+    h = (h ^ flow.dst.0[1]).wrapping_mul(ODD);
+    h ^= h >> 32;
+    h = (h ^ tail ^ key.0[1]).wrapping_mul(ODD);
+    h ^= h >> 32;
+    h.wrapping_mul(ODD) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn keys_change_every_hash() {
+        let (a, b) = (Key([1, 2]), Key([1, 3]));
+        assert_ne!(sip(a, b"flow"), sip(b, b"flow"));
+        assert_ne!(slot(&a, &FlowKey::default()), slot(&b, &FlowKey::default()));
+        assert_ne!(a.derive("x"), a.derive("y"));
+        assert_ne!(a.id(), b.id());
+        assert_eq!(std::format!("{a:?}"), "Key(secret)");
+    }
+
+    #[test]
+    fn neighbouring_flows_spread_over_the_slots() {
+        let key = Key([7, 11]);
+        let slots: BTreeSet<_> = (0..4096u16)
+            .map(|port| slot(&key, &FlowKey { src_port: port, proto: 17, ..FlowKey::default() }) & 4095)
+            .collect();
+        // 4096 balls in 4096 bins fill 1 - 1/e = 63 % of them.
+        assert!((2450..2730).contains(&slots.len()), "{}", slots.len());
+    }
+
+    #[test]
+    fn combining_is_ordered() {
+        assert_ne!(combine(1, 2), combine(2, 1));
+    }
+}

@@ -1,0 +1,224 @@
+//! The ledger: every packet accounted for, exactly.
+//!
+//! Per interface and window, for packets and for bytes:
+//! `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Packets and bytes, counted together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire as the link layer frames them.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// A tally of `packets` packets that carried `bytes` bytes.
+    #[inline]
+    pub const fn new(packets: u64, bytes: u64) -> Self {
+        Self { packets, bytes }
+    }
+
+    /// Adds another tally. Counters wrap after 2^64, which at 100 Gb/s takes 46 years.
+    #[inline(always)]
+    pub const fn add(&mut self, other: Self) {
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// What was added since `earlier`, when both are readings of one cumulative counter.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            packets: self.packets.wrapping_sub(earlier.packets),
+            bytes: self.bytes.wrapping_sub(earlier.bytes),
+        }
+    }
+
+    /// Whether nothing was counted.
+    pub const fn is_zero(self) -> bool {
+        self.packets == 0 && self.bytes == 0
+    }
+}
+
+impl core::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        let mut total = Self::default();
+        tallies.for_each(|tally| total.add(tally));
+        total
+    }
+}
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[repr(u8)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+
+        impl $name {
+            /// Every reason, in the order of the counters.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The reason's name in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet that was seen has no flow key. Each is a counter.
+    Skip {
+        /// Address resolution (`EtherType` 0x0806).
+        Arp = "arp",
+        /// Link layer discovery (0x88cc).
+        Lldp = "lldp",
+        /// An IEEE 802.3 length instead of an `EtherType`: LLC, spanning tree, IS-IS.
+        Llc = "llc",
+        /// MPLS (0x8847, 0x8848).
+        Mpls = "mpls",
+        /// PPP over Ethernet, discovery and session (0x8863, 0x8864).
+        Pppoe = "pppoe",
+        /// MACsec (0x88e5): the payload is encrypted.
+        Macsec = "macsec",
+        /// Any other protocol above the link layer.
+        NonIp = "non_ip",
+        /// The packet ends inside its link-layer header.
+        TruncatedLink = "truncated_link",
+        /// More VLAN tags than [`crate::packet::VLAN_TAGS_MAX`].
+        VlanDepth = "vlan_depth",
+        /// The packet ends inside its IP header or inside an IPv6 extension header.
+        TruncatedIp = "truncated_ip",
+        /// The IP version field contradicts the link layer, or the IPv4 header length is below 20 bytes.
+        BadIpHeader = "bad_ip_header",
+        /// More IPv6 extension headers than [`crate::packet::EXTENSION_HEADERS_MAX`].
+        ExtensionDepth = "extension_depth",
+        /// A capture's link type that weir does not read.
+        LinkType = "link_type",
+    }
+}
+
+reasons! {
+    /// Why a packet that had a flow key is missing from the records. Each is a counter.
+    Loss {
+        /// The ring was full when its record was evicted: userspace did not keep up.
+        RingFull = "ring_full",
+        /// Its CPU has no ring: it came online after start.
+        NoRing = "no_ring",
+    }
+}
+
+/// One interface's counters on one CPU, as the kernel keeps them: cumulative since load.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Counters {
+    /// Every packet.
+    pub seen: Tally,
+    /// Packets that sampling left out.
+    pub sampled_out: Tally,
+    /// Packets without a flow key, by [`Skip`].
+    pub skipped: [Tally; Skip::COUNT],
+    /// Packets whose record could not be handed over, by [`Loss`].
+    pub lost: [Tally; Loss::COUNT],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            seen: Tally::default(),
+            sampled_out: Tally::default(),
+            skipped: [Tally::default(); Skip::COUNT],
+            lost: [Tally::default(); Loss::COUNT],
+        }
+    }
+}
+
+impl Counters {
+    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            seen: self.seen.since(earlier.seen),
+            sampled_out: self.sampled_out.since(earlier.sampled_out),
+            skipped: core::array::from_fn(|i| self.skipped[i].since(earlier.skipped[i])),
+            lost: core::array::from_fn(|i| self.lost[i].since(earlier.lost[i])),
+        }
+    }
+}
+
+/// One interface's account of one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// What the datapath counted.
+    pub counters: Counters,
+    /// The sum of all records that arrived.
+    pub attributed: Tally,
+}
+
+impl Ledger {
+    /// Adds another ledger: of another CPU, or of another window.
+    pub fn add(&mut self, other: &Self) {
+        let Self { counters, attributed } = other;
+        let Counters { seen, sampled_out, skipped, lost } = counters;
+        self.attributed.add(*attributed);
+        self.counters.seen.add(*seen);
+        self.counters.sampled_out.add(*sampled_out);
+        self.counters.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
+        self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
+    }
+
+    /// Everything that was counted but reached no sketch for want of room.
+    pub fn lost(&self) -> Tally {
+        self.counters.lost.iter().copied().sum()
+    }
+
+    /// Everything without a flow key.
+    pub fn skipped(&self) -> Tally {
+        self.counters.skipped.iter().copied().sum()
+    }
+
+    /// Whether the law of this module holds, for packets and for bytes.
+    pub fn balances(&self) -> bool {
+        let accounted: Tally =
+            [self.attributed, self.counters.sampled_out, self.skipped(), self.lost()].into_iter().sum();
+        accounted == self.counters.seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_balances_only_when_every_packet_and_byte_is_named() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.balances());
+        ledger.counters.seen = Tally::new(3, 300);
+        ledger.attributed = Tally::new(1, 100);
+        ledger.counters.skipped[Skip::Arp as usize] = Tally::new(1, 100);
+        assert!(!ledger.balances());
+        ledger.counters.lost[Loss::RingFull as usize] = Tally::new(1, 99);
+        assert!(!ledger.balances(), "a byte is missing");
+        ledger.counters.lost[Loss::RingFull as usize].bytes = 100;
+        assert!(ledger.balances());
+        let mut sum = ledger;
+        sum.add(&ledger);
+        assert!(sum.balances());
+        assert_eq!(sum.counters.seen, Tally::new(6, 600));
+        assert_eq!(sum.counters.since(&ledger.counters), ledger.counters);
+    }
+
+    #[test]
+    fn reasons_have_distinct_names() {
+        let names: std::collections::BTreeSet<_> = Skip::ALL.iter().map(|skip| skip.name()).collect();
+        assert_eq!(names.len(), Skip::COUNT);
+        assert_eq!(Skip::ALL[Skip::LinkType as usize], Skip::LinkType);
+    }
+}

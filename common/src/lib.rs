@@ -1,0 +1,21 @@
+//! What weir's kernel and user sides share.
+//!
+//! No I/O, no clock, no threads. In pipeline order: [`packet`] parses bytes to a [`flow`] key, [`record`] is what
+//! one flow did, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod flow;
+pub mod hash;
+pub mod ledger;
+pub mod packet;
+pub mod record;
+pub mod size;
+#[cfg(feature = "alloc")]
+pub mod sketch;

@@ -1,0 +1,2 @@
+//! The weir daemon as a library.
+#![forbid(unsafe_code)]
