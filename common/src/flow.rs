@@ -9,19 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Two 64-bit words, so that the kernel compares it in two instructions.
 #[repr(C)]
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct Address(pub [u64; 2]);
 

@@ -32,10 +32,7 @@ impl Tally {
     /// What was added since `earlier`, when both are readings of one cumulative counter.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
-        Self {
-            packets: self.packets.wrapping_sub(earlier.packets),
-            bytes: self.bytes.wrapping_sub(earlier.bytes),
-        }
+        Self { packets: self.packets.wrapping_sub(earlier.packets), bytes: self.bytes.wrapping_sub(earlier.bytes) }
     }
 
     /// Whether nothing was counted.

@@ -215,11 +215,8 @@ fn loopback<B: Bytes + ?Sized>(packet: &B) -> Result<(u16, usize), Skip> {
 fn ppp<B: Bytes + ?Sized>(packet: &B) -> Result<(u16, usize), Skip> {
     const ADDRESS_AND_CONTROL: u16 = 0xff03;
     let first = packet.be16(0).ok_or(Skip::TruncatedLink)?;
-    let (protocol, at) = if first == ADDRESS_AND_CONTROL {
-        (packet.be16(2).ok_or(Skip::TruncatedLink)?, 4)
-    } else {
-        (first, 2)
-    };
+    let (protocol, at) =
+        if first == ADDRESS_AND_CONTROL { (packet.be16(2).ok_or(Skip::TruncatedLink)?, 4) } else { (first, 2) };
     match protocol {
         0x0021 => Ok((ethertype::IPV4, at)),
         0x0057 => Ok((ethertype::IPV6, at)),
@@ -311,24 +308,26 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
 }
 
 /// Ports, or ICMP's type and code, and TCP's flags.
+///
+/// One read for both ports: two optional reads joined make LLVM carry a pointer where the verifier wants a number.
 #[inline(always)]
 fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, mut key: FlowKey) -> Parsed {
     match key.proto {
         proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
-            let (Some(source), Some(destination)) = (packet.be16(at), packet.be16(at + 2)) else {
+            let Some(ports) = packet.word32(at).map(u32::from_be) else {
                 return without_ports(key, class::NO_TRANSPORT);
             };
-            key.src_port = source;
-            key.dst_port = destination;
+            key.src_port = (ports >> 16) as u16;
+            key.dst_port = ports as u16;
             let tcp_flags = if key.proto == proto::TCP { packet.u8(at + 13).unwrap_or(0) } else { 0 };
             Parsed { key, tcp_flags }
         }
         proto::ICMP | proto::ICMPV6 => {
-            let (Some(kind), Some(code)) = (packet.u8(at), packet.u8(at + 1)) else {
+            let Some(kind_and_code) = packet.be16(at) else {
                 return without_ports(key, class::NO_TRANSPORT);
             };
-            key.src_port = u16::from(kind);
-            key.dst_port = u16::from(code);
+            key.src_port = kind_and_code >> 8;
+            key.dst_port = kind_and_code & 0xff;
             Parsed { key, tcp_flags: 0 }
         }
         _ => Parsed { key, tcp_flags: 0 },

@@ -1,4 +1,153 @@
+//! weir's programs for the kernel.
+//!
+//! | program | runs | does |
+//! |---|---|---|
+//! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
+//! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
+//! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
+//! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
+//!
+//! The hot path in plain text; [`measure`] is the same with the verifier's needs:
+//!
+//! ```text
+//! slot     = interface table[ifindex]
+//! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
+//! key      = parse(packet)      or: skipped[reason] += packet, pass
+//! record   = this CPU's cache[hash(key)]
+//! record.key == key ? record += packet : (evict record into the ring; record = packet)
+//! pass
+//! ```
+
 #![no_std]
 #![no_main]
+#![feature(asm_experimental_arch)]
+#![allow(unsafe_code, reason = "maps hand out raw pointers; each use says why it is sound")]
+
+mod cache;
+mod flush;
+mod maps;
+mod packet;
+mod ring;
+
+use aya_ebpf::{
+    EbpfContext as _,
+    bindings::xdp_action::XDP_PASS,
+    helpers::generated::{bpf_ktime_get_coarse_ns, bpf_xdp_get_buff_len},
+    macros::xdp,
+    programs::XdpContext,
+};
+use weir_common::{
+    control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader, counters_index},
+    ledger::Tally,
+    packet::Link,
+    record::Record,
+    size::size_class,
+};
+
+use crate::{
+    maps::{COUNTERS, INTERFACES, SIZES, STATE},
+    packet::Frame,
+};
+
+/// Measures every packet of an interface.
+#[xdp(frags)]
+pub fn weir(ctx: XdpContext) -> u32 {
+    // SAFETY: the context is the one that the kernel passed to this program.
+    let bytes = unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) };
+    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes);
+    XDP_PASS
+}
+
+/// Measures a captured packet; see [`ReplayHeader`].
+#[xdp(frags)]
+pub fn replay(ctx: XdpContext) -> u32 {
+    if let Some(header) = replay_header(&ctx) {
+        let frame = Frame::new(&ctx, header.captured as usize);
+        let _ = measure(&ctx, &frame, Link::from_code(header.link as u8), u64::from(header.wire_bytes));
+    }
+    XDP_PASS
+}
+
+/// Closes this CPU's window, in as many calls as it takes; returns a [`Flush`].
+#[xdp]
+pub fn flush(_ctx: XdpContext) -> u32 {
+    flush::flush().unwrap_or(Flush::NoRing) as u32
+}
+
+/// Passes.
+#[xdp(frags)]
+pub fn baseline(_ctx: XdpContext) -> u32 {
+    XDP_PASS
+}
+
+/// `None` where a map lookup fails, which the maps' sizes rule out but the verifier wants handled.
+#[inline(always)]
+fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64) -> Option<()> {
+    let interface = interface_slot(ctx.ingress_ifindex() as u32)?;
+    let state = STATE.get_ptr_mut(0)?;
+    // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
+    let (epoch, busy) = unsafe { ((*state).epoch as u8, (*state).busy != 0) };
+    let counters = COUNTERS.get_ptr_mut(counters_index(epoch, interface))?;
+    // SAFETY: as above.
+    let counters = unsafe { &mut (*counters).counters };
+    let one = Tally::new(1, bytes);
+    counters.seen.add(one);
+    let sizes = SIZES.get_ptr_mut(u32::from(epoch & 1))?;
+    // SAFETY: as above; `size_class` stays below the array's length, which `get_mut` checks again for the verifier.
+    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(bytes)) } {
+        *class += 1;
+    }
+
+    let parsed = match weir_common::packet::parse(frame, link) {
+        Ok(parsed) => parsed,
+        Err(skip) => {
+            if let Some(skipped) = counters.skipped.get_mut(skip as usize) {
+                skipped.add(one);
+            }
+            return Some(());
+        }
+    };
+    let mut key = parsed.key;
+    key.interface = interface;
+    key.epoch = epoch;
+    // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one 30 ns.
+    let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
+    if busy {
+        // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
+        ring::emit(&Record::first(key, bytes, parsed.tcp_flags, now_ns));
+        return Some(());
+    }
+    cache::count(key, bytes, parsed.tcp_flags, now_ns)
+}
+
+#[inline(always)]
+fn interface_slot(ifindex: u32) -> Option<u8> {
+    for probe in 0..INTERFACE_PROBES {
+        let entry = INTERFACES.get(InterfaceSlot::place(ifindex, probe))?;
+        if entry.ifindex == ifindex {
+            return Some(entry.slot as u8);
+        }
+    }
+    None
+}
+
+#[inline(always)]
+fn replay_header(ctx: &XdpContext) -> Option<ReplayHeader> {
+    let header = ctx.metadata();
+    if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
+        return None;
+    }
+    // SAFETY: the header lies within the metadata, by the check above; 4-byte alignment is the kernel's rule for it.
+    Some(unsafe { *(header as *const ReplayHeader) })
+}
+
+#[cfg(not(test))]
 #[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! { loop {} }
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// The licence that the kernel asks for before it allows GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

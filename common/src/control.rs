@@ -1,0 +1,79 @@
+//! What userspace and the kernel's programs tell each other besides records.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Interfaces that one daemon measures at most; a key holds the slot in one byte.
+pub const INTERFACES_MAX: u32 = 64;
+/// Entries of the table that finds an interface's slot: a power of two.
+pub const INTERFACE_TABLE: u32 = 1024;
+/// Places in that table where one interface index may stand.
+pub const INTERFACE_PROBES: u32 = 4;
+/// CPUs that can have a ring.
+pub const CPUS_MAX: u32 = 1024;
+
+/// An entry of the interface table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct InterfaceSlot {
+    /// The kernel's interface index; 0 for a free entry.
+    pub ifindex: u32,
+    /// The interface's slot, in the order of the configuration.
+    pub slot: u32,
+}
+
+impl InterfaceSlot {
+    /// The `probe`th place of an interface index in the table.
+    #[inline(always)]
+    pub const fn place(ifindex: u32, probe: u32) -> u32 {
+        (ifindex ^ probe) & (INTERFACE_TABLE - 1)
+    }
+}
+
+/// Where the counters of an interface slot are for an epoch. Two sets take turns: while one window is being closed, the
+/// next one is counted in the other.
+#[inline(always)]
+pub const fn counters_index(epoch: u8, interface: u8) -> u32 {
+    (epoch as u32 & 1) * INTERFACES_MAX + (interface as u32 & (INTERFACES_MAX - 1))
+}
+
+/// How far one call of the `flush` program came.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Call again.
+    Again = 0,
+    /// The ring is full: drain it, then call again.
+    RingFull = 1,
+    /// The window is closed on this CPU; its edge is in the ring.
+    Done = 2,
+    /// This CPU has no ring.
+    NoRing = 3,
+}
+
+impl Flush {
+    /// The meaning of the program's return value.
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Self::Again),
+            1 => Some(Self::RingFull),
+            2 => Some(Self::Done),
+            3 => Some(Self::NoRing),
+            _ => None,
+        }
+    }
+}
+
+/// What goes before a captured packet when it is replayed through the kernel, as XDP metadata.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ReplayHeader {
+    /// The packet's length on the wire, in bytes.
+    pub wire_bytes: u32,
+    /// How much of it was captured; the rest of the frame is padding.
+    pub captured: u32,
+    /// The code of its [`crate::packet::Link`].
+    pub link: u32,
+}
+
+// XDP metadata comes in multiples of four bytes.
+const _: () = assert!(size_of::<ReplayHeader>() == 12);
