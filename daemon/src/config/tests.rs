@@ -29,6 +29,10 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
 #[test]
 fn nothing_written_is_the_default() {
     let nulls = "observer:\nreport: null\nhash_key: ~\nsinks:\ndatapath: {ring: null}";
@@ -80,6 +84,24 @@ fn shipped_file_tells_the_limits() {
         let comment = lines[..at].iter().rev().take_while(|line| line.starts_with('#')).copied().collect::<Vec<_>>();
         assert!(comment.iter().any(|line| line.contains(&limit)), "{key} should say {limit:?}: {comment:#?}");
     }
+}
+
+#[test]
+fn examples_parse() {
+    let mut examples: Vec<PathBuf> =
+        fs::read_dir(repository("config/examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    examples.sort();
+    let names: Vec<&str> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["fleet.yaml", "router.yaml", "two-sinks.yaml"]);
+    let [fleet, router, two_sinks] = [0, 1, 2].map(|i| Config::read(&examples[i]).unwrap_or_else(|e| panic!("{e}")));
+
+    assert_eq!(fleet.hash_key, HashKey::File("/etc/weir/hash.key".into()));
+    assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
+    assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
+    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64 }]
+        if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
+    assert_eq!(two_sinks.interfaces[0], Interface { name: "wan0".into(), mode: Mode::Native });
+    assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
 }
 
 /// Every setting with a value that is not its default.
