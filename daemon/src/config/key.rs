@@ -1,0 +1,139 @@
+//! Where the key of the hashes comes from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use weir_common::hash::Key;
+
+/// The hex digits of a key: 128 bits.
+pub const KEY_DIGITS: usize = 32;
+
+/// Bytes of a key file that are read: the digits, and white space around them.
+const KEY_FILE_MAX: u64 = 256;
+
+/// What stands in for a secret wherever the configuration is shown.
+const SET: &str = "<set>";
+
+/// The key of the hashes, or where to get it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HashKey {
+    /// A new one from the operating system at every start.
+    #[default]
+    Random,
+    /// The one that is written in the configuration, shared by a fleet.
+    Given(Key),
+    /// The one in this file, as 32 hex digits.
+    File(PathBuf),
+}
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no random bytes for the hash key: {0}")]
+    Random(getrandom::Error),
+    /// The key file cannot be read.
+    #[error("cannot read the hash key from {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The key file holds something else.
+    #[error("{} does not hold a hash key: write 32 hex digits there, as `openssl rand -hex 16` prints", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl HashKey {
+    /// The key itself: drawn, copied or read.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`], which never shows any part of a key.
+    pub fn key(&self) -> Result<Key, KeyError> {
+        match self {
+            Self::Random => {
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
+                let word = u128::from_ne_bytes(bytes);
+                Ok(Key([(word >> 64) as u64, word as u64]))
+            }
+            Self::Given(key) => Ok(*key),
+            Self::File(path) => read_key(path),
+        }
+    }
+}
+
+impl Serialize for HashKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Random => serializer.serialize_none(),
+            Self::Given(_) => serializer.serialize_str(SET),
+            Self::File(path) => serializer.collect_map([("file", path)]),
+        }
+    }
+}
+
+/// A key of exactly [`KEY_DIGITS`] hex digits; the first half is the first word.
+pub(super) fn parse_key(text: &str) -> Option<Key> {
+    if text.len() != KEY_DIGITS || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let word = u128::from_str_radix(text, 16).ok()?;
+    Some(Key([(word >> 64) as u64, word as u64]))
+}
+
+fn read_key(path: &Path) -> Result<Key, KeyError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(KEY_FILE_MAX).read_to_end(&mut bytes))
+        .map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })?;
+    let text = std::str::from_utf8(&bytes).ok();
+    text.and_then(|text| parse_key(text.trim())).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_digits() {
+        assert_eq!(
+            parse_key("00112233445566778899aabbCCDDEEFF"),
+            Some(Key([0x0011_2233_4455_6677, 0x8899_aabb_ccdd_eeff]))
+        );
+        for text in [
+            "",
+            "0011",
+            "00112233445566778899aabbccddeef",
+            "+0112233445566778899aabbccddeeff",
+            "é0112233445566778899aabbccddeef",
+        ] {
+            assert_eq!(parse_key(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn draws_copies_and_reads() {
+        assert_ne!(HashKey::Random.key().unwrap(), HashKey::Random.key().unwrap());
+        assert_eq!(HashKey::Given(Key([1, 2])).key().unwrap(), Key([1, 2]));
+
+        let path = std::env::temp_dir().join(format!("weir-key-{}", std::process::id()));
+        let file = HashKey::File(path.clone());
+        std::fs::write(&path, "00000000000000010000000000000002\n").unwrap();
+        let read = file.key();
+        std::fs::write(&path, "a secret that is no key").unwrap();
+        let malformed = file.key().unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read.unwrap(), Key([1, 2]));
+        assert!(malformed.contains("32 hex digits") && !malformed.contains("secret"), "{malformed}");
+        let missing = file.key().unwrap_err().to_string();
+        assert!(missing.contains(&path.display().to_string()) && missing.contains("No such file"), "{missing}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The limits of every setting, each with its reason.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Bytes of a configuration file: room for every interface and sink with long headers, and little enough to read at
+/// once.
+pub const FILE_MAX: usize = 128 << 10;
+
+/// Values and bytes of text once aliases are expanded. Twice the file, which a file without aliases cannot exceed: a
+/// byte makes at most one value and one byte of text.
+pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
+
+/// Mistakes that are listed; each costs another reading of the file to locate, and nobody mends more at once.
+pub const MISTAKES_MAX: usize = 100;
+
+/// Bytes of an observer's name and site: a full domain name fits.
+pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
+
+/// Interfaces: more ports than a router has; each costs a row of counters on every CPU.
+pub const INTERFACES_MAX: usize = 64;
+
+/// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
+pub const INTERFACE_NAME_BYTES: RangeInclusive<usize> = 1..=15;
+
+/// The report interval: below, closing the window would cost more than measuring; above, a report is no news.
+pub const INTERVAL: RangeInclusive<Duration> = seconds(1)..=seconds(3600);
+
+/// The seconds of a day, which the report interval divides so that every day's windows fall alike.
+pub const DAY_SECONDS: u64 = 86_400;
+
+/// Entries of each top list: beyond 100 a report stops being readable.
+pub const TOP: RangeInclusive<u64> = 1..=100;
+
+/// Relative standard error of unique counts: `HyperLogLog` with about 2^18 registers for the
+/// smallest, 2^9 for the largest.
+pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
+
+/// Error of top entries, of a window's total: count-min rows of some 54,000 counters for the smallest,
+/// 272 for the largest.
+pub const TOP_ERROR: RangeInclusive<f64> = 0.000_05..=0.01;
+
+/// Candidates per top list: fewer would lose entries of the longest list, more would leave the CPU's caches.
+pub const TOP_CANDIDATES: RangeInclusive<u64> = 64..=16_384;
+
+/// Flows per generation of the seen-flow filter: at the most some 170 MiB per generation at the default rate.
+pub const CAPACITY: RangeInclusive<u64> = 1_000..=100_000_000;
+
+/// False positives of the seen-flow filter: from about 29 bits per flow to 5.
+pub const FALSE_POSITIVE_RATE: RangeInclusive<f64> = 0.000_001..=0.1;
+
+/// A generation of the seen-flow filter; it also lasts no less than the report interval.
+pub const GENERATION: RangeInclusive<Duration> = seconds(10)..=seconds(86_400);
+
+/// Slots of the flow cache per CPU, a power of two: at the most some 6 MiB of records per CPU.
+pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
+
+/// Bytes of the ring per CPU, a power of two: the least is the largest page size in use.
+pub const RING: RangeInclusive<u64> = (64 << 10)..=(64 << 20);
+
+/// Sinks: each is a thread and a queue.
+pub const SINKS_MAX: usize = 16;
+
+/// Reports that a sink holds while it is slow or dead.
+pub const QUEUE: RangeInclusive<u64> = 1..=4096;
+
+/// How long an HTTP sink waits for its collector.
+pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
+
+/// Headers of an HTTP sink: what common servers still accept.
+pub const HEADERS_MAX: usize = 32;

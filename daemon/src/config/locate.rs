@@ -1,0 +1,95 @@
+//! Where in the text a value or a key stands.
+//!
+//! `serde_yaml` tells positions only in its errors, where it adds that of the innermost element being read. So the
+//! text is read once more for each mistake, skipping straight to the element in question, where the reading is made
+//! to fail: that error's position is the answer.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_yaml::Deserializer;
+
+use super::mistake::Place;
+
+/// Which half of a map's entry is meant. A list's items have only a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aim {
+    Key,
+    Value,
+}
+
+/// The place of the element that is reached by taking, from the root down, the entry or item of each index in
+/// `steps`; where there is none, that of its nearest parent.
+pub(super) fn locate(text: &str, steps: &[usize], aim: Aim) -> Option<Place> {
+    let document = || Deserializer::from_str(text).next();
+    in_document(document()?, steps, aim)
+        .or_else(|| (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], Aim::Value)))
+}
+
+/// The same in one document of a file, without recourse to the parent.
+pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Aim) -> Option<Place> {
+    let found = Probe { steps, aim }.deserialize(document).err()?.location()?;
+    Some(Place { line: found.line(), column: found.column() })
+}
+
+/// Goes to an element and fails there.
+struct Probe<'s> {
+    steps: &'s [usize],
+    aim: Aim,
+}
+
+impl<'de> DeserializeSeed<'de> for Probe<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        match self.steps {
+            [] => deserializer.deserialize_any(Here),
+            [step, rest @ ..] => deserializer.deserialize_any(Path { step: *step, rest, aim: self.aim }),
+        }
+    }
+}
+
+struct Path<'s> {
+    step: usize,
+    rest: &'s [usize],
+    aim: Aim,
+}
+
+impl<'de> Visitor<'de> for Path<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or a map")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        for _ in 0..self.step {
+            items.next_element::<IgnoredAny>()?;
+        }
+        items.next_element_seed(Probe { steps: self.rest, aim: self.aim })?;
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        for _ in 0..self.step {
+            entries.next_entry::<IgnoredAny, IgnoredAny>()?;
+        }
+        if self.rest.is_empty() && self.aim == Aim::Key {
+            entries.next_key_seed(Probe { steps: &[], aim: Aim::Key })?;
+        } else if entries.next_key::<IgnoredAny>()?.is_some() {
+            entries.next_value_seed(Probe { steps: self.rest, aim: self.aim })?;
+        }
+        Ok(())
+    }
+}
+
+/// Accepts nothing, so that whatever stands here is an error.
+struct Here;
+
+impl Visitor<'_> for Here {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing here")
+    }
+}

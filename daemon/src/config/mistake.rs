@@ -1,0 +1,108 @@
+//! What is wrong with a configuration, for the person who wrote it.
+
+use std::fmt;
+
+/// A position in the file, both counted from 1; columns are characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in that line.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place that follows some text, which is UTF-8 to its end.
+    pub(super) fn after(text: &[u8]) -> Self {
+        let line_start = text.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
+        let line = 1 + text.iter().filter(|b| **b == b'\n').count();
+        Self { line, column: 1 + String::from_utf8_lossy(&text[line_start..]).chars().count() }
+    }
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it stands; `None` if it concerns the file as a whole.
+    pub place: Option<Place>,
+    /// The setting, such as `sinks[0].timeout`; empty if it concerns no single one.
+    pub path: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Everything that is wrong with a configuration file, in the order of its lines.
+///
+/// Displayed as one line each, `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`, and a last one
+/// that says how to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes {
+    file: String,
+    list: Vec<Mistake>,
+    unlisted: usize,
+    advice: &'static str,
+}
+
+impl Mistakes {
+    /// The content of `file` is wrong: `list` holds what to show, `unlisted` counts what is beyond.
+    pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
+        list.sort_by_key(|mistake| mistake.place.map_or((1, Place { line: 0, column: 0 }), |place| (0, place)));
+        let advice = "the weir.yaml that comes with weir explains every setting, and `weir check --config FILE` \
+                      tries a file without starting anything";
+        Self { file: file.to_owned(), list, unlisted, advice }
+    }
+
+    /// The file could not be read as text at all.
+    pub(super) fn unreadable(file: &str, place: Option<Place>, message: String) -> Self {
+        let list = vec![Mistake { place, path: String::new(), message }];
+        let advice = "name another file with --config FILE";
+        Self { file: file.to_owned(), list, unlisted: 0, advice }
+    }
+
+    /// The file's name as it was given.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The mistakes, in the order of their places; at most [`MISTAKES_MAX`](super::limits::MISTAKES_MAX).
+    #[must_use]
+    pub fn list(&self) -> &[Mistake] {
+        &self.list
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, list, unlisted, advice } = self;
+        for Mistake { place, path, message } in list {
+            write!(f, "{file}:")?;
+            if let Some(Place { line, column }) = place {
+                write!(f, "{line}:{column}:")?;
+            }
+            if !path.is_empty() {
+                write!(f, " {path}:")?;
+            }
+            writeln!(f, " {message}")?;
+        }
+        let count = list.len() + unlisted;
+        write!(f, "{count} mistake{}", if count == 1 { "" } else { "s" })?;
+        if *unlisted > 0 {
+            write!(f, ", of which the first {} are listed", list.len())?;
+        }
+        write!(f, ": {advice}")
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+/// Characters of a foreign text that a message quotes.
+const QUOTED_MAX: usize = 60;
+
+/// The beginning of a text, enough to recognise it by.
+pub(super) fn short(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

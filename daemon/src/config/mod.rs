@@ -1,0 +1,296 @@
+//! The configuration: what `weir.yaml` says, checked, with a value for every setting.
+//!
+//! From text to [`Config`] in three steps: `node` parses YAML into a tree of plain values, `read` takes the settings
+//! out of it through `section`, which notes every mistake and goes on, and `locate` finds the line and column of each.
+//! [`Config::default`] equals the `config/weir.yaml` that ships.
+
+mod key;
+pub mod limits;
+mod locate;
+mod mistake;
+mod node;
+mod read;
+mod section;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use ureq::http::{HeaderName, HeaderValue, Uri};
+
+pub use self::key::{HashKey, KeyError};
+pub use self::mistake::{Mistake, Mistakes, Place};
+
+use self::limits::FILE_MAX;
+use self::section::{Field, Log};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// Who reports.
+    pub observer: Observer,
+    /// What is measured, without duplicates, at most [`limits::INTERFACES_MAX`].
+    pub interfaces: Vec<Interface>,
+    /// When and how much is reported.
+    pub report: Report,
+    /// How exact the estimates are.
+    pub estimates: Estimates,
+    /// How flows are told to be new.
+    pub seen_flows: SeenFlows,
+    /// The kernel's side.
+    pub datapath: Datapath,
+    /// The key of all hashes.
+    pub hash_key: HashKey,
+    /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
+    pub sinks: Vec<Sink>,
+}
+
+/// Who reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Observer {
+    /// The name in reports; `None` is the host name.
+    pub name: Option<String>,
+    /// The place or group that reports name, if any.
+    pub site: Option<String>,
+}
+
+/// A network interface to measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Its name, as Linux allows it.
+    pub name: String,
+    /// How to attach to it.
+    pub mode: Mode,
+}
+
+/// How the program is attached to an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The best that the interface has.
+    #[default]
+    Auto,
+    /// In the driver, or not at all.
+    Native,
+    /// In the network stack, on any interface.
+    Generic,
+}
+
+/// When and how much is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The length of a window: whole seconds that divide a day.
+    #[serde(serialize_with = "units::write_duration")]
+    pub interval: Duration,
+    /// Entries of each top list.
+    pub top: usize,
+}
+
+/// How exact the estimates are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimates {
+    /// Relative standard error of unique counts.
+    pub unique_error: f64,
+    /// Error of the top lists' counts, as a part of a window's total.
+    pub top_error: f64,
+    /// Candidates kept for each top list.
+    pub top_candidates: usize,
+}
+
+/// How flows are told to be new.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SeenFlows {
+    /// Flows that one generation holds at the false positive rate.
+    pub capacity: u64,
+    /// The part of new flows that may be taken for seen ones.
+    pub false_positive_rate: f64,
+    /// A flow is forgotten after one to two of these; at least the report interval.
+    #[serde(serialize_with = "units::write_duration")]
+    pub generation: Duration,
+}
+
+/// The kernel's side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Datapath {
+    /// Slots of the flow cache per CPU, a power of two.
+    pub cache_flows: u32,
+    /// Bytes of the ring per CPU, a power of two.
+    #[serde(serialize_with = "units::write_bytes")]
+    pub ring: u64,
+}
+
+/// Where reports go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sink {
+    /// The kind of sink and its own settings.
+    #[serde(flatten)]
+    pub target: Target,
+    /// Reports held while the target is slow or dead.
+    pub queue: usize,
+}
+
+/// The kinds of sinks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Target {
+    /// Standard output, one report a line.
+    Stdout,
+    /// A file that reports are appended to, one a line.
+    File {
+        /// Its path, relative to the working directory if not absolute.
+        path: PathBuf,
+    },
+    /// A collector that takes POST requests.
+    Http(Http),
+}
+
+/// An HTTP collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Http {
+    /// Its address, `http` or `https`, without credentials.
+    #[serde(serialize_with = "write_url")]
+    pub url: Uri,
+    /// How long a request may take.
+    #[serde(serialize_with = "units::write_duration")]
+    pub timeout: Duration,
+    /// How bodies are compressed.
+    pub compress: Compress,
+    /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`] shows them.
+    #[serde(serialize_with = "write_headers")]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// How an HTTP body is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compress {
+    /// As gzip (RFC 1952).
+    #[default]
+    Gzip,
+    /// Not at all.
+    None,
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, or why it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        let name = path.display().to_string();
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes))
+            .map_err(|error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}")))?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, &name),
+            // A file that is cut off may end within a character; its length is the mistake to tell.
+            Err(_) if bytes.len() > FILE_MAX => Self::parse(&String::from_utf8_lossy(&bytes), &name),
+            Err(error) => {
+                let (place, byte) = (Place::after(&bytes[..error.valid_up_to()]), bytes[error.valid_up_to()]);
+                Err(Mistakes::unreadable(&name, Some(place), format!("the byte {byte:#04x} is not UTF-8 text")))
+            }
+        }
+    }
+
+    /// Understands the text of a configuration file; `file` is the name to show in mistakes. Settings that are absent
+    /// or null have their defaults, so an empty text is [`Config::default`].
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it; if it is no YAML, the first.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
+        if text.len() > FILE_MAX {
+            let message = format!("more than {}, too long for a configuration", units::show_bytes(FILE_MAX as u64));
+            return Err(Mistakes::unreadable(file, None, message));
+        }
+        let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;
+        let log = Log::default();
+        let config = read::config(&Field::root(&root, &log));
+        log.into_result(file, text).map(|()| config)
+    }
+
+    /// The configuration in force, as YAML with every setting spelled out. Secrets are replaced: the hash key by
+    /// `<set>`, header values by `***`.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        serde_yaml::to_string(self).expect("maps with text keys, lists, text and finite numbers, all of which YAML has")
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            observer: Observer::default(),
+            interfaces: Vec::new(),
+            report: Report::default(),
+            estimates: Estimates::default(),
+            seen_flows: SeenFlows::default(),
+            datapath: Datapath::default(),
+            hash_key: HashKey::default(),
+            sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
+        }
+    }
+}
+
+impl Sink {
+    /// The default of `queue`.
+    pub const QUEUE: usize = 64;
+}
+
+impl Target {
+    /// Whether reports would arrive twice, or two writers mix their lines. The same collector with other headers, such
+    /// as those that name a tenant, is another place.
+    fn same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdout, Self::Stdout) => true,
+            (Self::File { path: one }, Self::File { path: other }) => one == other,
+            (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
+            _ => false,
+        }
+    }
+}
+
+impl Http {
+    /// The default of `timeout`.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(10), top: 10 }
+    }
+}
+
+impl Default for Estimates {
+    fn default() -> Self {
+        Self { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 }
+    }
+}
+
+impl Default for SeenFlows {
+    fn default() -> Self {
+        Self { capacity: 1_000_000, false_positive_rate: 0.001, generation: Duration::from_secs(300) }
+    }
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Self { cache_flows: 4096, ring: 1 << 20 }
+    }
+}
+
+fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(url)
+}
+
+fn write_headers<S: Serializer>(headers: &[(HeaderName, HeaderValue)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(headers.iter().map(|(name, _)| (name.as_str(), "***")))
+}

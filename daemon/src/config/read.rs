@@ -1,0 +1,321 @@
+//! From the tree of values to [`Config`]: one function per section, in the order of the file.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ureq::http::{HeaderName, HeaderValue, Uri, header};
+
+use super::key::{KEY_DIGITS, parse_key};
+use super::limits::*;
+use super::mistake::short;
+use super::section::{Field, Section};
+use super::units::{show_bytes, show_duration};
+use super::{
+    Compress, Config, Datapath, Estimates, HashKey, Http, Interface, Mode, Observer, Report, SeenFlows, Sink, Target,
+};
+
+const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
+
+const COMPRESS: [(&str, Compress); 2] = [("gzip", Compress::Gzip), ("none", Compress::None)];
+
+/// The value of `type` in a sink.
+#[derive(Clone, Copy)]
+enum Kind {
+    Stdout,
+    File,
+    Http,
+}
+
+const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
+
+/// Headers that weir sets itself, or that would break the request.
+const OWN_HEADERS: [HeaderName; 6] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// The whole configuration. After a mistake, which the field's log then holds, that setting has its default.
+pub(super) fn config(root: &Field<'_>) -> Config {
+    if root.is_null() {
+        return Config::default();
+    }
+    let config = root.section("{report: {interval: 10s}}", |s| Config {
+        observer: s.section("observer", "{name: edge-1}", observer),
+        interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
+        report: s.section("report", "{interval: 10s}", report),
+        estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
+        seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
+        datapath: s.section("datapath", "{ring: 1MiB}", datapath),
+        hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
+        sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
+    });
+    let config = config.unwrap_or_default();
+    check_generation(root, &config);
+    config
+}
+
+fn observer(s: &mut Section<'_>) -> Observer {
+    Observer { name: s.get("name", None, |f| name(&f).map(Some)), site: s.get("site", None, |f| name(&f).map(Some)) }
+}
+
+fn name(field: &Field<'_>) -> Option<String> {
+    let name = field.text()?;
+    if !NAME_BYTES.contains(&name.len()) {
+        let (min, max) = NAME_BYTES.into_inner();
+        field.refuse(format!("{} bytes, but a name has {min} to {max}", name.len()));
+    } else if name.chars().any(char::is_control) {
+        field.refuse(format!("{:?} holds a control character", short(name)));
+    } else {
+        return Some(name.to_owned());
+    }
+    None
+}
+
+fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
+    let mut taken: Vec<(Field<'_>, Interface)> = Vec::new();
+    for field in field.list(INTERFACES_MAX, "[eth0, eth1]")? {
+        let Some(interface) = interface(&field) else { continue };
+        match taken.iter().find(|(_, earlier)| earlier.name == interface.name) {
+            Some((earlier, _)) => field.refuse(format!("{} is there already as {}", interface.name, earlier.path())),
+            None => taken.push((field, interface)),
+        }
+    }
+    Some(taken.into_iter().map(|(_, interface)| interface).collect())
+}
+
+/// A name, or a map of a name and more.
+fn interface(field: &Field<'_>) -> Option<Interface> {
+    if !field.is_map() {
+        return Some(Interface { name: interface_name(field)?, mode: Mode::default() });
+    }
+    let (name, mode) = field.section("{name: eth0}", |s| {
+        let name = s.require("name", "the interface, such as eth0", |f| interface_name(&f));
+        (name, s.get("mode", Mode::default(), |f| f.choice(&MODES)))
+    })?;
+    Some(Interface { name: name?, mode })
+}
+
+/// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
+fn interface_name(field: &Field<'_>) -> Option<String> {
+    let name = field.text()?;
+    let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    if !INTERFACE_NAME_BYTES.contains(&name.len()) {
+        let (min, max) = INTERFACE_NAME_BYTES.into_inner();
+        field.refuse(format!("{:?} has {} bytes, but an interface name {min} to {max}", short(name), name.len()));
+    } else if name.contains(wrong) || name == "." || name == ".." {
+        field.refuse(format!("{name:?} cannot be an interface: no '/', no ':', no white space, not '.' or '..'"));
+    } else {
+        return Some(name.to_owned());
+    }
+    None
+}
+
+fn report(s: &mut Section<'_>) -> Report {
+    let default = Report::default();
+    Report {
+        interval: s.get("interval", default.interval, |f| interval(&f)),
+        top: s.get("top", default.top, |f| size(&f, TOP)),
+    }
+}
+
+/// Windows start on multiples of the interval since midnight (UTC), so that all routers' windows are the same.
+fn interval(field: &Field<'_>) -> Option<Duration> {
+    let interval = field.duration(INTERVAL)?;
+    let seconds = interval.as_secs();
+    let divides = |seconds: &u64| DAY_SECONDS.is_multiple_of(*seconds);
+    if interval.subsec_nanos() != 0 {
+        field.refuse(format!("{} is not a whole number of seconds", show_duration(&interval)));
+    } else if !divides(&seconds) {
+        // 1 second and 1 hour, the ends of the range, both divide a day.
+        let below = (1..seconds).rev().find(divides).unwrap_or(INTERVAL.start().as_secs());
+        let above = (seconds..).find(divides).unwrap_or(INTERVAL.end().as_secs());
+        let [tried, below, above] = [seconds, below, above].map(|s| show_duration(&Duration::from_secs(s)));
+        field.refuse(format!("{tried} does not divide a day into equal windows, try {below} or {above}"));
+    } else {
+        return Some(interval);
+    }
+    None
+}
+
+fn estimates(s: &mut Section<'_>) -> Estimates {
+    let default = Estimates::default();
+    Estimates {
+        unique_error: s.get("unique_error", default.unique_error, |f| f.ratio(UNIQUE_ERROR)),
+        top_error: s.get("top_error", default.top_error, |f| f.ratio(TOP_ERROR)),
+        top_candidates: s.get("top_candidates", default.top_candidates, |f| size(&f, TOP_CANDIDATES)),
+    }
+}
+
+fn seen_flows(s: &mut Section<'_>) -> SeenFlows {
+    let default = SeenFlows::default();
+    SeenFlows {
+        capacity: s.get("capacity", default.capacity, |f| f.count(CAPACITY)),
+        false_positive_rate: s
+            .get("false_positive_rate", default.false_positive_rate, |f| f.ratio(FALSE_POSITIVE_RATE)),
+        generation: s.get("generation", default.generation, |f| f.duration(GENERATION)),
+    }
+}
+
+/// A flow must outlive the window that it was seen in. The mistake is at `generation`, or, if that has its default, at
+/// the interval; neither is blamed while the other is wrong by itself.
+fn check_generation(root: &Field<'_>, config: &Config) {
+    let (interval, generation) = (config.report.interval, config.seen_flows.generation);
+    if generation >= interval || root.blames("report.interval") || root.blames("seen_flows.generation") {
+        return;
+    }
+    let [interval, generation] = [interval, generation].map(|duration| show_duration(&duration));
+    if let Some(field) = root.below(&["seen_flows", "generation"]) {
+        field.refuse(format!("{generation} is shorter than report.interval, {interval}"));
+    } else if let Some(field) = root.below(&["report", "interval"]) {
+        field.refuse(format!(
+            "{interval} is longer than seen_flows.generation, {generation} by default: set that to {interval} or more"
+        ));
+    }
+}
+
+fn datapath(s: &mut Section<'_>) -> Datapath {
+    let default = Datapath::default();
+    Datapath {
+        cache_flows: s.get("cache_flows", default.cache_flows, |f| {
+            let slots = power_of_two(&f, f.count(CACHE_FLOWS)?, &|slots| slots.to_string())?;
+            u32::try_from(slots).ok()
+        }),
+        ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+    }
+}
+
+/// The limits are powers of two themselves, so the neighbours that are suggested lie within them.
+fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> Option<u64> {
+    if value.is_power_of_two() {
+        return Some(value);
+    }
+    let above = value.next_power_of_two();
+    let [value, below, above] = [value, above / 2, above].map(show);
+    field.refuse(format!("{value} is not a power of two, try {below} or {above}"));
+    None
+}
+
+/// A key, or a map that names its file. The field is secret: a mistyped key is one, too.
+fn hash_key(field: &Field<'_>) -> Option<HashKey> {
+    if field.is_map() {
+        let file = field.section("{file: /etc/weir/hash.key}", |s| {
+            s.require("file", "the path of a file with 32 hex digits", |f| path(&f))
+        });
+        return file?.map(HashKey::File);
+    }
+    let text = field.text()?;
+    let key = parse_key(text);
+    if key.is_none() {
+        let (count, hex) = (text.chars().count(), text.chars().all(|c| c.is_ascii_hexdigit()));
+        let found = if hex { format!("{count} of them") } else { format!("{count} characters, not all hex digits") };
+        field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
+    }
+    key.map(HashKey::Given)
+}
+
+fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
+    let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
+    for field in field.list(SINKS_MAX, "[{type: stdout}]")? {
+        let Some(sink) = field.section("{type: stdout}", sink).flatten() else { continue };
+        match taken.iter().find(|(_, earlier)| earlier.target.same_place(&sink.target)) {
+            Some((earlier, _)) => field.refuse(format!("sends to the same place as {}", earlier.path())),
+            None => taken.push((field, sink)),
+        }
+    }
+    Some(taken.into_iter().map(|(_, sink)| sink).collect())
+}
+
+fn sink(s: &mut Section<'_>) -> Option<Sink> {
+    let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
+    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
+        s.pass_others();
+        return None;
+    };
+    let target = match kind {
+        Kind::Stdout => Target::Stdout,
+        Kind::File => Target::File { path: s.require("path", "the file to append to", |f| path(&f))? },
+        Kind::Http => Target::Http(http(s)?),
+    };
+    Some(Sink { target, queue })
+}
+
+fn http(s: &mut Section<'_>) -> Option<Http> {
+    let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
+    let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
+    let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
+    let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
+    Some(Http { url: url?, timeout, compress, headers })
+}
+
+/// An address that is never quoted in a mistake, for it may hold credentials.
+fn url(field: &Field<'_>) -> Option<Uri> {
+    let text = field.text()?;
+    let url: Uri = match text.parse() {
+        Ok(url) => url,
+        Err(error) => {
+            field.refuse(format!("this is no url ({error})"));
+            return None;
+        }
+    };
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    if !matches!(url.scheme_str(), Some("http" | "https")) {
+        field.refuse("a url starts with http:// or https://");
+    } else if authority.contains('@') {
+        field.refuse("credentials in a url would be logged: use `headers: {Authorization: ...}`");
+    } else if url.host().is_none_or(str::is_empty) {
+        field.refuse("this url has no host");
+    } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {
+        field.refuse("the port of this url is not from 1 to 65535");
+    } else {
+        return Some(url);
+    }
+    None
+}
+
+/// The headers to add; the field is secret.
+fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
+    for (name, field) in field.map(HEADERS_MAX, "{Authorization: Bearer ...}")? {
+        let Some(value) = header_value(&field) else { continue };
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            field.refuse_key("this is no header name: letters, digits and dashes");
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            field.refuse_key("weir sets this header itself");
+        } else if headers.iter().any(|(earlier, _)| *earlier == name) {
+            field.refuse_key("given twice: keep one of them");
+        } else {
+            headers.push((name, value));
+        }
+    }
+    Some(headers)
+}
+
+fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
+    let Ok(mut value) = HeaderValue::from_str(field.text()?) else {
+        field.refuse("holds a line break or another character that no header can carry");
+        return None;
+    };
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn path(field: &Field<'_>) -> Option<PathBuf> {
+    let path = field.text()?;
+    if path.is_empty() || path.contains('\0') {
+        field.refuse("this is no path: it is empty or holds a NUL");
+        return None;
+    }
+    Some(PathBuf::from(path))
+}
+
+/// A count of things in memory; every such limit is far below 2^32.
+fn size(field: &Field<'_>, range: RangeInclusive<u64>) -> Option<usize> {
+    field.count(range).and_then(|count| usize::try_from(count).ok())
+}

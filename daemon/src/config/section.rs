@@ -1,0 +1,353 @@
+//! Reading a tree of nodes key by key, collecting every mistake instead of stopping at the first.
+//!
+//! A [`Field`] is a value with its place; its readers give the value, or note what is wrong with it and give `None`.
+//! A [`Section`] is a map whose keys are asked for one by one; what was never asked for is an unknown key. Whoever
+//! reads goes on with a default after a mistake, so that the rest of the file is examined too.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::limits::MISTAKES_MAX;
+use super::locate::{Aim, locate};
+use super::mistake::{Mistake, Mistakes, short};
+use super::node::Node;
+use super::suggest::nearest;
+use super::units::{parse_bytes, parse_duration, show_bytes, show_duration};
+
+/// The mistakes found so far.
+#[derive(Default)]
+pub(super) struct Log {
+    found: RefCell<Vec<Found>>,
+}
+
+struct Found {
+    steps: Vec<usize>,
+    aim: Aim,
+    path: String,
+    message: String,
+}
+
+impl Log {
+    fn note(&self, at: &At, aim: Aim, message: String) {
+        self.found.borrow_mut().push(Found { steps: at.steps.clone(), aim, path: at.path.clone(), message });
+    }
+
+    /// Nothing if there were no mistakes, or all of them with their places in `text`.
+    pub(super) fn into_result(self, file: &str, text: &str) -> Result<(), Mistakes> {
+        let found = self.found.into_inner();
+        if found.is_empty() {
+            return Ok(());
+        }
+        let unlisted = found.len().saturating_sub(MISTAKES_MAX);
+        let list = found.into_iter().take(MISTAKES_MAX).map(|Found { steps, aim, path, message }| Mistake {
+            place: locate(text, &steps, aim),
+            path,
+            message,
+        });
+        Err(Mistakes::in_content(file, list.collect(), unlisted))
+    }
+}
+
+/// Where a field stands: the index of the entry or item on each level, and the path that people read.
+#[derive(Clone, Default)]
+struct At {
+    steps: Vec<usize>,
+    path: String,
+}
+
+impl At {
+    fn entry(&self, index: usize, key: &str) -> Self {
+        let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        let key = if plain { short(key) } else { format!("{:?}", short(key)) };
+        let path = if self.path.is_empty() { key } else { format!("{}.{key}", self.path) };
+        Self { steps: self.below(index), path }
+    }
+
+    fn item(&self, index: usize) -> Self {
+        Self { steps: self.below(index), path: format!("{}[{index}]", self.path) }
+    }
+
+    fn below(&self, index: usize) -> Vec<usize> {
+        self.steps.iter().copied().chain([index]).collect()
+    }
+}
+
+/// A value and its place.
+#[derive(Clone)]
+pub(super) struct Field<'t> {
+    node: &'t Node,
+    at: At,
+    log: &'t Log,
+    secret: bool,
+}
+
+impl<'t> Field<'t> {
+    pub(super) fn root(node: &'t Node, log: &'t Log) -> Self {
+        Self { node, at: At::default(), log, secret: false }
+    }
+
+    /// The same, never quoted in a message; nor is what lies below.
+    pub(super) fn secret(self) -> Self {
+        Self { secret: true, ..self }
+    }
+
+    /// The path that people read, such as `sinks[0].url`.
+    pub(super) fn path(&self) -> &str {
+        &self.at.path
+    }
+
+    /// Notes a mistake at this value.
+    pub(super) fn refuse(&self, message: impl Into<String>) {
+        self.log.note(&self.at, Aim::Value, message.into());
+    }
+
+    /// Notes a mistake at this value's key.
+    pub(super) fn refuse_key(&self, message: impl Into<String>) {
+        self.log.note(&self.at, Aim::Key, message.into());
+    }
+
+    fn entries<'s>(&'s self, entries: &'t [(String, Node)]) -> impl Iterator<Item = (&'t str, Field<'t>)> + 's {
+        entries.iter().enumerate().map(|(index, (key, node))| {
+            (key.as_str(), Field { node, at: self.at.entry(index, key), log: self.log, secret: self.secret })
+        })
+    }
+
+    fn expected(&self, what: &str, way_out: &str) {
+        let found = if self.secret { self.node.describe_kind().to_owned() } else { self.node.describe() };
+        self.refuse(format!("expected {what}, found {found}{way_out}"));
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self.node, Node::Integer(_) | Node::Float(_))
+    }
+
+    fn within<T: PartialOrd>(&self, value: T, range: RangeInclusive<T>, show: impl Fn(&T) -> String) -> Option<T> {
+        let (min, max) = range.into_inner();
+        if value < min {
+            self.refuse(format!("{} is below the minimum of {}", show(&value), show(&min)));
+        } else if value > max {
+            self.refuse(format!("{} is above the maximum of {}", show(&value), show(&max)));
+        } else {
+            return Some(value);
+        }
+        None
+    }
+
+    /// A duration with its unit.
+    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let duration = match self.node {
+            Node::Text(text) => parse_duration(text),
+            _ => None,
+        };
+        let Some(duration) = duration else {
+            let unit = if self.is_number() { ": add its unit (ms, s, m, h)" } else { "" };
+            self.expected("a duration such as 10s", unit);
+            return None;
+        };
+        self.within(duration, range, show_duration)
+    }
+
+    /// A size in bytes; a number without unit is bytes.
+    pub(super) fn bytes(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let bytes = match self.node {
+            Node::Text(text) => parse_bytes(text),
+            Node::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let Some(bytes) = bytes else {
+            self.expected("a size such as 1MiB", " (units: B, KiB, MiB, GiB)");
+            return None;
+        };
+        self.within(bytes, range, |bytes| show_bytes(*bytes))
+    }
+
+    /// A whole number.
+    pub(super) fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        match self.node {
+            Node::Integer(number) => {
+                let range = i128::from(*range.start())..=i128::from(*range.end());
+                self.within(*number, range, i128::to_string).and_then(|number| u64::try_from(number).ok())
+            }
+            _ => {
+                self.expected("a whole number", "");
+                None
+            }
+        }
+    }
+
+    /// A number with a fraction.
+    pub(super) fn ratio(&self, range: RangeInclusive<f64>) -> Option<f64> {
+        let number = match self.node {
+            Node::Float(number) if !number.is_nan() => *number,
+            Node::Integer(number) => *number as f64,
+            _ => {
+                self.expected(&format!("a number such as {}", range.start()), "");
+                return None;
+            }
+        };
+        self.within(number, range, |number| short(&number.to_string()))
+    }
+
+    /// Text; what YAML takes for something else has to be quoted.
+    pub(super) fn text(&self) -> Option<&'t str> {
+        match self.node {
+            Node::Text(text) => return Some(text),
+            Node::Bool(_) | Node::Integer(_) | Node::Float(_) => self.expected("text", ": put it in quotes"),
+            _ => self.expected("text", ""),
+        }
+        None
+    }
+
+    /// One of a few names.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Option<T> {
+        let names = || choices.iter().map(|(name, _)| *name);
+        let Node::Text(text) = self.node else {
+            self.expected(&format!("one of {}", names().collect::<Vec<_>>().join(", ")), "");
+            return None;
+        };
+        let chosen = choices.iter().find(|(name, _)| name == text);
+        if chosen.is_none() {
+            let meant = nearest(text, names()).map(|name| format!(", did you mean {name}?")).unwrap_or_default();
+            self.expected(&format!("one of {}", names().collect::<Vec<_>>().join(", ")), &meant);
+        }
+        chosen.map(|(_, choice)| *choice)
+    }
+
+    /// A list of at most `max` items, such as `example`; a longer one is refused and read to its limit.
+    pub(super) fn list(&self, max: usize, example: &str) -> Option<Vec<Field<'t>>> {
+        let Node::List(items) = self.node else {
+            self.expected(&format!("a list such as {example}"), "");
+            return None;
+        };
+        if items.len() > max {
+            self.refuse(format!("{} items are more than the {max} allowed", items.len()));
+        }
+        let field = |(index, node)| Field { node, at: self.at.item(index), log: self.log, secret: self.secret };
+        Some(items.iter().take(max).enumerate().map(field).collect())
+    }
+
+    /// A map of names that the user chooses, of at most `max` entries, such as `example`.
+    pub(super) fn map(&self, max: usize, example: &str) -> Option<Vec<(&'t str, Field<'t>)>> {
+        let Node::Map(entries) = self.node else {
+            self.expected(&format!("a map such as {example}"), "");
+            return None;
+        };
+        if entries.len() > max {
+            self.refuse(format!("{} entries are more than the {max} allowed", entries.len()));
+        }
+        Some(self.entries(entries).take(max).collect())
+    }
+
+    /// A map of known keys, such as `example`; `read` asks for each.
+    pub(super) fn section<T>(&self, example: &str, read: impl FnOnce(&mut Section<'t>) -> T) -> Option<T> {
+        let Node::Map(entries) = self.node else {
+            self.expected(&format!("a map such as {example}"), "");
+            return None;
+        };
+        let mut section = Section { whole: self.clone(), fields: self.entries(entries).collect(), known: Vec::new() };
+        let value = read(&mut section);
+        section.refuse_unknown();
+        Some(value)
+    }
+
+    /// The field that is reached by these keys, if it is there and is not null.
+    pub(super) fn below(&self, keys: &[&str]) -> Option<Field<'t>> {
+        let [first, rest @ ..] = keys else {
+            return (!self.is_null()).then(|| self.clone());
+        };
+        let Node::Map(entries) = self.node else { return None };
+        self.entries(entries).find(|(key, _)| key == first)?.1.below(rest)
+    }
+
+    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value says nothing.
+    pub(super) fn blames(&self, path: &str) -> bool {
+        self.log.found.borrow().iter().any(|found| path.starts_with(&found.path))
+    }
+
+    /// Whether nothing is written here.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self.node, Node::Null)
+    }
+
+    /// Whether this is a map, which some settings may be instead of a plain value.
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.node, Node::Map(_))
+    }
+}
+
+/// A map while its keys are asked for.
+pub(super) struct Section<'t> {
+    whole: Field<'t>,
+    fields: Vec<(&'t str, Field<'t>)>,
+    known: Vec<&'t str>,
+}
+
+impl<'t> Section<'t> {
+    /// The field of a key, unless it is absent or null.
+    pub(super) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
+        self.known.push(key);
+        let (_, field) = self.fields.iter().find(|(name, _)| *name == key)?;
+        (!field.is_null()).then(|| field.clone())
+    }
+
+    /// The value of a key as `read` understands it; `default` if there is none or it is wrong.
+    pub(super) fn get<T>(&mut self, key: &'static str, default: T, read: impl FnOnce(Field<'t>) -> Option<T>) -> T {
+        self.field(key).and_then(read).unwrap_or(default)
+    }
+
+    /// The section of a key as `read` understands it; the default if there is none or it is no map.
+    pub(super) fn section<T: Default>(
+        &mut self,
+        key: &'static str,
+        example: &str,
+        read: impl FnOnce(&mut Section<'t>) -> T,
+    ) -> T {
+        self.get(key, T::default(), |field| field.section(example, read))
+    }
+
+    /// The value of a key that has no default; `meaning` says what to write there.
+    pub(super) fn require<T>(
+        &mut self,
+        key: &'static str,
+        meaning: &str,
+        read: impl FnOnce(Field<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let field = self.field(key);
+        if field.is_none() {
+            self.refuse_missing(key, meaning);
+        }
+        field.and_then(read)
+    }
+
+    /// Lets every other key pass, where nothing can be said about them.
+    pub(super) fn pass_others(&mut self) {
+        self.known.extend(self.fields.iter().map(|(key, _)| *key));
+    }
+
+    /// A key that is missing because it is misspelt is one mistake, not two.
+    fn refuse_missing(&mut self, key: &'static str, meaning: &str) {
+        let misspelt = |(name, _): &&(&str, Field<'_>)| *name != key && nearest(name, [key]).is_some();
+        if let Some((name, field)) = self.fields.iter().find(misspelt) {
+            field.refuse_key(format!("unknown key, did you mean {key}?"));
+            self.known.push(name);
+        } else {
+            let Field { at, log, .. } = &self.whole;
+            let at = At { path: at.entry(0, key).path, steps: at.steps.clone() };
+            log.note(&at, Aim::Value, format!("is missing: {meaning}"));
+        }
+    }
+
+    fn refuse_unknown(&self) {
+        for (index, (key, field)) in self.fields.iter().enumerate() {
+            if !self.known.contains(key) {
+                field.refuse_key(match nearest(key, self.known.iter().copied()) {
+                    Some(meant) => format!("unknown key, did you mean {meant}?"),
+                    None => format!("unknown key (known here: {})", self.known.join(", ")),
+                });
+            } else if self.fields[..index].iter().any(|(earlier, _)| earlier == key) {
+                field.refuse_key("given twice: keep one of them");
+            }
+        }
+    }
+}

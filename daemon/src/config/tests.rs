@@ -1,0 +1,605 @@
+//! The whole way from text to configuration or mistakes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use weir_common::hash::{Key, mix};
+
+use super::limits::{self, FILE_MAX, MISTAKES_MAX};
+use super::units::{parse_bytes, show_bytes, show_duration};
+use super::*;
+
+const SHIPPED: &str = include_str!("../../../config/weir.yaml");
+
+fn parse(text: &str) -> Result<Config, Mistakes> {
+    Config::parse(text, "weir.yaml")
+}
+
+/// The mistakes of a text as displayed, without the file's name and the advice at the end.
+fn mistakes(text: &str) -> Vec<String> {
+    let shown = parse(text).expect_err(text).to_string();
+    let (lines, _advice) = shown.rsplit_once('\n').unwrap();
+    lines.lines().map(|line| line.strip_prefix("weir.yaml:").unwrap().to_owned()).collect()
+}
+
+/// A temporary file of this test process.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("weir-config-{}-{name}", std::process::id()));
+    fs::write(&path, content).unwrap();
+    path
+}
+
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[test]
+fn nothing_written_is_the_default() {
+    let nulls = "observer:\nreport: null\nhash_key: ~\nsinks:\ndatapath: {ring: null}";
+    for text in ["", "\n\n", "# only a comment\n", "---\n", "null", "{}", "\u{feff}", "--- # empty\n...\n", nulls] {
+        assert_eq!(parse(text).unwrap(), Config::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn shipped_file_is_the_default_spelled_out() {
+    assert_eq!(parse(SHIPPED).unwrap(), Config::default());
+    let [shipped, default] = [SHIPPED, &Config::default().to_yaml()].map(|text| {
+        let value: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
+        value
+    });
+    assert_eq!(shipped, default, "the same keys and the same words");
+}
+
+#[test]
+fn shipped_file_tells_the_limits() {
+    use std::ops::RangeInclusive;
+    fn told<T>(range: RangeInclusive<T>, show: impl Fn(&T) -> String) -> String {
+        format!("{} to {}", show(range.start()), show(range.end()))
+    }
+    let limits = [
+        ("name", told(limits::NAME_BYTES, usize::to_string)),
+        ("site", told(limits::NAME_BYTES, usize::to_string)),
+        ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
+        ("interval", told(limits::INTERVAL, show_duration)),
+        ("top", told(limits::TOP, u64::to_string)),
+        ("unique_error", told(limits::UNIQUE_ERROR, f64::to_string)),
+        ("top_error", told(limits::TOP_ERROR, f64::to_string)),
+        ("top_candidates", told(limits::TOP_CANDIDATES, u64::to_string)),
+        ("capacity", told(limits::CAPACITY, u64::to_string)),
+        ("false_positive_rate", told(limits::FALSE_POSITIVE_RATE, f64::to_string)),
+        ("generation", told(limits::GENERATION, show_duration)),
+        ("cache_flows", told(limits::CACHE_FLOWS, u64::to_string)),
+        ("ring", told(limits::RING, |bytes| show_bytes(*bytes))),
+        ("sinks", format!("at most {}", limits::SINKS_MAX)),
+        ("sinks", "100ms to 60s".to_owned()),
+        ("sinks", format!("at most {}", limits::HEADERS_MAX)),
+        ("queue", told(limits::QUEUE, u64::to_string)),
+    ];
+    assert_eq!(limits::TIMEOUT, Duration::from_millis(100)..=Duration::from_secs(60));
+    for (key, limit) in limits {
+        // The comment lines right above the key.
+        let lines: Vec<&str> = SHIPPED.lines().map(str::trim_start).collect();
+        let at = lines.iter().position(|line| line.starts_with(&format!("{key}:"))).expect(key);
+        let comment = lines[..at].iter().rev().take_while(|line| line.starts_with('#')).copied().collect::<Vec<_>>();
+        assert!(comment.iter().any(|line| line.contains(&limit)), "{key} should say {limit:?}: {comment:#?}");
+    }
+}
+
+#[test]
+fn examples_parse() {
+    let mut examples: Vec<PathBuf> =
+        fs::read_dir(repository("config/examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    examples.sort();
+    let names: Vec<&str> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["fleet.yaml", "router.yaml", "two-sinks.yaml"]);
+    let [fleet, router, two_sinks] = [0, 1, 2].map(|i| Config::read(&examples[i]).unwrap_or_else(|e| panic!("{e}")));
+
+    assert_eq!(fleet.hash_key, HashKey::File("/etc/weir/hash.key".into()));
+    assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
+    assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
+    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64 }]
+        if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
+    assert_eq!(two_sinks.interfaces[0], Interface { name: "wan0".into(), mode: Mode::Native });
+    assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
+}
+
+/// Every setting with a value that is not its default.
+const EVERYTHING: &str = r#"
+observer: {name: edge-1, site: fra1}
+interfaces: [eth0, {name: wan.100, mode: native}, {name: ppp0, mode: generic}]
+report: {interval: 1m, top: 25}
+estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
+seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
+datapath: {cache_flows: 8192, ring: 262144}
+hash_key: {file: key}
+sinks:
+  - {type: stdout, queue: 1}
+  - {type: file, path: reports.ndjson, queue: 2}
+  - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
+  - {type: http, url: "http://collector"}
+"#;
+
+#[test]
+fn every_setting_is_read() {
+    let interface = |name: &str, mode| Interface { name: name.to_owned(), mode };
+    let http = |url, timeout_ms, compress| {
+        let timeout = Duration::from_millis(timeout_ms);
+        Target::Http(Http { url: Uri::from_static(url), timeout, compress, headers: Vec::new() })
+    };
+    let expected = Config {
+        observer: Observer { name: Some("edge-1".into()), site: Some("fra1".into()) },
+        interfaces: vec![
+            interface("eth0", Mode::Auto),
+            interface("wan.100", Mode::Native),
+            interface("ppp0", Mode::Generic),
+        ],
+        report: Report { interval: Duration::from_secs(60), top: 25 },
+        estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
+        seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
+        datapath: Datapath { cache_flows: 8192, ring: 262_144 },
+        hash_key: HashKey::File("key".into()),
+        sinks: vec![
+            Sink { target: Target::Stdout, queue: 1 },
+            Sink { target: Target::File { path: "reports.ndjson".into() }, queue: 2 },
+            Sink { target: http("https://[2001:db8::1]:8443/a?b=c", 250, Compress::None), queue: 3 },
+            Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64 },
+        ],
+    };
+    assert_eq!(parse(EVERYTHING).unwrap(), expected);
+}
+
+#[test]
+fn printed_configuration_reads_back() {
+    for text in ["", EVERYTHING, "sinks: []"] {
+        let config = parse(text).unwrap();
+        let printed = config.to_yaml();
+        assert_eq!(parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")), config);
+    }
+}
+
+#[test]
+fn anchors_and_aliases_work() {
+    let config = parse("report: {interval: &time 30s}\nseen_flows: {generation: *time}").unwrap();
+    assert_eq!(config.seen_flows.generation, Duration::from_secs(30));
+}
+
+#[test]
+fn limits_are_inclusive() {
+    let cases = [
+        ("report: {interval: %}", ["1s", "1h"], ["999ms", "3601s"]),
+        ("report: {top: %}", ["1", "100"], ["0", "101"]),
+        ("estimates: {unique_error: %}", ["0.002", "0.05"], ["0.0019", "0.051"]),
+        ("estimates: {top_error: %}", ["0.00005", "0.01"], ["0.00004", "0.011"]),
+        ("estimates: {top_candidates: %}", ["64", "16384"], ["63", "16385"]),
+        ("seen_flows: {capacity: %}", ["1000", "100000000"], ["999", "100000001"]),
+        ("seen_flows: {false_positive_rate: %}", ["0.000001", "0.1"], ["0.0000009", "0.11"]),
+        ("seen_flows: {generation: %}", ["10s", "24h"], ["9s", "86401s"]),
+        ("datapath: {cache_flows: %}", ["256", "65536"], ["128", "131072"]),
+        ("datapath: {ring: %}", ["64KiB", "64MiB"], ["32KiB", "128MiB"]),
+        ("sinks: [{type: stdout, queue: %}]", ["1", "4096"], ["0", "4097"]),
+        ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
+    ];
+    for (text, within, beyond) in cases {
+        // The interval must not be longer than the generation, which is not the question here.
+        let generation = if text.contains("interval") { "\nseen_flows: {generation: 1h}" } else { "" };
+        let text = |value: &str| text.replace('%', value) + generation;
+        for value in within {
+            assert!(parse(&text(value)).is_ok(), "{}", text(value));
+        }
+        for (value, way) in beyond.iter().zip(["is below the minimum of", "is above the maximum of"]) {
+            let found = mistakes(&text(value));
+            assert!(found.len() == 1 && found[0].contains(way), "{}: {found:?}", text(value));
+        }
+    }
+}
+
+/// Texts with their mistakes, as displayed after the file's name.
+const MISTAKES: &[(&str, &[&str])] = &[
+    // One of each kind.
+    ("report:\n  interval:  200ms", &["2:14: report.interval: 200ms is below the minimum of 1s"]),
+    ("report: {top: -1}", &["1:15: report.top: -1 is below the minimum of 1"]),
+    ("report: {interval: [1, 2]}", &["1:20: report.interval: expected a duration such as 10s, found the list [..]"]),
+    (
+        "report: {interval: 10}",
+        &["1:20: report.interval: expected a duration such as 10s, found the number 10: add its unit (ms, s, m, h)"],
+    ),
+    ("report: {interval: 1500ms}", &["1:20: report.interval: 1s 500ms is not a whole number of seconds"]),
+    ("report: {interval: 7s}", &["1:20: report.interval: 7s does not divide a day into equal windows, try 6s or 8s"]),
+    (
+        "report: {interval: 3599s}\nseen_flows: {generation: 1h}",
+        &["1:20: report.interval: 59m 59s does not divide a day into equal windows, try 57m 36s or 1h"],
+    ),
+    ("report: {top: ten}", &["1:15: report.top: expected a whole number, found the text \"ten\""]),
+    ("report: {top: 1.5}", &["1:15: report.top: expected a whole number, found the number 1.5"]),
+    ("report: {top: !count 5}", &["1:15: report.top: expected a whole number, found a value tagged \"count\""]),
+    (
+        "estimates: {unique_error: yes}",
+        &["1:27: estimates.unique_error: expected a number such as 0.002, found the text \"yes\""],
+    ),
+    (
+        "estimates: {unique_error: .nan}",
+        &["1:27: estimates.unique_error: expected a number such as 0.002, found the number NaN"],
+    ),
+    ("estimates: {unique_error: .inf}", &["1:27: estimates.unique_error: inf is above the maximum of 0.05"]),
+    (
+        "seen_flows: {generation: {}}",
+        &["1:26: seen_flows.generation: expected a duration such as 10s, found the empty map {}"],
+    ),
+    ("datapath: {cache_flows: 5000}", &["1:25: datapath.cache_flows: 5000 is not a power of two, try 4096 or 8192"]),
+    ("datapath: {ring: 3MiB}", &["1:18: datapath.ring: 3MiB is not a power of two, try 2MiB or 4MiB"]),
+    (
+        "datapath: {ring: 1MB}",
+        &["1:18: datapath.ring: expected a size such as 1MiB, found the text \"1MB\" (units: B, KiB, MiB, GiB)"],
+    ),
+    ("observer: {name: 42}", &["1:18: observer.name: expected text, found the number 42: put it in quotes"]),
+    ("observer: {name: ''}", &["1:18: observer.name: 0 bytes, but a name has 1 to 255"]),
+    ("observer: {name: \"a\\nb\"}", &["1:18: observer.name: \"a\\nb\" holds a control character"]),
+    ("observer: edge", &["1:11: observer: expected a map such as {name: edge-1}, found the text \"edge\""]),
+    ("- a", &["1:1: expected a map such as {report: {interval: 10s}}, found the list [..]"]),
+    // Unknown keys.
+    ("report:\n  intervall: 10s", &["2:3: report.intervall: unknown key, did you mean interval?"]),
+    ("report: {colour: red}", &["1:10: report.colour: unknown key (known here: interval, top)"]),
+    (
+        "report: {top: 5, 1: x, ~: y, [a]: z}",
+        &[
+            "1:18: report.1: unknown key (known here: interval, top)",
+            "1:24: report.null: unknown key (known here: interval, top)",
+            "1:30: report.\"[..]\": unknown key (known here: interval, top)",
+        ],
+    ),
+    (
+        "'tpo level\\':\n  x: 1",
+        &[
+            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, report, estimates, seen_flows, datapath, \
+         hash_key, sinks)",
+        ],
+    ),
+    ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),
+    // Interfaces.
+    ("interfaces: eth0", &["1:13: interfaces: expected a list such as [eth0, eth1], found the text \"eth0\""]),
+    (
+        "interfaces:\n- eth0\n- name: eth1\n- eth0\n- {name: eth1}",
+        &[
+            "4:3: interfaces[2]: eth0 is there already as interfaces[0]",
+            "5:3: interfaces[3]: eth1 is there already as interfaces[1]",
+        ],
+    ),
+    (
+        "interfaces: [a/b, 'a b', a:b, .., '', abcdefghijklmnop, null, 5, abcdefghijklmno]",
+        &[
+            "1:14: interfaces[0]: \"a/b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
+            "1:19: interfaces[1]: \"a b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
+            "1:26: interfaces[2]: \"a:b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
+            "1:31: interfaces[3]: \"..\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
+            "1:35: interfaces[4]: \"\" has 0 bytes, but an interface name 1 to 15",
+            "1:39: interfaces[5]: \"abcdefghijklmnop\" has 16 bytes, but an interface name 1 to 15",
+            "1:57: interfaces[6]: expected text, found nothing",
+            "1:63: interfaces[7]: expected text, found the number 5: put it in quotes",
+        ],
+    ),
+    (
+        "interfaces:\n  - mode: nativ\n    name: eth0\n  - mode: fast\n    nmae: eth1\n  - {}",
+        &[
+            "2:11: interfaces[0].mode: expected one of auto, native, generic, found the text \"nativ\", did you mean native?",
+            "4:11: interfaces[1].mode: expected one of auto, native, generic, found the text \"fast\"",
+            "5:5: interfaces[1].nmae: unknown key, did you mean name?",
+            "6:5: interfaces[2].name: is missing: the interface, such as eth0",
+        ],
+    ),
+    // Sinks.
+    (
+        "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
+        &[
+            "3:5: sinks[0].url: unknown key (known here: queue, type)",
+            "4:5: sinks[1].type: is missing: stdout, file or http",
+            "6:5: sinks[2].tpye: unknown key, did you mean type?",
+        ],
+    ),
+    (
+        "sinks: [{type: file}, {type: file, path: ''}, {type: http}, {type: kafka, topic: x}]",
+        &[
+            "1:9: sinks[0].path: is missing: the file to append to",
+            "1:42: sinks[1].path: this is no path: it is empty or holds a NUL",
+            "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
+            "1:68: sinks[3].type: expected one of stdout, file, http, found the text \"kafka\"",
+        ],
+    ),
+    (
+        "sinks: [{type: stdout}, {type: stdout}, {type: file, path: a}, {type: file, path: b}, {type: file, path: a}]",
+        &["1:25: sinks[1]: sends to the same place as sinks[0]", "1:87: sinks[4]: sends to the same place as sinks[2]"],
+    ),
+    (
+        "sinks:\n- {type: http, url: 'ftp://a'}\n- {type: http, url: collector}\n- {type: http, url: 'http://a b'}\n\
+         - {type: http, url: 'http://:80/'}\n- {type: http, url: 'http://a:99999'}\n- {type: http, url: /weir}",
+        &[
+            "2:21: sinks[0].url: a url starts with http:// or https://",
+            "3:21: sinks[1].url: a url starts with http:// or https://",
+            "4:21: sinks[2].url: this is no url (invalid uri character)",
+            "5:21: sinks[3].url: this url has no host",
+            "6:21: sinks[4].url: the port of this url is not from 1 to 65535",
+            "7:21: sinks[5].url: a url starts with http:// or https://",
+        ],
+    ),
+    (
+        "sinks:\n- type: http\n  url: http://a\n  headers:\n    a b: x\n    Content-Type: text/plain\n    X-A: 1\n    \
+         X-B: one\n    x-b: two\n    X-C: |\n      line\n",
+        &[
+            "5:5: sinks[0].headers.\"a b\": this is no header name: letters, digits and dashes",
+            "6:5: sinks[0].headers.Content-Type: weir sets this header itself",
+            "7:10: sinks[0].headers.X-A: expected text, found a number: put it in quotes",
+            "9:5: sinks[0].headers.x-b: given twice: keep one of them",
+            "10:10: sinks[0].headers.X-C: holds a line break or another character that no header can carry",
+        ],
+    ),
+    // The key.
+    ("hash_key: 0123456789abcdef", &["1:11: hash_key: expected 32 hex digits, found 16 of them"]),
+    ("hash_key: correct horse", &["1:11: hash_key: expected 32 hex digits, found 13 characters, not all hex digits"]),
+    (
+        "hash_key: 12345678901234567890123456789012",
+        &["1:11: hash_key: expected text, found a number: put it in quotes"],
+    ),
+    ("hash_key: {}", &["1:11: hash_key.file: is missing: the path of a file with 32 hex digits"]),
+    // Settings that contradict each other.
+    (
+        "seen_flows:\n  generation: 10s\nreport:\n  interval: 30s",
+        &["2:15: seen_flows.generation: 10s is shorter than report.interval, 30s"],
+    ),
+    (
+        "report:\n  interval: 1h",
+        &["2:13: report.interval: 1h is longer than seen_flows.generation, 5m by default: set that to 1h or more"],
+    ),
+    (
+        "report: {interval: 1h}\nseen_flows: {generation: 5x}",
+        &["2:26: seen_flows.generation: expected a duration such as 10s, found the text \"5x\""],
+    ),
+    // Places: quoted keys, flow and block style, several lines, aliases, other line ends, wide characters.
+    (
+        "\"report\" :\n\n    # why\n    'interval':\n      \"200ms\"",
+        &["5:7: report.interval: 200ms is below the minimum of 1s"],
+    ),
+    (
+        "report: {\n  top:\n    0,\n  interval:\n10x}",
+        &[
+            "3:5: report.top: 0 is below the minimum of 1",
+            "5:1: report.interval: expected a duration such as 10s, found the text \"10x\"",
+        ],
+    ),
+    (
+        "report:\n  interval: >-\n    200ms\n  top: 0",
+        &["2:13: report.interval: 200ms is below the minimum of 1s", "4:8: report.top: 0 is below the minimum of 1"],
+    ),
+    ("report: {\r\n  interval: 200ms\r\n}\r\n", &["2:13: report.interval: 200ms is below the minimum of 1s"]),
+    ("\u{feff}observer: {site: \"日本\", naame: 1}", &["1:25: observer.naame: unknown key, did you mean name?"]),
+    (
+        "seen_flows: {generation: &short 5s}\nreport: {interval: 500ms}\ndatapath: {ring: *short}",
+        &[
+            "1:26: seen_flows.generation: 5s is below the minimum of 10s",
+            "1:26: datapath.ring: expected a size such as 1MiB, found the text \"5s\" (units: B, KiB, MiB, GiB)",
+            "2:20: report.interval: 500ms is below the minimum of 1s",
+        ],
+    ),
+    // No YAML, or not one document.
+    ("report:\n  top: 5\n interval: 10s", &["3:2: did not find expected key, while parsing a block mapping"]),
+    (
+        "report: {top: 5\nsinks: []",
+        &["2:6: did not find expected ',' or '}', while parsing a flow mapping at line 1 column 9"],
+    ),
+    (
+        "report:\n\ttop: 5",
+        &[
+            "2:1: found character that cannot start any token, while scanning for the next token (there is a tab before it: \
+         YAML indents with spaces)",
+        ],
+    ),
+    ("report: *defaults", &["1:9: unknown anchor"]),
+    (
+        "report: {top: 5}\n---\nreport: {top: 6}",
+        &["3:1: a second document starts here, and a configuration is one: remove the `---` before it"],
+    ),
+    ("report:\n  top: 5 \u{7}", &["2:10: the control character '\\u{7}' is not text"]),
+];
+
+#[test]
+fn mistakes_have_their_place_and_words() {
+    for (text, expected) in MISTAKES {
+        assert_eq!(mistakes(text), *expected, "\n{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_at_once() {
+    let text = r#"# A bad day.
+observer: {"nam": edge-1, site: [fra1]}
+interfaces:
+  - eth0
+  - {name: wan 0, mode: nativ,
+     speed: 10g}
+report:
+  interval: 200ms
+  top: 1000
+reprot:
+  top: 5
+sinks:
+  - type: http
+    url:
+      ftp://collector
+    "timeout": 1h
+    headers:
+      Authorization: [Bearer, x]
+"#;
+    let shown = parse(text).unwrap_err().to_string();
+    assert_eq!(
+        shown,
+        r#"weir.yaml:2:12: observer.nam: unknown key, did you mean name?
+weir.yaml:2:33: observer.site: expected text, found the list [..]
+weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be an interface: no '/', no ':', no white space, not '.' or '..'
+weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, found the text "nativ", did you mean native?
+weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode)
+weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
+weir.yaml:9:8: report.top: 1000 is above the maximum of 100
+weir.yaml:10:1: reprot: unknown key, did you mean report?
+weir.yaml:15:7: sinks[0].url: a url starts with http:// or https://
+weir.yaml:16:16: sinks[0].timeout: 1h is above the maximum of 1m
+weir.yaml:18:22: sinks[0].headers.Authorization: expected text, found a list
+11 mistakes: the weir.yaml that comes with weir explains every setting, and `weir check --config FILE` tries a file without starting anything"#
+    );
+}
+
+#[test]
+fn mistakes_can_be_used_by_programs() {
+    let mistakes = parse("report:\n  top: 0").unwrap_err();
+    assert_eq!(mistakes.file(), "weir.yaml");
+    let place = Some(Place { line: 2, column: 8 });
+    let message = "0 is below the minimum of 1".to_owned();
+    assert_eq!(mistakes.list(), [Mistake { place, path: "report.top".to_owned(), message }]);
+}
+
+#[test]
+fn lists_have_limits() {
+    let names = |count: usize| (0..count).map(|i| format!("eth{i}")).collect::<Vec<_>>().join(", ");
+    assert_eq!(parse(&format!("interfaces: [{}]", names(64))).unwrap().interfaces.len(), limits::INTERFACES_MAX);
+    assert_eq!(
+        mistakes(&format!("interfaces: [{}]", names(65))),
+        ["1:13: interfaces: 65 items are more than the 64 allowed"]
+    );
+
+    let files = |count: usize| (0..count).map(|i| format!("- {{type: file, path: f{i}}}\n")).collect::<String>();
+    assert_eq!(parse(&format!("sinks:\n{}", files(16))).unwrap().sinks.len(), limits::SINKS_MAX);
+    assert_eq!(mistakes(&format!("sinks:\n{}", files(17))), ["2:1: sinks: 17 items are more than the 16 allowed"]);
+
+    let headers = (0..33).map(|i| format!("x-{i}: a")).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        mistakes(&format!("sinks: [{{type: http, url: 'http://a', headers: {{{headers}}}}}]")),
+        ["1:48: sinks[0].headers: 33 entries are more than the 32 allowed"]
+    );
+}
+
+#[test]
+fn many_mistakes_are_counted() {
+    let text = (0..250).map(|i| format!("key{i}: 1\n")).collect::<String>();
+    let mistakes = parse(&text).unwrap_err();
+    assert_eq!(mistakes.list().len(), MISTAKES_MAX);
+    assert!(mistakes.to_string().contains("\n250 mistakes, of which the first 100 are listed: "));
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    const SECRET: &str = "5ec2e7";
+    let config = parse(
+        "hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'\n\
+         sinks: [{type: http, url: 'http://a', headers: {Authorization: Bearer 5ec2e7, X-Tenant: 5ec2e7x}}]",
+    )
+    .unwrap();
+    assert_eq!(config.hash_key, HashKey::Given(Key([0x5ec2_e75e_c2e7_5ec2, 0xe75e_c2e7_5ec2_e700])));
+    let Target::Http(Http { headers, .. }) = &config.sinks[0].target else { panic!("not the http sink") };
+    assert_eq!(headers[0].1, "Bearer 5ec2e7");
+
+    let printed = config.to_yaml();
+    assert!(printed.contains("hash_key: <set>") && printed.contains("authorization: '***'"), "{printed}");
+    let hex_words = [0x5ec2_e75e_c2e7_5ec2_u64, 0xe75e_c2e7_5ec2_e700].map(|word| word.to_string());
+    for shown in [printed, format!("{config:?}"), format!("{config:#?}")] {
+        assert!(!shown.contains(SECRET) && !hex_words.iter().any(|word| shown.contains(word)), "{shown}");
+    }
+
+    let slips = [
+        "hash_key: 5ec2e7",
+        "hash_key: [5ec2e7]",
+        "hash_key: {file: [5ec2e7]}",
+        "sinks: [{type: http, url: 'http://me:5ec2e7@a'}]",
+        "sinks: [{type: http, url: '5ec2e7 @a'}]",
+        "sinks: [{type: http, url: 'http://a', headers: Bearer 5ec2e7}]",
+        "sinks: [{type: http, url: 'http://a', headers: {Authorization: {Bearer: 5ec2e7}}}]",
+        "sinks: [{type: http, url: 'http://a', headers: {Authorization: \"5ec2e7\\n\"}}]",
+        "sinks: [{type: http, url: 'http://a', headers: {Host name: 5ec2e7}}]",
+    ];
+    for text in slips {
+        let mistakes = parse(text).expect_err(text);
+        assert!(!mistakes.to_string().contains(SECRET) && !format!("{mistakes:?}").contains(SECRET), "{mistakes}");
+    }
+}
+
+#[test]
+fn bombs_are_refused() {
+    let laughs: String = (1..40)
+        .map(|i| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(",")))
+        .fold("a0: &a0 [x, x, x]\n".to_owned(), |text, line| text + &line);
+    let wide = format!("a: &a [{}]\nb: [{}]", "x,".repeat(20_000), "*a,".repeat(20_000));
+    let long = format!("a: &a {}\nb: [{}]", "x".repeat(60_000), "*a,".repeat(20_000));
+    for text in [laughs, wide, long] {
+        let found = mistakes(&text);
+        assert!(
+            found.len() == 1 && found[0].contains("the aliases (*name) before this place repeat too much"),
+            "{found:?}"
+        );
+    }
+    for text in ["a: &a [*a]".to_owned(), "[".repeat(50_000), "- ".repeat(50_000), "{a: ".repeat(20_000)] {
+        let found = mistakes(&text);
+        assert!(found.len() == 1 && found[0].contains("nested too deeply"), "{found:?}");
+    }
+    let found = mistakes(&"a: b\n".repeat(FILE_MAX / 5 + 1));
+    assert_eq!(found, [" more than 128KiB, too long for a configuration"]);
+    assert_eq!(parse_bytes("128KiB"), Some(FILE_MAX as u64));
+}
+
+#[test]
+fn unreadable_files_say_why() {
+    let advice = "\n1 mistake: name another file with --config FILE";
+    let shown = |path: &Path| Config::read(path).unwrap_err().to_string().replace(&path.display().to_string(), "F");
+
+    let reason = "F: cannot read the configuration: No such file or directory (os error 2)";
+    assert_eq!(shown(Path::new("/nowhere/weir.yaml")), format!("{reason}{advice}"));
+    let reason = "F: cannot read the configuration: Is a directory (os error 21)";
+    assert_eq!(shown(&std::env::temp_dir()), format!("{reason}{advice}"));
+
+    let latin1 = file("latin1", b"report: {}\n# caf\xe9\n");
+    let endless = file("endless", "# \u{e9}\n".repeat(FILE_MAX).as_bytes());
+    let good = file("good", b"report: {top: 3}");
+    let [not_text, too_long, read] =
+        [shown(&latin1), shown(&endless), Config::read(&good).unwrap().report.top.to_string()];
+    for path in [latin1, endless, good] {
+        fs::remove_file(path).unwrap();
+    }
+    assert_eq!(not_text, format!("F:2:6: the byte 0xe9 is not UTF-8 text{advice}"));
+    assert_eq!(too_long, format!("F: more than 128KiB, too long for a configuration{advice}"));
+    assert_eq!(read, "3");
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    const ROUNDS: u64 = 2000;
+    const NASTY: &[u8] = b":-?[]{},&*!|>'\"%@`#\t\n\r 0\\~<\xff\xc3\0";
+    let texts = [SHIPPED.as_bytes(), EVERYTHING.as_bytes()];
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        (mix(state) % below as u64) as usize
+    };
+    let mut refused = 0;
+    for round in 0..ROUNDS {
+        let mut bytes = texts[round as usize % texts.len()].to_vec();
+        for _ in 0..=random(8) {
+            let at = random(bytes.len());
+            match random(4) {
+                0 => bytes[at] = NASTY[random(NASTY.len())],
+                1 => bytes.insert(at, NASTY[random(NASTY.len())]),
+                2 => drop(bytes.drain(at..(at + random(20)).min(bytes.len()))),
+                _ => bytes[at] ^= 1 << random(8),
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        // What YAML takes for the end of a line, and the end of the text.
+        let lines = 2 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count();
+        match parse(&text) {
+            Ok(config) => drop(config.to_yaml()),
+            Err(mistakes) => {
+                refused += 1;
+                for Mistake { place, .. } in mistakes.list() {
+                    let Place { line, column } = place.unwrap_or_else(|| panic!("no place: {mistakes}\n{text}"));
+                    assert!((1..lines).contains(&line) && column >= 1, "{mistakes}\n{text}");
+                }
+            }
+        }
+    }
+    assert!((ROUNDS / 4..ROUNDS).contains(&refused), "{refused} of {ROUNDS} damaged files were refused");
+}
