@@ -19,6 +19,8 @@ mod link;
 mod order;
 mod pcap;
 mod pcapng;
+#[cfg(test)]
+mod tests;
 
 use std::{fs::File, io::Read, ops::Range, path::Path};
 
