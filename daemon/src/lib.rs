@@ -1,4 +1,5 @@
 //! The weir daemon as a library.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod config;

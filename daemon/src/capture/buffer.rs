@@ -1,0 +1,74 @@
+//! A window that slides over the input, and grows only as far as there is input to fill it.
+
+use std::io::{ErrorKind, Read, Result};
+
+use super::BLOCK_BYTES_MAX;
+
+/// The window's size at first: many packets a system call, and still inside a core's cache.
+const BYTES_MIN: usize = 256 << 10;
+
+pub(super) struct Buffer<R> {
+    reader: R,
+    bytes: Vec<u8>,
+    /// `bytes[start..end]` is read, but not yet taken.
+    start: usize,
+    end: usize,
+    /// Bytes that were taken.
+    offset: u64,
+}
+
+impl<R: Read> Buffer<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, bytes: vec![0; BYTES_MIN], start: 0, end: 0, offset: 0 }
+    }
+
+    /// The next `bytes` of the input, or what is left of it. `bytes` is at most [`BLOCK_BYTES_MAX`].
+    #[inline]
+    pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        if self.end - self.start < bytes {
+            self.fill(bytes)?;
+        }
+        Ok(&self.bytes[self.start..self.end.min(self.start + bytes)])
+    }
+
+    /// Takes `bytes` that were peeked at; they stay where they are until the next peek.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> &[u8] {
+        let taken = self.start..self.start + bytes;
+        self.start += bytes;
+        self.offset += bytes as u64;
+        &self.bytes[taken]
+    }
+
+    /// How many bytes were taken.
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many bytes of memory the window has.
+    #[cfg(test)]
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[cold]
+    fn fill(&mut self, bytes: usize) -> Result<()> {
+        debug_assert!(bytes <= BLOCK_BYTES_MAX as usize);
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < bytes {
+            if self.end == self.bytes.len() {
+                // A length is only a claim: the window doubles when it is full, not because a length says so.
+                self.bytes.resize((self.end * 2).min(BLOCK_BYTES_MAX as usize), 0);
+            }
+            match self.reader.read(&mut self.bytes[self.end..]) {
+                Ok(0) => break,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

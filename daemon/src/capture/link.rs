@@ -1,0 +1,22 @@
+//! From a capture's link type to what the parser calls it.
+
+use weir_common::packet::Link;
+
+/// The link type of a `LINKTYPE_` number (<https://www.tcpdump.org/linktypes.html>).
+///
+/// PPP variants with a direction byte (`PPP_PPPD`, `PPP_WITH_DIR`) are not PPP to the parser, which would take that
+/// byte for the protocol.
+pub(super) const fn link(linktype: u16) -> Link {
+    match linktype {
+        1 => Link::Ethernet,
+        // RAW; as DLT_RAW on most systems, and on OpenBSD; IPV4; IPV6.
+        101 | 12 | 14 | 228 | 229 => Link::RawIp,
+        // NULL; LOOP.
+        0 | 108 => Link::Loopback,
+        113 => Link::Sll,
+        276 => Link::Sll2,
+        // PPP; PPP_HDLC.
+        9 | 50 => Link::Ppp,
+        _ => Link::Other,
+    }
+}
