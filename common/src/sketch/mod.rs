@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
+//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
 //!
 //! # The contract
 //!
@@ -28,12 +29,14 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod count_min;
+pub mod hyperloglog;
 pub mod top_k;
 
 #[cfg(test)]
 mod oracle;
 
 pub use count_min::CountMin;
+pub use hyperloglog::HyperLogLog;
 pub use top_k::{Candidate, Metric, TopK};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
