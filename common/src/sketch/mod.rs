@@ -5,6 +5,8 @@
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
+//! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!
 //! # The contract
 //!
@@ -28,15 +30,19 @@ use core::fmt;
 
 use crate::ledger::Tally;
 
+pub mod blocked_bloom;
 pub mod count_min;
 pub mod hyperloglog;
+pub mod seen;
 pub mod top_k;
 
 #[cfg(test)]
 mod oracle;
 
+pub use blocked_bloom::BlockedBloom;
 pub use count_min::CountMin;
 pub use hyperloglog::HyperLogLog;
+pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
