@@ -37,6 +37,8 @@ pub mod seen;
 pub mod top_k;
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod oracle;
 
 pub use blocked_bloom::BlockedBloom;
