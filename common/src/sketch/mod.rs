@@ -1,1 +1,152 @@
-//! Placeholder.
+//! Sketches: answers about any number of flows in memory fixed at construction, each with its error.
+//!
+//! | structure | question | errs | weir uses it for |
+//! |---|---|---|---|
+//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
+//! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
+//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
+//! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
+//!
+//! # The contract
+//!
+//! - **Hash once.** A sketch takes a ready 64-bit hash and derives everything from it. The hash must be keyed and
+//!   uniform ([`crate::hash::sip`], [`crate::hash::combine`]): whoever can choose colliding hashes makes any sketch
+//!   lie. [`CountMin`] reads a hash from its low end, [`TopK`] from its high end, so that flows which share a cell do
+//!   not for that share a bucket.
+//! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range
+//!   are brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
+//! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much. The
+//!   operating system hands out zeroed pages only when they are first written: call `clear()` once after
+//!   construction to make them resident before traffic does.
+//! - **Time.** The times in the files' headers are of the dev profile (optimisation level 1) on a busy two-core
+//!   machine: good for comparing the sketches with each other; those of a release build are not yet measured.
+//! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
+//!   cannot change a result, and each sketch's `merge` commutes, is associative, and has the empty sketch as identity.
+//! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes
+//!   were made with; `merge` refuses another key and another geometry with a [`MergeError`].
+
+use core::fmt;
+
+use crate::ledger::Tally;
+
+pub mod blocked_bloom;
+pub mod count_min;
+pub mod hyperloglog;
+pub mod seen;
+pub mod top_k;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod oracle;
+
+pub use blocked_bloom::BlockedBloom;
+pub use count_min::CountMin;
+pub use hyperloglog::HyperLogLog;
+pub use seen::Seen;
+pub use top_k::{Candidate, Metric, TopK};
+
+/// A number and how wrong it can be. The confidence is stated where the estimate is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// The likeliest number.
+    pub value: u64,
+    /// The truth is at least this.
+    pub lower: u64,
+    /// The truth is at most this.
+    pub upper: u64,
+}
+
+impl Estimate {
+    /// A number that is known for certain.
+    pub const fn exact(value: u64) -> Self {
+        Self { value, lower: value, upper: value }
+    }
+}
+
+/// The size and shape of a sketch: equal geometries merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Geometry {
+    /// A grid of counters.
+    Cells {
+        /// Rows, each with a hash function of its own.
+        depth: usize,
+        /// Counters a row.
+        width: usize,
+    },
+    /// A row of registers.
+    Registers {
+        /// How many.
+        count: usize,
+    },
+    /// A row of blocks of one cache line (64 bytes) each.
+    Blocks {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
+            Self::Registers { count } => write!(f, "{count} registers"),
+            Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+        }
+    }
+}
+
+/// Why two sketches cannot be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeError {
+    /// They differ in size or shape.
+    Geometry {
+        /// Of the sketch that was to take the other in.
+        ours: Geometry,
+        /// Of the other.
+        theirs: Geometry,
+    },
+    /// Their hashes were made with different keys: the same flow is at unrelated places in the two.
+    Key {
+        /// The key's fingerprint in the sketch that was to take the other in.
+        ours: u64,
+        /// The key's fingerprint in the other.
+        theirs: u64,
+    },
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Geometry { ours, theirs } => write!(
+                f,
+                "cannot merge a sketch of {theirs} into one of {ours}: build both from the same sizes and errors"
+            ),
+            Self::Key { ours, theirs } => write!(
+                f,
+                "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
+                 give both observers the same secret"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for MergeError {}
+
+/// Refuses sketches that do not belong together; each side is a geometry and a key's fingerprint.
+fn check_mergeable(ours: (Geometry, u64), theirs: (Geometry, u64)) -> Result<(), MergeError> {
+    if ours.0 != theirs.0 {
+        return Err(MergeError::Geometry { ours: ours.0, theirs: theirs.0 });
+    }
+    if ours.1 != theirs.1 {
+        return Err(MergeError::Key { ours: ours.1, theirs: theirs.1 });
+    }
+    Ok(())
+}
+
+/// The sum, stopping at 2^64 - 1: an upper bound must not wrap.
+#[inline(always)]
+const fn saturating_add(one: Tally, other: Tally) -> Tally {
+    Tally::new(one.packets.saturating_add(other.packets), one.bytes.saturating_add(other.bytes))
+}

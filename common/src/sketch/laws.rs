@@ -1,0 +1,194 @@
+//! What holds for every sketch that merges.
+//!
+//! States are compared as they print: `Debug` shows every counter, register and bit.
+
+use std::{error::Error, format, string::String};
+
+use super::{
+    BlockedBloom, CountMin, Geometry, HyperLogLog, MergeError,
+    oracle::{SplitMix64, hash},
+};
+use crate::{hash::Key, ledger::Tally};
+
+/// A sketch as the laws see it: small, so that keys share what they can share.
+trait Lawful: core::fmt::Debug + Sized {
+    fn small(key_id: u64) -> Self;
+    fn larger(key_id: u64) -> Self;
+    fn feed(&mut self, hash: u64, weight: Tally);
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError>;
+    fn empty(&mut self);
+
+    fn state(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Lawful for CountMin {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.05, 0.02, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.01, 0.02, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for HyperLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.1, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for BlockedBloom {
+    fn small(key_id: u64) -> Self {
+        Self::with_capacity(500, 0.01, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_capacity(1_000, 0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+const KEY: Key = Key([11, 13]);
+/// The streams share keys: of 600, each has about 290.
+const STREAMS: [u64; 3] = [1, 2, 3];
+
+/// Feeds the stream with this seed.
+fn feed<S: Lawful>(sketch: &mut S, seed: u64) {
+    let mut random = SplitMix64(seed);
+    for _ in 0..400 {
+        sketch.feed(hash(0, random.word() % 600), random.weight());
+    }
+}
+
+/// A sketch fed with some streams.
+fn fed<S: Lawful>(seeds: &[u64]) -> S {
+    let mut sketch = S::small(KEY.id());
+    seeds.iter().for_each(|seed| feed(&mut sketch, *seed));
+    sketch
+}
+
+fn merged<S: Lawful>(mut one: S, other: &S) -> S {
+    one.take_in(other).unwrap();
+    one
+}
+
+fn commutes<S: Lawful>() {
+    let [a, b, _] = STREAMS.map(|seed| fed::<S>(&[seed]).state());
+    assert_ne!(a, b, "streams that a sketch cannot tell apart prove nothing");
+    let [a, b, _] = STREAMS;
+    assert_eq!(merged::<S>(fed(&[a]), &fed(&[b])).state(), merged::<S>(fed(&[b]), &fed(&[a])).state());
+}
+
+fn is_associative<S: Lawful>() {
+    let [a, b, c] = STREAMS;
+    let left = merged(merged::<S>(fed(&[a]), &fed(&[b])), &fed(&[c]));
+    let right = merged::<S>(fed(&[a]), &merged(fed(&[b]), &fed(&[c])));
+    assert_eq!(left.state(), right.state());
+}
+
+fn has_an_identity<S: Lawful>() {
+    let [a, ..] = STREAMS;
+    let alone = fed::<S>(&[a]).state();
+    assert_eq!(merged::<S>(fed(&[a]), &fed(&[])).state(), alone);
+    assert_eq!(merged::<S>(fed(&[]), &fed(&[a])).state(), alone);
+}
+
+fn refuses_another_geometry_and_key<S: Lawful>() {
+    let mut ours = fed::<S>(&STREAMS);
+    let before = ours.state();
+    let other_key = Key([11, 14]).id();
+    let Err(error @ MergeError::Geometry { ours: our_geometry, theirs }) = ours.take_in(&S::larger(KEY.id())) else {
+        panic!("merged another geometry");
+    };
+    assert_ne!(our_geometry, theirs);
+    let text = format!("{error}");
+    assert!(text.contains(&format!("{our_geometry}")) && text.contains(&format!("{theirs}")), "{text}");
+    let error = ours.take_in(&S::small(other_key)).unwrap_err();
+    assert_eq!(error, MergeError::Key { ours: KEY.id(), theirs: other_key });
+    let text = format!("{error}");
+    assert!(text.contains(&format!("{:016x}", KEY.id())) && text.contains(&format!("{other_key:016x}")), "{text}");
+    assert_eq!(ours.state(), before, "a refused merge leaves no trace");
+}
+
+fn is_as_new_when_cleared<S: Lawful>() {
+    let mut sketch = fed::<S>(&STREAMS);
+    let new = S::small(KEY.id()).state();
+    assert_ne!(sketch.state(), new);
+    sketch.empty();
+    assert_eq!(sketch.state(), new);
+}
+
+/// Not for a conservative count-min: what it saves depends on what it saw before.
+fn merges_as_if_fed_both<S: Lawful>() {
+    let [a, b, c] = STREAMS;
+    assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[b, c])).state(), fed::<S>(&STREAMS).state());
+}
+
+macro_rules! laws {
+    ($($module:ident: $sketch:ty { $($law:ident),+ $(,)? })+) => {
+        $(mod $module {
+            use super::*;
+            $(#[test]
+            fn $law() {
+                super::$law::<$sketch>();
+            })+
+        })+
+    };
+}
+
+laws! {
+    count_min: CountMin {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    hyperloglog: HyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    blocked_bloom: BlockedBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+}
+
+#[test]
+fn errors_name_both_sides_and_the_way_out() {
+    let error = MergeError::Geometry {
+        ours: Geometry::Cells { depth: 7, width: 8192 },
+        theirs: Geometry::Cells { depth: 7, width: 4096 },
+    };
+    let error: &dyn Error = &error;
+    assert_eq!(
+        format!("{error}"),
+        "cannot merge a sketch of 7 rows of 4096 cells into one of 7 rows of 8192 cells: build both from the same \
+         sizes and errors"
+    );
+}
