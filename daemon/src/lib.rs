@@ -1,2 +1,4 @@
 //! The weir daemon as a library.
 #![forbid(unsafe_code)]
+
+pub mod report;
