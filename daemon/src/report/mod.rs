@@ -5,7 +5,11 @@
 //! An optional field is absent when it is not known, never `null`.
 
 mod account;
+mod grid;
 mod protocol;
+mod schema;
+mod tables;
+mod units;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -14,6 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use protocol::protocol_name;
+pub use schema::report_schema;
+pub use tables::{Style, write_styled_tables, write_tables};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
