@@ -3,3 +3,5 @@
 
 pub mod capture;
 pub mod config;
+pub mod report;
+pub mod sink;

@@ -1,0 +1,84 @@
+//! The ledger in a report: made from the measured one, and checked again by whoever reads the report.
+
+use weir_common::ledger as measured;
+
+use super::{Ledger, Tally};
+
+impl From<measured::Tally> for Tally {
+    fn from(measured::Tally { packets, bytes }: measured::Tally) -> Self {
+        Self { packets, bytes }
+    }
+}
+
+impl From<&measured::Ledger> for Ledger {
+    fn from(measured::Ledger { counters, attributed }: &measured::Ledger) -> Self {
+        let measured::Counters { seen, sampled_out, skipped, lost } = counters;
+        let skipped = measured::Skip::ALL.iter().zip(skipped).filter(|(_, tally)| !tally.is_zero());
+        let lost = measured::Loss::ALL.iter().zip(lost);
+        Self {
+            seen: (*seen).into(),
+            attributed: (*attributed).into(),
+            sampled_out: (*sampled_out).into(),
+            skipped: skipped.map(|(reason, tally)| (reason.name().to_owned(), (*tally).into())).collect(),
+            lost: lost.map(|(reason, tally)| (reason.name().to_owned(), (*tally).into())).collect(),
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether every packet and every byte seen is accounted for; false too where the sum exceeds 64 bits.
+    pub fn balances(&self) -> bool {
+        let Self { seen, attributed, sampled_out, skipped, lost } = self;
+        let parts = [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
+        let sum = parts.copied().try_fold(Tally::default(), Tally::checked_add);
+        sum == Some(*seen)
+    }
+
+    /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
+    pub fn coverage(&self) -> f64 {
+        let lost = self.lost.values().fold(0_u64, |sum, tally| sum.saturating_add(tally.packets));
+        match self.seen.packets {
+            0 => 1.0,
+            seen => (1.0 - lost as f64 / seen as f64).max(0.0),
+        }
+    }
+}
+
+impl Tally {
+    fn checked_add(self, other: Self) -> Option<Self> {
+        let packets = self.packets.checked_add(other.packets)?;
+        Some(Self { packets, bytes: self.bytes.checked_add(other.bytes)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measured_ledger_keeps_every_number_and_its_balance() {
+        let mut measured = measured::Ledger { attributed: measured::Tally::new(5, 500), ..Default::default() };
+        measured.counters.seen = measured::Tally::new(10, 1_000);
+        measured.counters.sampled_out = measured::Tally::new(2, 200);
+        measured.counters.skipped[measured::Skip::Arp as usize] = measured::Tally::new(1, 100);
+        measured.counters.lost[measured::Loss::RingFull as usize] = measured::Tally::new(2, 200);
+
+        let mut ledger = Ledger::from(&measured);
+        assert!(measured.balances() && ledger.balances());
+        assert_eq!(ledger.skipped, [("arp".to_owned(), Tally { packets: 1, bytes: 100 })].into());
+        assert_eq!(ledger.lost.len(), measured::Loss::COUNT, "zero too");
+        assert_eq!(ledger.coverage(), 0.8);
+
+        ledger.sampled_out.bytes -= 1;
+        assert!(!ledger.balances(), "a byte is missing");
+        ledger.sampled_out.bytes = u64::MAX;
+        assert!(!ledger.balances(), "wraps, but does not balance");
+    }
+
+    #[test]
+    fn nothing_seen_is_fully_covered() {
+        let ledger = Ledger::from(&measured::Ledger::default());
+        assert!(ledger.balances());
+        assert_eq!(ledger.coverage(), 1.0);
+    }
+}

@@ -1,0 +1,393 @@
+//! The report: what one window of one observer comes to, in the shape of the schema [`SCHEMA`].
+//!
+//! The only place that serialises reports: the doc comments here are the descriptions in the JSON Schema. Fields may
+//! be added within a schema version, never renamed; an unknown field of a later version is ignored when reading.
+//! An optional field is absent when it is not known, never `null`.
+
+mod account;
+mod grid;
+mod protocol;
+mod schema;
+mod tables;
+mod units;
+
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use protocol::protocol_name;
+pub use schema::report_schema;
+pub use tables::{Style, write_styled_tables, write_tables};
+
+/// The schema that these structs serialise to.
+pub const SCHEMA: &str = "weir.report/1";
+
+/// What one observer measured in one window.
+///
+/// "Bytes" are bytes on the wire as the link layer frames them: Ethernet header included, frame check sequence not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// The schema's name and version.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    /// Observer, boot and sequence number, joined by `/`: unique for ever, the key for removing duplicates.
+    pub id: String,
+    /// The time that the report is about.
+    pub window: Window,
+    /// Who measured.
+    pub observer: Observer,
+    /// Each observed interface with its exact account.
+    pub interfaces: Vec<Interface>,
+    /// Exact sums over all interfaces.
+    pub totals: Totals,
+    /// Estimates of how many distinct addresses and flows there were.
+    pub unique: Unique,
+    /// Estimate of how many flows had not been seen before.
+    pub new_flows: NewFlows,
+    /// The largest talkers by bytes.
+    pub top: Top,
+    /// The largest talkers by packets.
+    pub top_by_packets: Top,
+    /// Distributions.
+    pub histograms: Histograms,
+    /// What measuring and reporting cost.
+    #[serde(rename = "self")]
+    pub self_metrics: SelfMetrics,
+}
+
+/// The time that a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// When it began, RFC 3339 in UTC.
+    pub start: Timestamp,
+    /// When it ended, RFC 3339 in UTC; the first instant that no longer belongs to it.
+    pub end: Timestamp,
+    /// Its length in seconds, measured on a clock that no time adjustment moves.
+    #[schemars(range(min = 0))]
+    pub seconds: f64,
+}
+
+/// Who measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Observer {
+    /// Its name for people.
+    pub name: String,
+    /// Its identity, the same after every restart.
+    pub id: String,
+    /// The run of the daemon; another after every start.
+    pub boot_id: String,
+    /// The report's number within that run; a gap is a report that was lost.
+    pub seq: u64,
+    /// The version of weir.
+    pub version: String,
+    /// The site, where one is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+}
+
+/// One observed interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interface {
+    /// Its name; for a replay the capture's.
+    pub name: String,
+    /// How its packets were seen: `xdp-native`, `xdp-generic`, `replay`, or `gone` when it disappeared.
+    pub mode: String,
+    /// One packet in this many was counted, at random; 1 is every packet.
+    #[schemars(range(min = 1))]
+    pub sampling: u32,
+    /// Where every packet went.
+    pub ledger: Ledger,
+    /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
+    #[schemars(range(min = 0, max = 1))]
+    pub coverage: f64,
+}
+
+/// Every packet and byte accounted for, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ledger {
+    /// Everything that came in.
+    pub seen: Tally,
+    /// What reached the measurement as part of a flow.
+    pub attributed: Tally,
+    /// What sampling left out.
+    pub sampled_out: Tally,
+    /// What has no flow, by reason (`arp`, `non_ip`, ...); only reasons that occurred.
+    pub skipped: BTreeMap<String, Tally>,
+    /// What belonged to a flow but is missing from the measurement, by reason; every reason, zero too.
+    pub lost: BTreeMap<String, Tally>,
+}
+
+/// Packets and bytes, counted together; exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+/// Exact sums over all interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
+    /// Packets seen, those without a flow too.
+    pub packets: u64,
+    /// Bytes seen, those without a flow too.
+    pub bytes: u64,
+    /// Packets of IPv4 flows.
+    pub ipv4_packets: u64,
+    /// Packets of IPv6 flows.
+    pub ipv6_packets: u64,
+    /// Packets of TCP flows.
+    pub tcp_packets: u64,
+    /// Packets of UDP flows.
+    pub udp_packets: u64,
+    /// Packets of ICMP and `ICMPv6` flows.
+    pub icmp_packets: u64,
+    /// Packets of flows of every other IP protocol.
+    pub other_packets: u64,
+}
+
+/// Estimates of how many distinct addresses and flows there were.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unique {
+    /// Distinct source addresses.
+    pub src_ip: Distinct,
+    /// Distinct destination addresses.
+    pub dst_ip: Distinct,
+    /// Distinct flows: addresses, ports and protocol.
+    pub flows: Distinct,
+}
+
+/// An estimated number of distinct items.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distinct {
+    /// The estimate.
+    pub value: u64,
+    /// The true number is at least this, at the stated confidence.
+    pub lower: u64,
+    /// The true number is at most this, at the stated confidence.
+    pub upper: u64,
+    /// The probability that the true number lies between the bounds, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+}
+
+/// Estimate of how many flows had not been seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NewFlows {
+    /// The estimate.
+    pub value: u64,
+    /// The true number is at least this.
+    pub lower: u64,
+    /// The true number is at most this.
+    pub upper: u64,
+    /// The probability that a new flow was taken for a known one, 0 to 1, at the end of the window.
+    #[schemars(range(min = 0, max = 1))]
+    pub false_positive_rate: f64,
+    /// The share of the filter's bits that are set, 0 to 1, at the end of the window.
+    #[schemars(range(min = 0, max = 1))]
+    pub fill: f64,
+}
+
+/// The largest talkers in one order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Top {
+    /// What ranks them: `bytes` or `packets`.
+    pub by: String,
+    /// The probability that a true number lies between its bounds, 0 to 1; for each estimate in these lists.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// The largest flows.
+    pub flows: Vec<TopFlow>,
+    /// The source addresses that sent most.
+    pub sources: Vec<TopSource>,
+    /// The destination addresses that most was sent to.
+    pub destinations: Vec<TopDestination>,
+    /// The largest pairs of source and destination address, in that direction.
+    pub pairs: Vec<TopPair>,
+    /// The largest services: protocol and destination port.
+    pub services: Vec<TopService>,
+}
+
+/// One of the largest flows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopFlow {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// Source address.
+    pub src_ip: IpAddr,
+    /// Destination address.
+    pub dst_ip: IpAddr,
+    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports.
+    pub src_port: u16,
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
+    pub dst_port: u16,
+    /// IP protocol: its name in lower case, or its IANA number as text.
+    pub proto: Cow<'static, str>,
+    /// Later fragments of such flows: their ports are unknown and given as 0. Absent means false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fragment: bool,
+    /// Packets.
+    pub packets: Estimate,
+    /// Bytes on the wire.
+    pub bytes: Estimate,
+}
+
+/// One of the source addresses that sent most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopSource {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// Source address.
+    pub src_ip: IpAddr,
+    /// Packets from it.
+    pub packets: Estimate,
+    /// Bytes on the wire from it.
+    pub bytes: Estimate,
+}
+
+/// One of the destination addresses that most was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopDestination {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// Destination address.
+    pub dst_ip: IpAddr,
+    /// Packets to it.
+    pub packets: Estimate,
+    /// Bytes on the wire to it.
+    pub bytes: Estimate,
+}
+
+/// One of the largest pairs of source and destination address.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopPair {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// Source address.
+    pub src_ip: IpAddr,
+    /// Destination address.
+    pub dst_ip: IpAddr,
+    /// Packets from the source to the destination.
+    pub packets: Estimate,
+    /// Bytes on the wire from the source to the destination.
+    pub bytes: Estimate,
+}
+
+/// One of the largest services.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopService {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// IP protocol: its name in lower case, or its IANA number as text.
+    pub proto: Cow<'static, str>,
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
+    pub dst_port: u16,
+    /// Packets to it.
+    pub packets: Estimate,
+    /// Bytes on the wire to it.
+    pub bytes: Estimate,
+}
+
+/// An estimated count; the confidence stands beside the list that it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: u64,
+    /// The true number is at least this, at the stated confidence.
+    pub lower: u64,
+    /// The true number is at most this, at the stated confidence.
+    pub upper: u64,
+}
+
+/// Distributions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Histograms {
+    /// Bytes on the wire of each packet seen.
+    pub packet_size_bytes: Histogram,
+}
+
+/// A distribution; quantiles are upper edges of their bucket. All zero when nothing was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    /// How many values there are.
+    pub count: u64,
+    /// The least.
+    pub min: u64,
+    /// The median.
+    pub p50: u64,
+    /// Nine tenths of the values are at most this.
+    pub p90: u64,
+    /// 99 of 100 values are at most this.
+    pub p99: u64,
+    /// The greatest.
+    pub max: u64,
+    /// Each bucket as its upper edge (inclusive) and the number of packets in it, by rising edge.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// What measuring and reporting cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SelfMetrics {
+    /// The daemon's user and system time per packet seen, in nanoseconds; 0 when none was seen.
+    #[schemars(range(min = 0))]
+    pub cpu_ns_per_packet: f64,
+    /// Memory that the daemon occupies (resident set), in bytes.
+    pub rss_bytes: u64,
+    /// Memory that the configuration plans for sketches, rings and caches, in bytes.
+    pub memory_bytes: u64,
+    /// Records that crossed the rings; without a kernel side, that left the flow cache.
+    pub records: u64,
+    /// The share of the packets that found their flow in the flow cache, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub cache_hit_rate: f64,
+    /// The kernel program's run time per packet, in nanoseconds; absent unless the kernel measures it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub kernel_ns_per_packet: Option<f64>,
+    /// The rings between kernel and daemon.
+    pub rings: Rings,
+    /// Reports that wait on disk.
+    pub spool: Spool,
+    /// Each sink's account since the daemon's start.
+    pub sinks: Vec<SinkMetrics>,
+}
+
+/// The rings between kernel and daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rings {
+    /// The fullest that any ring was in this window, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub peak_fill: f64,
+}
+
+/// Reports that wait on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spool {
+    /// Reports in it.
+    pub reports: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// Reports dropped since the daemon's start because it was full.
+    pub dropped: u64,
+}
+
+/// One sink's account since the daemon's start: every report offered to it is queued, delivered or dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SinkMetrics {
+    /// The sink's name.
+    pub name: String,
+    /// Reports that wait or are being delivered now.
+    pub queued: u64,
+    /// Reports delivered.
+    pub delivered: u64,
+    /// Attempts that failed; one report may take several.
+    pub failed_attempts: u64,
+    /// Reports dropped: the queue was full, or the sink refused them for good.
+    pub dropped: u64,
+    /// What went wrong last; absent while all goes well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}

@@ -1,0 +1,520 @@
+//! A report as tables for a terminal of about a hundred columns.
+
+use std::{
+    io::{self, Write},
+    net::IpAddr,
+};
+
+use super::{
+    Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Tally, Top, TopFlow, Totals,
+    Unique, Window,
+    grid::{
+        Align::{Left, Right},
+        Cell, Grid,
+        Tone::{Alarm, Faint, Plain, Strong},
+    },
+    units::{bytes, count, exact, percent, scaled},
+};
+
+/// The widest that a list of flows or pairs gets before source and destination share one column, in columns.
+const WIDTH_MAX: usize = 100;
+/// The longest bar of a chart, in columns.
+const BAR: usize = 32;
+/// How many of each list are shown; a report in JSON has all.
+const ROWS_MAX: usize = 10;
+/// The longest error of a sink that is shown, in characters.
+const ERROR_MAX: usize = 90;
+/// Upper edges of the chart of packet sizes in bytes: powers of two, and the sizes where Ethernet changes its nature
+/// (64 is its least, 1518 its ordinary greatest with a VLAN tag, 9018 that of jumbo frames).
+const SIZE_EDGES: [u64; 8] = [64, 128, 256, 512, 1024, 1518, 9018, u64::MAX];
+
+/// How tables look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Whether headings are bold, captions faint and trouble red.
+    pub color: bool,
+}
+
+/// Writes a report as tables, without colour.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_tables(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    write_styled_tables(report, Style::default(), out)
+}
+
+/// Writes a report as tables in a style.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let Report {
+        schema: _,
+        id,
+        window,
+        observer,
+        interfaces,
+        totals,
+        unique,
+        new_flows,
+        top,
+        top_by_packets,
+        histograms,
+        self_metrics,
+    } = report;
+    let mut page = Page { style, out };
+    let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+    page.head(
+        &format!("{}{site}   {}", observer.name, interval(window)),
+        &format!("weir {}   {id}", observer.version),
+    )?;
+    page.section("INTERFACES", "", &ledgers(interfaces))?;
+    page.section("TRAFFIC", &rates(totals, window), &shares(totals))?;
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
+    page.top(top, totals)?;
+    page.top(top_by_packets, totals)?;
+    let sizes = &histograms.packet_size_bytes;
+    page.section("PACKET SIZES", &quantiles(sizes), &chart(sizes))?;
+    page.section("WEIR ITSELF", "", &costs(self_metrics))
+}
+
+/// Where sections are written to.
+struct Page<'a, W> {
+    style: Style,
+    out: &'a mut W,
+}
+
+impl<W: Write> Page<'_, W> {
+    fn head(&mut self, title: &str, subtitle: &str) -> io::Result<()> {
+        Cell::new(title, Strong).write(self.style.color, self.out)?;
+        writeln!(self.out)?;
+        Cell::new(subtitle, Faint).write(self.style.color, self.out)?;
+        writeln!(self.out)
+    }
+
+    fn section(&mut self, title: &str, remark: &str, grid: &Grid) -> io::Result<()> {
+        writeln!(self.out)?;
+        Cell::new(title, Strong).write(self.style.color, self.out)?;
+        if !remark.is_empty() {
+            write!(self.out, "   ")?;
+            Cell::new(remark, Plain).write(self.style.color, self.out)?;
+        }
+        writeln!(self.out)?;
+        grid.write(self.style.color, self.out)
+    }
+
+    fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
+        let Top { by, confidence, flows, sources, destinations, pairs, services } = top;
+        let lists = [
+            ("FLOWS", flows.iter().map(flow_entry).collect()),
+            ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
+            (
+                "DESTINATIONS",
+                destinations.iter().map(|e| Entry::new(e.rank, [address(e.dst_ip)], e.packets, e.bytes)).collect(),
+            ),
+            (
+                "PAIRS",
+                pairs
+                    .iter()
+                    .map(|e| Entry::new(e.rank, [address(e.src_ip), towards(&address(e.dst_ip))], e.packets, e.bytes))
+                    .collect(),
+            ),
+            (
+                "SERVICES",
+                services
+                    .iter()
+                    .map(|e| Entry::new(e.rank, [service(&e.proto, e.dst_port)], e.packets, e.bytes))
+                    .collect::<Vec<_>>(),
+            ),
+        ];
+        for (what, entries) in lists {
+            let title = format!("TOP {what} BY {}", by.to_uppercase());
+            let remark = format!("± at {}", confidence_text(*confidence));
+            self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
+        }
+        Ok(())
+    }
+}
+
+fn interval(window: &Window) -> String {
+    let Window { start, end, seconds } = window;
+    let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
+    let end = if day(start) == day(end) { end.strftime("%H:%M:%S%.f") } else { end.strftime("%Y-%m-%d %H:%M:%S%.f") };
+    format!("{} – {end} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"))
+}
+
+fn ledgers(interfaces: &[Interface]) -> Grid {
+    let mut grid = Grid::new([Left, Right, Right, Right]);
+    for (i, Interface { name, mode, sampling, ledger, coverage }) in interfaces.iter().enumerate() {
+        if i > 0 {
+            grid.across([]);
+        }
+        let rate = match sampling {
+            1 => "every packet".to_owned(),
+            many => format!("1 packet in {}", exact(u64::from(*many))),
+        };
+        let balanced = match ledger.balances() {
+            true => Cell::new("balanced: yes", Plain),
+            false => Cell::new("balanced: NO", Alarm),
+        };
+        let lost = ledger.lost.values().any(|tally| tally.packets > 0);
+        let coverage = Cell::new(format!("coverage {}", percent(*coverage)), if lost { Alarm } else { Plain });
+        grid.across([Cell::new(name, Strong), Cell::from(mode), Cell::from(rate), balanced, coverage]);
+        grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
+        let mut line = |what: String, tally: &Tally, tone| {
+            let share = percent(ratio(tally.packets, ledger.seen.packets));
+            grid.row([what, exact(tally.packets), exact(tally.bytes), share].map(|text| Cell::new(text, tone)));
+        };
+        line("seen".to_owned(), &ledger.seen, Plain);
+        line("attributed".to_owned(), &ledger.attributed, Plain);
+        line("sampled out".to_owned(), &ledger.sampled_out, Plain);
+        ledger.skipped.iter().for_each(|(reason, tally)| line(format!("skipped: {reason}"), tally, Plain));
+        let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
+        lost.for_each(|(reason, tally)| line(format!("lost: {reason}"), tally, Alarm));
+    }
+    grid
+}
+
+fn rates(totals: &Totals, window: &Window) -> String {
+    let Totals { packets, bytes, .. } = totals;
+    let rate = |value: f64, unit| match window.seconds > 0.0 {
+        true => format!(" ({})", scaled(value / window.seconds, unit)),
+        false => String::new(),
+    };
+    let (packet_rate, bit_rate) = (rate(*packets as f64, "pkt/s"), rate(*bytes as f64 * 8.0, "bit/s"));
+    format!("{} packets{packet_rate}, {} bytes{bit_rate}", exact(*packets), exact(*bytes))
+}
+
+fn shares(totals: &Totals) -> Grid {
+    let Totals { packets, bytes: _, ipv4_packets, ipv6_packets, tcp_packets, udp_packets, icmp_packets, other_packets } =
+        *totals;
+    let mut grid = Grid::new([Left, Right, Right, Left]);
+    let parts = [
+        ("IPv4", ipv4_packets),
+        ("IPv6", ipv6_packets),
+        ("TCP", tcp_packets),
+        ("UDP", udp_packets),
+        ("ICMP", icmp_packets),
+        ("other IP", other_packets),
+    ];
+    for (what, part) in parts {
+        let share = ratio(part, packets);
+        grid.row([what.into(), exact(part).into(), percent(share).into(), bar(share).into()]);
+    }
+    grid
+}
+
+fn distinct(unique: &Unique, new_flows: &NewFlows) -> Grid {
+    let Unique { src_ip, dst_ip, flows } = unique;
+    let mut grid = Grid::new([Left, Right, Right, Left, Left]);
+    let mut line = |what: &str, value, lower, upper, remark: String| {
+        let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
+        let bounds = format!("{} – {}", exact(lower), exact(upper));
+        let error = if error.is_empty() { error } else { format!("± {error}") };
+        grid.row([what.into(), exact(value).into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
+    };
+    for (what, Distinct { value, lower, upper, confidence }) in
+        [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]
+    {
+        line(what, *value, *lower, *upper, format!("at {}", confidence_text(*confidence)));
+    }
+    let NewFlows { value, lower, upper, false_positive_rate, fill } = *new_flows;
+    let remark = format!("{} taken for known, filter {} full", percent(false_positive_rate), percent(fill));
+    line("flows never seen before", value, lower, upper, remark);
+    grid
+}
+
+/// One line of a ranking.
+struct Entry {
+    rank: u32,
+    /// What it is about: one to three columns of text, the last of which may start with an arrow.
+    what: Vec<String>,
+    packets: Estimate,
+    bytes: Estimate,
+}
+
+impl Entry {
+    fn new<const N: usize>(rank: u32, what: [String; N], packets: Estimate, bytes: Estimate) -> Self {
+        Self { rank, what: what.into(), packets, bytes }
+    }
+}
+
+fn flow_entry(flow: &TopFlow) -> Entry {
+    let TopFlow { rank, src_ip, dst_ip, src_port, dst_port, proto, fragment, packets, bytes } = flow;
+    let (proto, src, dst) = match proto.as_ref() {
+        _ if *fragment => (format!("{proto} fragments"), address(*src_ip), address(*dst_ip)),
+        "icmp" | "icmpv6" => (format!("{proto} {src_port}/{dst_port}"), address(*src_ip), address(*dst_ip)),
+        proto if has_ports(proto) => (proto.to_owned(), endpoint(*src_ip, *src_port), endpoint(*dst_ip, *dst_port)),
+        proto => (proto.to_owned(), address(*src_ip), address(*dst_ip)),
+    };
+    Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
+}
+
+/// A ranking in one line an entry, or, where that is too wide, with the last text column below the one before it.
+fn ranking(by: &str, entries: &[Entry], totals: &Totals) -> Grid {
+    let flat = grid_of(by, entries, totals, false);
+    let foldable = entries.first().is_some_and(|entry| entry.what.len() > 1);
+    if foldable && flat.width() > WIDTH_MAX { grid_of(by, entries, totals, true) } else { flat }
+}
+
+fn grid_of(by: &str, entries: &[Entry], totals: &Totals, folded: bool) -> Grid {
+    let texts = entries.first().map_or(0, |entry| entry.what.len() - usize::from(folded));
+    let columns = [Right].into_iter().chain(vec![Left; texts]).chain([Right; 4]);
+    let mut grid = Grid::new(columns);
+    let by_packets = by == "packets";
+    if !entries.is_empty() {
+        let captions =
+            if by_packets { ["packets", "±", "share", "bytes"] } else { ["bytes", "±", "share", "packets"] };
+        let captions =
+            captions.map(|caption| if caption == "share" { caption.to_owned() } else { format!("{caption}  ") });
+        let blanks = vec![String::new(); 1 + texts];
+        grid.row(blanks.into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
+    }
+    for Entry { rank, what, packets, bytes } in entries.iter().take(ROWS_MAX) {
+        let numbers = if by_packets {
+            let [value, error] = measured(packets, in_column(count, ""));
+            [value, error, percent(ratio(packets.value, totals.packets)), in_column(self::bytes, "B")(bytes.value)]
+        } else {
+            let [value, error] = measured(bytes, in_column(self::bytes, "B"));
+            [value, error, percent(ratio(bytes.value, totals.bytes)), in_column(count, "")(packets.value)]
+        };
+        let [value, error, share, other] = numbers;
+        let (texts, below) = what.split_at(texts);
+        let texts = texts.iter().map(Cell::from);
+        let numbers = [Cell::from(value), Cell::new(error, Faint), share.into(), other.into()];
+        grid.row([Cell::new(rank.to_string(), Faint)].into_iter().chain(texts).chain(numbers));
+        if let Some(below) = below.first() {
+            let blanks = vec![Cell::default(); what.len() - 1];
+            grid.row(blanks.into_iter().chain([Cell::from(below)]));
+        }
+    }
+    if entries.len() > ROWS_MAX {
+        grid.across([Cell::new(format!("… and {} more in the report's JSON", entries.len() - ROWS_MAX), Faint)]);
+    }
+    grid
+}
+
+/// A confidence with no more digits than it has, down to a hundredth of a percent.
+fn confidence_text(confidence: f64) -> String {
+    format!("{} % confidence", (confidence * 10_000.0).round() / 100.0)
+}
+
+/// An estimate and how far the truth may be off, both for a column.
+fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
+    let Estimate { value, lower, upper } = *estimate;
+    let error = match off(value, lower, upper) {
+        0 => "exact  ".to_owned(),
+        off => text(off),
+    };
+    [text(value), error]
+}
+
+/// Makes the numbers of a flush-right column stand below each other: what has no prefix gets a blank in its place.
+fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
+    let blanks = if unit.is_empty() { "  " } else { " " };
+    move |value| if value < 1000 { text(value) + blanks } else { text(value) }
+}
+
+fn address(ip: IpAddr) -> String {
+    ip.to_string()
+}
+
+fn endpoint(ip: IpAddr, port: u16) -> String {
+    std::net::SocketAddr::new(ip, port).to_string()
+}
+
+fn towards(destination: &str) -> String {
+    format!("→ {destination}")
+}
+
+fn service(proto: &str, dst_port: u16) -> String {
+    match proto {
+        "icmp" | "icmpv6" => format!("{proto} code {dst_port}"),
+        proto if has_ports(proto) => format!("{proto}/{dst_port}"),
+        proto => proto.to_owned(),
+    }
+}
+
+fn has_ports(proto: &str) -> bool {
+    matches!(proto, "tcp" | "udp" | "sctp" | "dccp" | "udplite")
+}
+
+fn quantiles(sizes: &Histogram) -> String {
+    let Histogram { count, min, p50, p90, p99, max, buckets: _ } = sizes;
+    if *count == 0 {
+        return "none".to_owned();
+    }
+    let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(|bytes| exact(*bytes));
+    format!("least {min}, median {p50}, p90 {p90}, p99 {p99}, greatest {max} bytes")
+}
+
+fn chart(sizes: &Histogram) -> Grid {
+    let mut packets = [0_u64; SIZE_EDGES.len()];
+    for (edge, in_bucket) in &sizes.buckets {
+        // The last edge is the greatest there is, so that each bucket finds its own.
+        let bin = SIZE_EDGES.partition_point(|limit| limit < edge);
+        packets[bin] = packets[bin].saturating_add(*in_bucket);
+    }
+    let mut grid = Grid::new([Right, Right, Right, Left]);
+    let last = packets.iter().rposition(|packets| *packets > 0).map_or(0, |last| last + 1);
+    let most = packets.iter().copied().max().unwrap_or_default();
+    let mut least = 0;
+    for (edge, packets) in SIZE_EDGES.into_iter().zip(packets).take(last) {
+        let range = if edge == u64::MAX { format!("{least} –       ") } else { format!("{least} – {edge:>4}") };
+        let share = percent(ratio(packets, sizes.count));
+        grid.row([range.into(), exact(packets).into(), share.into(), bar(ratio(packets, most)).into()]);
+        least = edge.saturating_add(1);
+    }
+    grid
+}
+
+fn costs(metrics: &SelfMetrics) -> Grid {
+    let SelfMetrics {
+        cpu_ns_per_packet,
+        rss_bytes,
+        memory_bytes,
+        records,
+        cache_hit_rate,
+        kernel_ns_per_packet,
+        rings,
+        spool,
+        sinks,
+    } = metrics;
+    let mut grid = Grid::new([Left, Left]);
+    let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
+    let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
+    line("time a packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
+    line("memory", format!("{} resident, {} planned", bytes(*rss_bytes), bytes(*memory_bytes)), Plain);
+    line("flow cache", format!("{} hits, {} records out", percent(*cache_hit_rate), exact(*records)), Plain);
+    line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);
+    let waiting = format!("{} reports, {}", exact(spool.reports), bytes(spool.bytes));
+    line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
+    for SinkMetrics { name, queued, delivered, failed_attempts, dropped, last_error } in sinks {
+        let mut text = format!("{name}: {} delivered, {} queued", exact(*delivered), exact(*queued));
+        if *failed_attempts > 0 {
+            text += &format!(", {} failed attempts", exact(*failed_attempts));
+        }
+        line("sink", with_dropped(text, *dropped), if *dropped > 0 { Alarm } else { Plain });
+        if let Some(error) = last_error {
+            line("", shortened(error), Alarm);
+        }
+    }
+    grid
+}
+
+fn with_dropped(text: String, dropped: u64) -> String {
+    if dropped > 0 { format!("{text}, {} dropped", exact(dropped)) } else { text }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(ERROR_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// How far the truth may be from an estimate, on the side where it may be farther.
+const fn off(value: u64, lower: u64, upper: u64) -> u64 {
+    let (below, above) = (value.saturating_sub(lower), upper.saturating_sub(value));
+    if below > above { below } else { above }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A bar for a share of 1, in eighths of a column; the least share that is not nothing shows.
+fn bar(share: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let eighths = if share > 0.0 { eighths.max(1) } else { eighths };
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> Report {
+        serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
+    }
+
+    fn tables(report: &Report, style: Style) -> String {
+        let mut out = Vec::new();
+        write_styled_tables(report, style, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_golden_report_looks_as_it_did() {
+        let text = tables(&golden(), Style::default());
+        assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
+    }
+
+    #[test]
+    fn no_line_is_too_wide_or_ends_in_blanks() {
+        let mut report = golden();
+        let longest = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        for flow in &mut report.top.flows {
+            (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port) = (longest, longest, u16::MAX, u16::MAX);
+        }
+        for line in tables(&report, Style::default()).lines() {
+            assert!(line.chars().count() <= 120 && line == line.trim_end(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_ledger_that_does_not_balance_says_so() {
+        let mut report = golden();
+        assert!(!tables(&report, Style::default()).contains("balanced: NO"));
+        report.interfaces[0].ledger.attributed.packets -= 1;
+        let text = tables(&report, Style { color: true });
+        assert!(text.contains("\x1b[31mbalanced: NO\x1b[0m"), "{text}");
+        assert_eq!(text.matches("balanced: yes").count(), 1, "the other interface");
+    }
+
+    #[test]
+    fn colour_is_on_request_only_and_changes_no_text() {
+        let mut colored = tables(&golden(), Style { color: true });
+        for sgr in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"] {
+            assert!(colored.contains(sgr), "{sgr:?}");
+            colored = colored.replace(sgr, "");
+        }
+        let mut plain = Vec::new();
+        write_tables(&golden(), &mut plain).unwrap();
+        assert_eq!(colored.as_bytes(), plain);
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        let mut report = golden();
+        let source = report.top.sources[0];
+        report.top.sources = vec![source; ROWS_MAX + 3];
+        let text = tables(&report, Style::default());
+        assert!(text.contains("… and 3 more in the report's JSON"), "{text}");
+    }
+
+    #[test]
+    fn a_window_without_packets_has_tables_too() {
+        let mut report = golden();
+        let nothing = Distinct { value: 0, lower: 0, upper: 0, confidence: 0.95 };
+        report.interfaces.clear();
+        report.totals = Totals::default();
+        report.unique = Unique { src_ip: nothing, dst_ip: nothing, flows: nothing };
+        report.histograms.packet_size_bytes = Histogram::default();
+        report.window.seconds = 0.0;
+        for top in [&mut report.top, &mut report.top_by_packets] {
+            (top.flows, top.sources, top.destinations) = (Vec::new(), Vec::new(), Vec::new());
+            (top.pairs, top.services) = (Vec::new(), Vec::new());
+        }
+        let text = tables(&report, Style::default());
+        assert!(text.contains("TOP FLOWS BY BYTES   none\n") && text.contains("PACKET SIZES   none\n"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn bars_grow_with_their_share() {
+        assert_eq!((bar(0.0), bar(1e-9), bar(0.5)), (String::new(), "▏".to_owned(), "█".repeat(BAR / 2)));
+        assert_eq!((bar(1.0), bar(f64::NAN)), ("█".repeat(BAR), String::new()));
+    }
+}

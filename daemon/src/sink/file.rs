@@ -1,0 +1,184 @@
+//! Reports appended to a file, one line each.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::PathBuf,
+};
+
+use super::{DeliveryError, Encoded, Sink, write_line};
+
+/// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
+const MODE: u32 = 0o640;
+
+/// A file of reports (NDJSON) that may be rotated under it: moved or deleted, it is created anew.
+///
+/// A report is delivered when the system has taken it; it is not synced to the disk.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: fs::File,
+    /// Device and inode: what the path must still lead to.
+    identity: (u64, u64),
+    torn: bool,
+}
+
+impl File {
+    /// Appends to the file at `path`, which is opened with the first report.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), open: None }
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.moved()? {
+            self.open = None;
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed => closed.insert(Open::at(&self.path)?),
+        };
+        write_line(&mut open.file, &mut open.torn, line)
+    }
+
+    /// Whether the path leads to another file than the one that is open, or to none.
+    fn moved(&self) -> io::Result<bool> {
+        let Some(open) = &self.open else { return Ok(false) };
+        match fs::metadata(&self.path) {
+            Ok(metadata) => Ok(identity(&metadata) != open.identity),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Open {
+    fn at(path: &PathBuf) -> io::Result<Self> {
+        let file = fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?;
+        let metadata = file.metadata()?;
+        let mut last = [b'\n'];
+        if metadata.is_file() && metadata.len() > 0 {
+            file.read_exact_at(&mut last, metadata.len() - 1)?;
+        }
+        Ok(Self { file, identity: identity(&metadata), torn: last != *b"\n" })
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+impl Sink for File {
+    fn name(&self) -> String {
+        format!("file:{}", self.path.display())
+    }
+
+    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
+        self.append(&report.line)
+            .map_err(|error| DeliveryError::Unavailable(format!("cannot write to {}: {error}", self.path.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, path::Path, process};
+
+    use super::{super::tests::encoded, *};
+
+    /// A directory of one test, gone with it.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(test: &str) -> Self {
+            let path = env::temp_dir().join(format!("weir-file-sink-{}-{test}", process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn ids(path: &Path) -> Vec<String> {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.ends_with('\n'));
+        text.lines().map(|line| serde_json::from_str::<crate::report::Report>(line).unwrap().id).collect()
+    }
+
+    #[test]
+    fn reports_are_appended_to_what_is_there() {
+        let directory = Directory::new("append");
+        let path = directory.0.join("reports.ndjson");
+        let mut sink = File::new(&path);
+        assert_eq!(sink.name(), format!("file:{}", path.display()));
+        assert!(!path.exists(), "opened with the first report");
+        sink.deliver(&encoded("a/b/1")).unwrap();
+        sink.deliver(&encoded("a/b/2")).unwrap();
+        File::new(&path).deliver(&encoded("a/c/1")).unwrap();
+        assert_eq!(ids(&path), ["a/b/1", "a/b/2", "a/c/1"]);
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o7777 & !MODE, 0, "{mode:o}: nobody else may read it");
+    }
+
+    #[test]
+    fn a_file_moved_or_deleted_is_created_anew() {
+        let directory = Directory::new("rotate");
+        let [path, old] = ["reports.ndjson", "reports.ndjson.1"].map(|name| directory.0.join(name));
+        let mut sink = File::new(&path);
+        sink.deliver(&encoded("a/b/1")).unwrap();
+        fs::rename(&path, &old).unwrap();
+        sink.deliver(&encoded("a/b/2")).unwrap();
+        assert_eq!((ids(&old), ids(&path)), (vec!["a/b/1".to_owned()], vec!["a/b/2".to_owned()]));
+
+        fs::remove_file(&path).unwrap();
+        sink.deliver(&encoded("a/b/3")).unwrap();
+        fs::rename(&path, &old).unwrap();
+        fs::write(&path, "").unwrap();
+        sink.deliver(&encoded("a/b/4")).unwrap();
+        assert_eq!((ids(&old), ids(&path)), (vec!["a/b/3".to_owned()], vec!["a/b/4".to_owned()]));
+
+        // Rotation by copying: the same file, cut to nothing.
+        fs::write(&path, "").unwrap();
+        sink.deliver(&encoded("a/b/5")).unwrap();
+        assert_eq!(ids(&path), ["a/b/5"]);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_is_not_glued_to_the_next() {
+        let directory = Directory::new("torn");
+        let path = directory.0.join("reports.ndjson");
+        fs::write(&path, "{\"schema\":\"we").unwrap();
+        let mut sink = File::new(&path);
+        let reports = [encoded("a/b/1"), encoded("a/b/2")];
+        reports.iter().for_each(|report| sink.deliver(report).unwrap());
+        let expected = [b"{\"schema\":\"we\n", &*reports[0].line, &*reports[1].line].concat();
+        assert_eq!(fs::read(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_error_names_the_path_and_passes_when_its_cause_does() {
+        let directory = Directory::new("error");
+        let path = directory.0.join("missing").join("reports.ndjson");
+        let mut sink = File::new(&path);
+        let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
+        let DeliveryError::Unavailable(message) = error else { panic!("{error:?}") };
+        assert!(message.contains(path.to_str().unwrap()) && message.contains("No such file"), "{message}");
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        sink.deliver(&encoded("a/b/1")).unwrap();
+        assert_eq!(ids(&path), ["a/b/1"]);
+    }
+
+    #[test]
+    fn a_file_that_is_full_is_unavailable() {
+        let error = File::new("/dev/full").deliver(&encoded("a/b/1")).unwrap_err();
+        assert!(matches!(&error, DeliveryError::Unavailable(message) if message.contains("/dev/full")), "{error:?}");
+    }
+}

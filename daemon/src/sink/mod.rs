@@ -1,0 +1,138 @@
+//! Sinks: where reports go. Each runs on a thread of its own behind a bounded queue, so that no collector, disk or
+//! pipe can hold up the measurement.
+
+mod file;
+mod http;
+mod outbox;
+mod stdout;
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    sync::Arc,
+};
+
+pub use self::{
+    file::File,
+    http::{Http, HttpError},
+    outbox::Outbox,
+    stdout::Stdout,
+};
+use crate::report::Report;
+
+/// A report ready to be sent; cheap to clone for several sinks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The report's id: unique for ever, the same in every attempt.
+    pub id: String,
+    /// The report as one line of JSON, its newline included.
+    pub line: Arc<[u8]>,
+}
+
+impl Encoded {
+    /// Encodes a report.
+    pub fn new(report: &Report) -> Self {
+        let mut line = serde_json::to_vec(report).expect("a report has text keys and writes into memory");
+        line.push(b'\n');
+        Self { id: report.id.clone(), line: line.into() }
+    }
+}
+
+/// Where reports go.
+pub trait Sink: Send {
+    /// The sink's name in logs and reports, without secrets.
+    fn name(&self) -> String;
+
+    /// Delivers one report. It may block for as long as the sink's own timeout; it is called again with the same report
+    /// after [`DeliveryError::Unavailable`].
+    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError>;
+}
+
+/// Why a report was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeliveryError {
+    /// It may work later: the report is kept and tried again.
+    #[error("{0}")]
+    Unavailable(String),
+    /// This report will never be taken: it is dropped.
+    #[error("{0}")]
+    Refused(String),
+    /// No report will be taken any more: the sink stops, and drops all that still come.
+    #[error("{0}")]
+    Closed(String),
+}
+
+/// Writes a line to `out`, in one call where the system takes it whole.
+///
+/// `torn` says whether the last line there lacks its newline; that line is ended first, so that what a crash or a full
+/// disk left over spoils no other report. It is kept up to date, after an error too.
+fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<()> {
+    let line = if *torn { Cow::Owned([b"\n", line].concat()) } else { Cow::Borrowed(line) };
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        match out.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                rest = &rest[written..];
+                *torn = !rest.is_empty();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The golden report, encoded under another id.
+    pub(super) fn encoded(id: &str) -> Encoded {
+        let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        id.clone_into(&mut report.id);
+        Encoded::new(&report)
+    }
+
+    #[test]
+    fn a_report_is_one_line() {
+        let report = encoded("a/b/1");
+        assert_eq!(report.line.iter().position(|&byte| byte == b'\n'), Some(report.line.len() - 1));
+        let read: Report = serde_json::from_slice(&report.line).unwrap();
+        assert_eq!(read.id, report.id);
+    }
+
+    /// A disk with room for so many bytes.
+    struct Disk {
+        room: usize,
+        written: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            if taken == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room -= taken;
+            self.written.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_cut_is_ended_before_the_next() {
+        let mut disk = Disk { room: 6, written: Vec::new() };
+        let mut torn = false;
+        assert!(write_line(&mut disk, &mut torn, b"1234\n").is_ok() && !torn);
+        assert!(write_line(&mut disk, &mut torn, b"5678\n").is_err() && torn);
+        assert!(write_line(&mut disk, &mut torn, b"5678\n").is_err() && torn, "still no room");
+        disk.room = 100;
+        assert!(write_line(&mut disk, &mut torn, b"5678\n").is_ok() && !torn);
+        assert_eq!(disk.written, b"1234\n5\n5678\n");
+    }
+}

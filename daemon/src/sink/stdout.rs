@@ -1,0 +1,75 @@
+//! Reports to standard output, one line each.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use super::{DeliveryError, Encoded, Sink, write_line};
+
+/// Standard output, unbuffered: a report is out when it is delivered.
+#[derive(Debug)]
+pub struct Stdout {
+    out: fs::File,
+    torn: bool,
+}
+
+impl Stdout {
+    /// The process's standard output.
+    ///
+    /// # Errors
+    /// The process was started without one, or has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        io::stdout().as_fd().try_clone_to_owned().map(Self::from)
+    }
+}
+
+impl From<OwnedFd> for Stdout {
+    fn from(out: OwnedFd) -> Self {
+        Self { out: out.into(), torn: false }
+    }
+}
+
+impl Sink for Stdout {
+    fn name(&self) -> String {
+        "stdout".to_owned()
+    }
+
+    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
+        write_line(&mut self.out, &mut self.torn, &report.line).map_err(|error| {
+            let message = format!("cannot write to standard output: {error}");
+            match error.kind() {
+                io::ErrorKind::BrokenPipe => DeliveryError::Closed(message),
+                _ => DeliveryError::Unavailable(message),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::{super::tests::encoded, *};
+
+    #[test]
+    fn a_report_is_out_when_it_is_delivered() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut stdout = Stdout::from(OwnedFd::from(writer));
+        let mut lines = BufReader::new(reader).lines();
+        for id in ["a/b/1", "a/b/2"] {
+            // The golden report is smaller than a pipe's buffer, so that this cannot block.
+            let report = encoded(id);
+            stdout.deliver(&report).unwrap();
+            assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report.line.trim_ascii_end());
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_closes_the_sink() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let error = Stdout::from(OwnedFd::from(writer)).deliver(&encoded("a/b/1")).unwrap_err();
+        assert!(matches!(&error, DeliveryError::Closed(message) if message.contains("standard output")), "{error:?}");
+    }
+}
