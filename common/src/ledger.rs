@@ -83,7 +83,7 @@ reasons! {
         Mpls = "mpls",
         /// PPP over Ethernet, discovery and session (0x8863, 0x8864).
         Pppoe = "pppoe",
-        /// MACsec (0x88e5): the payload is encrypted.
+        /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",
         /// Any other protocol above the link layer.
         NonIp = "non_ip",

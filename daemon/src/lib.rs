@@ -1,7 +1,25 @@
-//! The weir daemon as a library.
+//! The weir daemon as a library, in pipeline order: [`kernel`] loads the programs and [`attach`] puts them on interfaces;
+//! each CPU's [`ring`] is read by its [`worker`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
+//! [`summary`], the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the threads;
+//! [`replay`] does the same over a [`capture`].
+
 #![forbid(unsafe_code)]
 
+pub mod attach;
 pub mod capture;
+pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod edge;
+pub mod kernel;
+pub mod memory;
+pub mod observer;
+pub mod pipeline;
+pub mod replay;
 pub mod report;
+pub mod ring;
+pub mod shard;
 pub mod sink;
+pub mod summary;
+pub mod window;
+pub mod worker;

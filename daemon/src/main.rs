@@ -1,1 +1,188 @@
-fn main() {}
+//! `weir`: reads the command line, does as told, and turns what went wrong into a message and an exit code.
+
+use std::{
+    fmt,
+    io::{self, BufWriter, IsTerminal, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use clap::Parser;
+use crossbeam::channel::{Receiver, bounded};
+use weir::{
+    attach::AttachError,
+    cli::{Cli, Command, ConfigArgs, ReplayArgs, RunArgs, Schema},
+    config::{Config, Interface, Mode},
+    kernel::{KernelError, online_cpus},
+    memory::Memory,
+    pipeline::{self, RunError},
+    replay::{self, Options, ReplayError, Windows, write_json},
+    report::{report_schema, write_tables},
+};
+
+/// Where the configuration is unless told otherwise.
+const CONFIG: &str = "/etc/weir/weir.yaml";
+
+/// How weir ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Exit {
+    /// Done.
+    Done = 0,
+    /// Done as far as possible: the input was broken somewhere, or something failed on the way.
+    Broken = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// Not permitted, or not possible on this machine.
+    Impossible = 3,
+    /// Told to stop twice: stopped at once.
+    Interrupted = 130,
+}
+
+/// An error with the exit code that it means.
+struct Failure {
+    exit: Exit,
+    error: anyhow::Error,
+}
+
+fn main() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    let result = match command {
+        Command::Run(args) => run(args),
+        Command::Replay(args) => replay_captures(args),
+        Command::Check(args) => check(&args),
+        Command::Schema(Schema::Report) => print(report_schema()),
+    };
+    let exit = result.unwrap_or_else(|Failure { exit, error }| {
+        say(format_args!("{error:#}"));
+        exit
+    });
+    ExitCode::from(exit as u8)
+}
+
+fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
+    log();
+    let mut config = read_config(&config)?;
+    if !interfaces.is_empty() {
+        config.interfaces = interfaces.into_iter().map(|name| Interface { name, mode: Mode::Auto }).collect();
+    }
+    if config.interfaces.is_empty() {
+        return Err(Failure {
+            exit: Exit::Usage,
+            error: anyhow::anyhow!(
+                "no interface to measure: name one (`weir run --interface eth0`), or list some under `interfaces:` in \
+                 {CONFIG} (`ip -br link` shows what there is)"
+            ),
+        });
+    }
+    let stop = stop_on_signal()?;
+    pipeline::run(&config, &stop)?;
+    Ok(Exit::Done)
+}
+
+/// A channel on which an interrupt or SIGTERM arrives; a second one ends the process at once.
+fn stop_on_signal() -> Result<Receiver<()>, Failure> {
+    let (told, stop) = bounded(1);
+    ctrlc::set_handler(move || {
+        if told.try_send(()).is_err() {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    })
+    .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
+    Ok(stop)
+}
+
+fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
+    let ReplayArgs { files, config, json, window, kernel, seed } = args;
+    let config = read_config(&config)?;
+    for file in &files {
+        std::fs::metadata(file).map_err(|error| Failure {
+            exit: Exit::Usage,
+            error: anyhow::anyhow!("cannot read {}: {error}", file.display()),
+        })?;
+    }
+    let options = Options {
+        windows: window.unwrap_or(Windows::Every(config.report.interval)),
+        files,
+        kernel,
+        seed,
+        progress: io::stderr().is_terminal(),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let broken = replay::replay(&config, &options, &mut |report| {
+        if json { write_json(report, &mut out) } else { write_tables(report, &mut out) }
+    })?;
+    out.flush().map_err(ReplayError::from)?;
+    for broken in &broken {
+        say(format_args!("{:#}", anyhow::Error::msg(broken.to_string())));
+    }
+    Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
+}
+
+fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
+    let config = read_config(args)?;
+    let cpus = online_cpus().map_err(RunError::from)?;
+    let memory = Memory::plan(&config, cpus.len());
+    print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()))
+}
+
+fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {
+    let read = match config {
+        Some(path) => Config::read(path),
+        None if Path::new(CONFIG).exists() => Config::read(Path::new(CONFIG)),
+        None => return Ok(Config::default()),
+    };
+    read.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })
+}
+
+/// Logs go to standard error; `WEIR_LOG` filters them (`debug`, `weir=trace`, ...).
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
+    writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
+    Ok(Exit::Done)
+}
+
+fn say(message: fmt::Arguments<'_>) {
+    // Nothing is left to do where even standard error is closed.
+    let _ = writeln!(io::stderr(), "weir: {message}");
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let exit = match &error {
+            RunError::Kernel(_) => Exit::Impossible,
+            RunError::Attach(AttachError::NotFound { .. }) | RunError::Key(_) | RunError::Http(_) => Exit::Usage,
+            RunError::Attach(_) | RunError::Worker(_) | RunError::Thread(_) => Exit::Impossible,
+            RunError::Sink { .. } | RunError::WorkerGone | RunError::Merge(_) => Exit::Broken,
+        };
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        let exit = match &error {
+            ReplayError::Kernel(_) | ReplayError::Worker(_) => Exit::Impossible,
+            ReplayError::Key(_) => Exit::Usage,
+            ReplayError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
+        };
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        Self { exit: Exit::Impossible, error: error.into() }
+    }
+}

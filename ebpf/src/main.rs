@@ -21,6 +21,7 @@
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
+#![allow(missing_docs, reason = "the macro of the programs drops their doc comments")]
 #![allow(unsafe_code, reason = "maps hand out raw pointers; each use says why it is sound")]
 
 mod cache;

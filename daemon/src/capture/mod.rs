@@ -47,7 +47,7 @@ pub struct Packet<'a> {
     pub time_ns: u64,
     /// What it begins with.
     pub link: Link,
-    /// Its length on the wire, in bytes; at least `captured.len()`, whatever the record says.
+    /// Its length on the wire, in bytes as the record says; a few captures say less than they hold.
     pub wire_bytes: u32,
     /// What was captured of it.
     pub captured: &'a [u8],
@@ -123,8 +123,6 @@ impl<R: Read> Capture<R> {
             Ok(Some(Record { time_ns, link, wire_bytes, captured, bytes })) => {
                 self.packets += 1;
                 let captured = &self.buffer.take(bytes)[captured];
-                // Some capture tools write an original length below the captured one: what is here was on the wire.
-                let wire_bytes = wire_bytes.max(captured.len() as u32);
                 Ok(Some(Packet { time_ns, link, wire_bytes, captured }))
             }
             Ok(None) => {

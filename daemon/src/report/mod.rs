@@ -5,6 +5,7 @@
 //! An optional field is absent when it is not known, never `null`.
 
 mod account;
+pub mod compose;
 mod grid;
 mod protocol;
 mod schema;

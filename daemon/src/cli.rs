@@ -1,0 +1,91 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::replay::Windows;
+
+/// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure the traffic of interfaces and report every interval
+    Run(RunArgs),
+    /// Measure capture files (pcap, pcapng) the same way, offline; needs no privilege
+    Replay(ReplayArgs),
+    /// Check a configuration: print every mistake with its place, or what is in force and its memory
+    Check(ConfigArgs),
+    /// Print a JSON Schema
+    #[command(subcommand)]
+    Schema(Schema),
+}
+
+/// The configuration to use.
+#[derive(Args, Debug)]
+pub struct ConfigArgs {
+    /// Configuration file [default: /etc/weir/weir.yaml if it is there, else built-in settings]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `weir run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Measure this interface instead of those of the configuration; may be given several times
+    #[arg(short, long = "interface", value_name = "NAME")]
+    pub interfaces: Vec<String>,
+}
+
+/// `weir replay`.
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// Capture files, in the order in which to read them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print reports as JSON, one a line, instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Length of a window (`10s`, `5m`), or `all` for one report over everything [default: the configured interval]
+    #[arg(long, value_name = "LENGTH", value_parser = windows)]
+    pub window: Option<Windows>,
+    /// Send every packet through the real XDP program (as root)
+    #[arg(long)]
+    pub kernel: bool,
+    /// Fix the hash keys, so that the same captures give the same report
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+/// The schemas.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum Schema {
+    /// Of a report
+    Report,
+}
+
+fn windows(text: &str) -> Result<Windows, String> {
+    if text == "all" {
+        return Ok(Windows::All);
+    }
+    let length: jiff::SignedDuration =
+        text.parse().map_err(|_| "expected `all` or a length such as 10s or 5m".to_owned())?;
+    match Duration::try_from(length) {
+        Ok(length) if !length.is_zero() => Ok(Windows::Every(length)),
+        _ => Err("a window must be longer than nothing".to_owned()),
+    }
+}

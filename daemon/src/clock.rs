@@ -1,0 +1,34 @@
+//! The one place that reads a clock; everywhere else time is an argument.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// One moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The wall clock, which reports speak of and which may be adjusted.
+    pub wall: Timestamp,
+    /// The monotonic clock, on which windows are measured.
+    pub monotonic: Duration,
+}
+
+/// Now.
+pub fn now() -> Moment {
+    Moment {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
+        wall: Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH),
+        monotonic: read(ClockId::Monotonic),
+    }
+}
+
+/// User and system time that this process has taken so far.
+pub fn cpu_time() -> Duration {
+    read(ClockId::ProcessCPUTime)
+}
+
+fn read(clock: ClockId) -> Duration {
+    // Both clocks count up from zero: the conversion cannot fail.
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}

@@ -1,0 +1,286 @@
+//! The kernel side, loaded: programs, maps, and runs of a program on this CPU.
+
+use std::io;
+
+use aya::{
+    Ebpf, EbpfError, EbpfLoader,
+    maps::{Array, ArrayOfMaps, Map, MapData, MapError},
+    programs::{Program, ProgramError, TestRun as _, TestRunOptions, Xdp},
+    sys::SyscallError,
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use thiserror::Error;
+use weir_common::{
+    control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
+    hash::Key,
+};
+
+use crate::ring::Ring;
+
+/// What the kernel side is built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Keys the flow cache's slots.
+    pub slot_key: Key,
+    /// Flow-cache slots per CPU: a power of two.
+    pub cache_flows: u32,
+    /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
+    pub ring_bytes: u32,
+    /// Interfaces configured, at most [`weir_common::control::INTERFACES_MAX`].
+    pub interfaces: u32,
+}
+
+/// Why the kernel side could not be loaded or run.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// No privilege.
+    #[error("not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF and CAP_NET_ADMIN")]
+    NotPermitted,
+    /// Built with `AYA_BUILD_SKIP=1`.
+    #[error("this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without")]
+    NoObject,
+    /// The object could not be read, or a map could not be made.
+    #[error("the kernel did not take weir's eBPF maps")]
+    Load(#[source] EbpfError),
+    /// The verifier refused a program.
+    #[error("the kernel did not take weir's program `{program}` (it needs Linux 5.18 or later)")]
+    Program {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// A map operation failed.
+    #[error("an eBPF map could not be set up")]
+    Map(#[from] MapError),
+    /// A map or a program is missing from the object: it belongs to another version.
+    #[error("the eBPF object has no `{0}`: it is not of this version of weir")]
+    Missing(&'static str),
+    /// The CPUs could not be listed.
+    #[error("cannot read {0}")]
+    Cpus(&'static str, #[source] io::Error),
+    /// More CPUs than rings.
+    #[error("CPU {0} is beyond the {CPUS_MAX} CPUs that weir can serve")]
+    TooManyCpus(u32),
+    /// A test-run failed.
+    #[error("the kernel refused to run `{program}`")]
+    Run {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// Setting up a ring's reader failed.
+    #[error("cannot wait for the ring of CPU {cpu}")]
+    Wait {
+        /// The ring's CPU.
+        cpu: u32,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Two interface indexes need the same places of the table.
+    #[error(
+        "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
+    )]
+    InterfaceTable(u32),
+}
+
+impl KernelError {
+    /// Whether the user, and not the kernel or weir, is what lacks something.
+    pub const fn is_not_permitted(&self) -> bool {
+        matches!(self, Self::NotPermitted)
+    }
+}
+
+/// The object that the build made out of `ebpf/`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
+
+/// The loaded object.
+pub struct Kernel {
+    ebpf: Ebpf,
+    rings: ArrayOfMaps<MapData>,
+    interfaces: InterfaceTable,
+    ring_bytes: u32,
+}
+
+/// The loaded object's parts, borrowed for as long as measuring lasts.
+pub struct Parts<'a> {
+    /// Attached to interfaces.
+    pub weir: &'a mut Xdp,
+    /// Closes a CPU's window.
+    pub flush: FlushProgram<'a>,
+    /// Measures one captured packet.
+    pub replay: &'a Xdp,
+    /// Does nothing.
+    pub baseline: &'a Xdp,
+    /// Which slot an interface index has.
+    pub interfaces: &'a mut InterfaceTable,
+}
+
+impl Kernel {
+    /// Loads maps and programs. Nothing is attached and there are no rings yet.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load(plan: &Plan) -> Result<Self, KernelError> {
+        if OBJECT.is_empty() {
+            return Err(KernelError::NoObject);
+        }
+        // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        let mask = plan.cache_flows - 1;
+        let mut ebpf = EbpfLoader::new()
+            .override_global("SLOT_KEY", &plan.slot_key.0, true)
+            .override_global("CACHE_MASK", &mask, true)
+            .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .map_max_entries("CACHE", plan.cache_flows)
+            .load(OBJECT)
+            .map_err(load_error)?;
+        let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
+        let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
+        for (name, program) in [("weir", "weir"), ("flush", "flush"), ("replay", "replay"), ("baseline", "baseline")] {
+            let program_ref = ebpf.program_mut(name).ok_or(KernelError::Missing(program))?;
+            <&mut Xdp>::try_from(program_ref)
+                .and_then(Xdp::load)
+                .map_err(|source| KernelError::Program { program, source })?;
+        }
+        Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes })
+    }
+
+    /// Makes the ring of `cpu`.
+    ///
+    /// # Errors
+    ///
+    /// The map could not be made, or its reader could not be set up.
+    pub fn ring(&mut self, cpu: u32) -> Result<Ring, KernelError> {
+        if cpu >= CPUS_MAX {
+            return Err(KernelError::TooManyCpus(cpu));
+        }
+        let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
+        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.ring_bytes, 0);
+        let map = MapData::create(definition, "weir_ring", None)?;
+        self.rings.set(cpu, &map, 0)?;
+        Ring::new(cpu, map, self.ring_bytes)
+    }
+
+    /// The parts, to be used side by side.
+    ///
+    /// # Errors
+    ///
+    /// A program is missing from the object.
+    pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
+        let (mut weir, mut flush, mut replay, mut baseline) = (None, None, None, None);
+        for (name, program) in self.ebpf.programs_mut() {
+            match (name, program) {
+                ("weir", Program::Xdp(program)) => weir = Some(program),
+                ("flush", Program::Xdp(program)) => flush = Some(&*program),
+                ("replay", Program::Xdp(program)) => replay = Some(&*program),
+                ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
+                _ => {}
+            }
+        }
+        Ok(Parts {
+            weir: weir.ok_or(KernelError::Missing("weir"))?,
+            flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
+            replay: replay.ok_or(KernelError::Missing("replay"))?,
+            baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
+            interfaces: &mut self.interfaces,
+        })
+    }
+}
+
+/// The CPUs that are online, each of which needs a ring and a worker.
+///
+/// # Errors
+///
+/// `/sys` is not readable.
+pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
+    aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
+}
+
+fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, KernelError> {
+    ebpf.take_map(name).ok_or(KernelError::Missing(name))
+}
+
+fn load_error(error: EbpfError) -> KernelError {
+    let refused = match &error {
+        EbpfError::MapError(MapError::CreateError { io_error, .. }) => Some(io_error),
+        EbpfError::MapError(MapError::SyscallError(SyscallError { io_error, .. })) => Some(io_error),
+        _ => None,
+    };
+    if refused.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        KernelError::NotPermitted
+    } else {
+        KernelError::Load(error)
+    }
+}
+
+/// Finds an interface's slot by its index, in the kernel.
+pub struct InterfaceTable {
+    map: Array<MapData, [u32; 2]>,
+}
+
+impl InterfaceTable {
+    /// Gives the interface with this index a slot.
+    ///
+    /// # Errors
+    ///
+    /// Too many indexes share the same places, or the kernel refused.
+    pub fn insert(&mut self, ifindex: u32, slot: u32) -> Result<(), KernelError> {
+        for probe in 0..INTERFACE_PROBES {
+            let place = InterfaceSlot::place(ifindex, probe);
+            let [there, _] = self.map.get(&place, 0)?;
+            if there == 0 || there == ifindex {
+                return Ok(self.map.set(place, [ifindex, slot], 0)?);
+            }
+        }
+        Err(KernelError::InterfaceTable(ifindex))
+    }
+
+    /// Forgets the interface with this index.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn remove(&mut self, ifindex: u32) -> Result<(), KernelError> {
+        for probe in 0..INTERFACE_PROBES {
+            let place = InterfaceSlot::place(ifindex, probe);
+            if self.map.get(&place, 0)?[0] == ifindex {
+                self.map.set(place, [0, 0], 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The program that closes the window of the CPU on which it runs.
+#[derive(Clone, Copy)]
+pub struct FlushProgram<'a>(&'a Xdp);
+
+impl FlushProgram<'_> {
+    /// Runs it once, on this thread's CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run it.
+    pub fn run(&self) -> Result<Flush, KernelError> {
+        // The program reads no packet, but the kernel wants at least an Ethernet header.
+        let result = test_run(self.0, "flush", &[0; 64], None)?;
+        Flush::from_code(result).ok_or(KernelError::Missing("flush"))
+    }
+}
+
+/// Runs a program once on a packet, on this thread's CPU; returns the program's return value.
+///
+/// # Errors
+///
+/// The kernel refused to run it.
+pub fn test_run(program: &Xdp, name: &'static str, packet: &[u8], context: Option<&[u8]>) -> Result<u32, KernelError> {
+    let options = TestRunOptions { data_in: Some(packet), ctx_in: context, ..TestRunOptions::new() };
+    let result = program.test_run(options).map_err(|source| KernelError::Run { program: name, source })?;
+    Ok(result.return_value)
+}

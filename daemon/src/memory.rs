@@ -1,0 +1,105 @@
+//! The one fixed number: what a configuration takes, before it is spent.
+
+use std::fmt;
+
+use weir_common::{
+    control::INTERFACES_MAX,
+    hash::Key,
+    record::{InterfaceEdge, Record, SizeEdge},
+    sketch::Seen,
+};
+
+use crate::{
+    config::Config,
+    shard::{Geometry, Shard},
+};
+
+/// The program itself: code, stacks of its threads, TLS, allocator.
+const BASE_BYTES: u64 = 14 << 20;
+/// A report without its lists, and an entry of a list, as JSON; upper ends of what was measured.
+const REPORT_BYTES: u64 = 8 << 10;
+const ENTRY_BYTES: u64 = 320;
+/// Top lists of a report: five dimensions in two orders.
+const LISTS: u64 = 10;
+/// Each CPU has the shard of the open window and the one of the next.
+pub const SHARDS_PER_CPU: u64 = 2;
+/// The ring is mapped twice in a row, so that entries never wrap.
+const RING_MAPPINGS: u64 = 2;
+
+/// What a configuration takes, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// CPUs that need shards, caches and rings.
+    pub cpus: u64,
+    /// One CPU's sketches for one window.
+    pub shard: u64,
+    /// The filter of seen flows.
+    pub seen_flows: u64,
+    /// One CPU's ring.
+    pub ring: u64,
+    /// One CPU's flow cache and counters, in the kernel.
+    pub cache: u64,
+    /// Reports that wait in the queues of the sinks, at most.
+    pub queues: u64,
+}
+
+impl Memory {
+    /// The memory of `config` on a machine with `cpus` CPUs.
+    pub fn plan(config: &Config, cpus: usize) -> Self {
+        let key = Key([0; 2]);
+        let seen = &config.seen_flows;
+        let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
+        let counters = 2 * (u64::from(INTERFACES_MAX) * bytes_of::<InterfaceEdge>() + bytes_of::<SizeEdge>());
+        Self {
+            cpus: cpus as u64,
+            shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
+            seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
+            ring: config.datapath.ring,
+            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>() + counters,
+            queues: queued * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES),
+        }
+    }
+
+    /// The daemon's resident memory, at most.
+    pub const fn resident(&self) -> u64 {
+        BASE_BYTES
+            + self.cpus * (SHARDS_PER_CPU * self.shard + RING_MAPPINGS * self.ring)
+            + self.seen_flows
+            + self.queues
+    }
+
+    /// What the kernel's maps take besides.
+    pub const fn kernel(&self) -> u64 {
+        self.cpus * (self.cache + self.ring)
+    }
+}
+
+const fn bytes_of<T>() -> u64 {
+    size_of::<T>() as u64
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpus, shard, seen_flows, ring, cache, queues } = self;
+        let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
+        line("sketches", cpus * SHARDS_PER_CPU * shard, format!("{cpus} CPUs x {SHARDS_PER_CPU} x {}", mib(*shard)))?;
+        line("filter of seen flows", *seen_flows, "shared by all CPUs".into())?;
+        line(
+            "rings, as mapped",
+            cpus * RING_MAPPINGS * ring,
+            format!("{cpus} CPUs x {RING_MAPPINGS} x {}", mib(*ring)),
+        )?;
+        line("reports waiting, at most", *queues, String::from("all queues full"))?;
+        line("program, stacks", BASE_BYTES, String::new())?;
+        line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
+        line(
+            "kernel maps besides",
+            self.kernel(),
+            format!("{cpus} CPUs x ({} caches and counters + {} ring)", mib(*cache), mib(*ring)),
+        )
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}

@@ -1,0 +1,394 @@
+//! Threads and queues, wired here and nowhere else.
+//!
+//! ```text
+//! kernel, per CPU:  packets -> flow cache -> ring
+//! worker, per CPU:  ring -> shard            (pinned; never waits for anybody)
+//! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
+//! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
+//! ```
+
+use std::{
+    fs, io,
+    sync::Arc,
+    thread::{self, ScopedJoinHandle},
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use rustix::system::uname;
+use sd_notify::NotifyState;
+use thiserror::Error;
+use tracing::{error, info, warn};
+use weir_common::{
+    hash::Key,
+    sketch::{MergeError, Seen},
+};
+
+use crate::{
+    attach::{AttachError, Attachments},
+    clock::{self, Moment},
+    config::{Compress, Config, KeyError, Target},
+    kernel::{Kernel, KernelError, Plan, online_cpus},
+    memory::{Memory, SHARDS_PER_CPU},
+    observer::Observer,
+    report::{Report, Rings, SelfMetrics, Spool, compose::Context},
+    ring::Waker,
+    shard::{Geometry, Shard},
+    sink::{self, Encoded, Outbox},
+    summary::Summary,
+    window::{Span, Window},
+    worker::{self, Closed, Collector, Order, WorkerError},
+};
+
+/// Interfaces are looked after this often.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// How long a stopping daemon waits for its sinks to take the last report.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why the daemon stopped.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// An interface.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// A worker.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// The hash key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A sink.
+    #[error("cannot open the {name} sink")]
+    Sink {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The HTTP sink's settings.
+    #[error(transparent)]
+    Http(#[from] sink::HttpError),
+    /// A thread could not be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    /// A worker ended without an error or an order.
+    #[error("a worker ended without being told to")]
+    WorkerGone,
+    /// Shards that cannot be merged.
+    #[error("the shards of a window do not fit together")]
+    Merge(#[from] MergeError),
+}
+
+/// Measures and reports until something arrives on `stop` or its sender is gone.
+///
+/// # Errors
+///
+/// What keeps the daemon from starting, or from going on.
+pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
+    let key = config.hash_key.key()?;
+    let cpus = online_cpus()?;
+    let memory = Memory::plan(config, cpus.len());
+    let interfaces = config.interfaces.len();
+    let mut kernel = Kernel::load(&Plan {
+        slot_key: key.derive("flow cache"),
+        cache_flows: config.datapath.cache_flows,
+        ring_bytes: config.datapath.ring as u32,
+        interfaces: interfaces as u32,
+    })?;
+    let rings = cpus.iter().map(|&cpu| kernel.ring(cpu)).collect::<Result<Vec<_>, _>>()?;
+    let parts = kernel.parts()?;
+
+    let sketch_key = key.derive("sketches");
+    let geometry = Geometry::from(&config.estimates);
+    let shard = || Box::new(Shard::new(&geometry, sketch_key));
+    let seen = Arc::new(new_seen(config, sketch_key));
+    let outboxes = open_sinks(config)?;
+    let spares = (0..cpus.len() as u64 * (SHARDS_PER_CPU - 1)).map(|_| shard()).collect();
+
+    thread::scope(|scope| {
+        let (closed_in, closed) = bounded(cpus.len());
+        let mut workers = Vec::with_capacity(cpus.len());
+        for ring in rings {
+            let (orders, orders_out) = bounded(1);
+            let waker = ring.waker();
+            let cpu = ring.cpu();
+            let collector = Collector::new(ring, parts.flush, seen.clone(), interfaces, shard());
+            let closed_in = closed_in.clone();
+            let thread = thread::Builder::new()
+                .name(format!("weir-cpu{cpu}"))
+                .spawn_scoped(scope, move || worker::run(collector, &orders_out, &closed_in))
+                .map_err(RunError::Thread)?;
+            workers.push(Worker { orders, waker, thread });
+        }
+        drop(closed_in);
+        let attachments = Attachments::attach(parts.weir, parts.interfaces, &config.interfaces)?;
+        let mut coordinator = Coordinator {
+            config,
+            attachments,
+            crew: Crew { workers, closed, spares },
+            seen,
+            rotated: clock::now().monotonic,
+            observer: Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run()),
+            outboxes,
+            memory,
+            cpu_time: clock::cpu_time(),
+        };
+        coordinator.greet(&cpus);
+        let result = coordinator.measure(stop);
+        coordinator.leave();
+        result
+    })
+}
+
+/// Another number for every run, even where the hash key is configured.
+fn random_run() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| clock::now().wall.as_nanosecond() as u64)
+}
+
+/// The filter of seen flows, resident from the start.
+pub fn new_seen(config: &Config, key: Key) -> Seen {
+    let seen = Seen::with_capacity(config.seen_flows.capacity, config.seen_flows.false_positive_rate, key.id());
+    seen.clear();
+    seen
+}
+
+fn open_sinks(config: &Config) -> Result<Vec<Outbox>, RunError> {
+    let mut outboxes = Vec::with_capacity(config.sinks.len());
+    for sink in &config.sinks {
+        let (name, target): (_, Box<dyn sink::Sink>) = match &sink.target {
+            Target::Stdout => {
+                let opened = sink::Stdout::new().map_err(|source| RunError::Sink { name: "stdout", source })?;
+                ("stdout", Box::new(opened))
+            }
+            Target::File { path } => ("file", Box::new(sink::File::new(path))),
+            Target::Http(http) => {
+                let compress = http.compress == Compress::Gzip;
+                let url = http.url.to_string();
+                let headers = http
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+                ("http", Box::new(sink::Http::new(&url, http.timeout, compress, headers.collect())?))
+            }
+        };
+        outboxes.push(Outbox::start(target, sink.queue).map_err(|source| RunError::Sink { name, source })?);
+    }
+    Ok(outboxes)
+}
+
+struct Worker<'scope> {
+    orders: Sender<Order>,
+    waker: Waker,
+    thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
+}
+
+/// All workers, and the shards that none of them has.
+struct Crew<'scope> {
+    workers: Vec<Worker<'scope>>,
+    closed: Receiver<Closed>,
+    spares: Vec<Box<Shard>>,
+}
+
+impl Crew<'_> {
+    /// Closes the window on every CPU.
+    fn close(&mut self) -> Result<Vec<Closed>, RunError> {
+        for worker in &self.workers {
+            // One spare for each worker: as many come back as go out.
+            let Some(spare) = self.spares.pop() else { return Err(RunError::WorkerGone) };
+            if worker.orders.send(Order::Close(spare)).is_err() {
+                return Err(self.failure());
+            }
+            worker.waker.wake();
+        }
+        let mut window = Vec::with_capacity(self.workers.len());
+        for _ in 0..self.workers.len() {
+            match self.closed.recv() {
+                Ok(closed) => window.push(closed),
+                Err(_) => return Err(self.failure()),
+            }
+        }
+        Ok(window)
+    }
+
+    /// Takes the shards back for later windows.
+    fn take_back(&mut self, window: Vec<Closed>) {
+        for Closed { mut shard, .. } in window {
+            shard.clear();
+            self.spares.push(shard);
+        }
+    }
+
+    /// Whether a worker has ended, which it should not.
+    fn has_failed(&self) -> bool {
+        self.workers.iter().any(|worker| worker.thread.is_finished())
+    }
+
+    /// Why a worker ended.
+    fn failure(&mut self) -> RunError {
+        let finished = self.workers.iter().position(|worker| worker.thread.is_finished());
+        match finished.map(|at| self.workers.swap_remove(at).thread.join()) {
+            Some(Ok(Err(error))) => error.into(),
+            _ => RunError::WorkerGone,
+        }
+    }
+}
+
+struct Coordinator<'a, 'scope> {
+    config: &'a Config,
+    attachments: Attachments<'a>,
+    crew: Crew<'scope>,
+    seen: Arc<Seen>,
+    rotated: Duration,
+    observer: Observer,
+    outboxes: Vec<Outbox>,
+    memory: Memory,
+    cpu_time: Duration,
+}
+
+impl Coordinator<'_, '_> {
+    /// Says what was obtained, to the log and to systemd.
+    fn greet(&self, cpus: &[u32]) {
+        let kernel = uname();
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            kernel = %kernel.release().to_string_lossy(),
+            cpus = cpus.len(),
+            interval_s = self.config.report.interval.as_secs(),
+            memory_mib = self.memory.resident() >> 20,
+            "measuring every packet"
+        );
+        let interfaces: Vec<_> =
+            self.attachments.modes().map(|(name, obtained)| format!("{name} ({})", obtained.name())).collect();
+        let status = format!("measuring {}", interfaces.join(", "));
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    }
+
+    fn measure(&mut self, stop: &Receiver<()>) -> Result<(), RunError> {
+        let interval = self.config.report.interval;
+        let mut window = Window::open(clock::now(), interval);
+        loop {
+            let left = window.left(clock::now());
+            match stop.recv_timeout(left.min(FOLLOW_EVERY)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.crew.has_failed() {
+                return Err(self.crew.failure());
+            }
+            self.attachments.follow();
+            let now = clock::now();
+            if window.left(now).is_zero() {
+                let span;
+                (span, window) = window.advance(now, interval);
+                let modes = self.modes();
+                self.close(span, modes, now)?;
+            }
+        }
+        info!("stopping: the last window is closed and reported");
+        notify(&[NotifyState::Stopping]);
+        let modes = self.modes();
+        // Detached first: what the program saw until then is all in the caches and rings.
+        self.attachments.detach();
+        let now = clock::now();
+        self.close(window.cut(now), modes, now)
+    }
+
+    /// Closes the window everywhere and reports it.
+    fn close(&mut self, span: Span, modes: Vec<(String, &'static str)>, now: Moment) -> Result<(), RunError> {
+        let mut window = self.crew.close()?;
+        let summary = Summary::merge(&mut window, self.config.interfaces.len(), &self.seen, self.config.report.top)?;
+        self.crew.take_back(window);
+        self.rotate_seen(now);
+        for ((name, _), ledger) in modes.iter().zip(&summary.ledgers) {
+            if !ledger.balances() {
+                error!(interface = %name, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
+            }
+            let lost = ledger.lost();
+            if !lost.is_zero() {
+                warn!(interface = %name, packets = lost.packets, "the rings were full: the report's bounds are wider; try a larger datapath.ring");
+            }
+        }
+        let context = Context {
+            span,
+            observer: self.observer.next(),
+            interfaces: modes,
+            self_metrics: self.self_metrics(&summary),
+        };
+        let report = Encoded::new(&Report::compose(context, &summary));
+        for outbox in &self.outboxes {
+            outbox.offer(report.clone());
+        }
+        Ok(())
+    }
+
+    fn rotate_seen(&mut self, now: Moment) {
+        let age = now.monotonic.saturating_sub(self.rotated);
+        if age >= self.config.seen_flows.generation || self.seen.should_rotate() {
+            self.seen.rotate();
+            self.rotated = now.monotonic;
+        }
+    }
+
+    fn modes(&self) -> Vec<(String, &'static str)> {
+        self.attachments.modes().map(|(name, obtained)| (name.to_owned(), obtained.name())).collect()
+    }
+
+    fn self_metrics(&mut self, summary: &Summary) -> SelfMetrics {
+        let cpu_time = clock::cpu_time();
+        let spent = cpu_time.saturating_sub(self.cpu_time);
+        self.cpu_time = cpu_time;
+        SelfMetrics {
+            cpu_ns_per_packet: per(spent.as_nanos() as f64, summary.seen().packets),
+            rss_bytes: resident_bytes(),
+            memory_bytes: self.memory.resident(),
+            records: summary.records,
+            cache_hit_rate: cache_hit_rate(summary),
+            kernel_ns_per_packet: None,
+            rings: Rings { peak_fill: summary.ring_peak },
+            spool: Spool::default(),
+            sinks: self.outboxes.iter().map(Outbox::metrics).collect(),
+        }
+    }
+
+    /// Lets the sinks deliver what waits, for a while.
+    fn leave(self) {
+        let Self { crew, outboxes, .. } = self;
+        let Crew { workers, .. } = crew;
+        for Worker { orders, waker, thread: _ } in workers {
+            drop(orders);
+            waker.wake();
+        }
+        for sink in Outbox::finish_all(outboxes, FAREWELL) {
+            if sink.queued > 0 {
+                warn!(sink = sink.name, reports = sink.queued, "not delivered");
+            }
+        }
+    }
+}
+
+/// The share of attributed packets that found their flow in the cache: each other one began a record.
+pub fn cache_hit_rate(summary: &Summary) -> f64 {
+    let attributed: u64 = summary.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
+    per(attributed.saturating_sub(summary.records) as f64, attributed)
+}
+
+fn per(amount: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { amount / count as f64 }
+}
+
+/// The resident set, in bytes; 0 where `/proc` does not tell.
+pub fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!("cannot tell systemd: {error}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Every captured packet through the kernel's own program, by test-run.
+
+use std::sync::Arc;
+
+use aya::programs::Xdp;
+use weir_common::{control::ReplayHeader, sketch::Seen};
+use zerocopy::IntoBytes;
+
+use super::Datapath;
+use crate::{
+    capture::Packet,
+    kernel::{KernelError, Parts, test_run},
+    ring::Ring,
+    shard::Shard,
+    worker::{Closed, Collector},
+};
+
+/// A frame for the kernel is at least an Ethernet header, and must fit a page. What lies beyond is out of the parser's
+/// reach, and its length travels in the header.
+const FRAME_MIN: usize = 14;
+const FRAME_MAX: usize = 2048;
+const HEADER: usize = size_of::<ReplayHeader>();
+/// A packet evicts at most one record: after this many, the smallest ring is not full yet.
+const PACKETS_PER_DRAIN: u32 = 256;
+/// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// The kernel's datapath on this thread's CPU.
+pub struct KernelDatapath<'a> {
+    program: &'a Xdp,
+    collector: Collector<'a>,
+    frame: Vec<u8>,
+    undrained: u32,
+}
+
+impl<'a> KernelDatapath<'a> {
+    /// A datapath that fills `shard`; `ring` is this thread's CPU's.
+    pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
+        let Parts { weir: _, flush, replay, baseline: _, interfaces } = parts;
+        interfaces.insert(LOOPBACK, 0)?;
+        Ok(Self {
+            program: replay,
+            collector: Collector::new(ring, flush, seen, 1, shard),
+            frame: Vec::with_capacity(HEADER + FRAME_MAX),
+            undrained: 0,
+        })
+    }
+}
+
+impl Datapath for KernelDatapath<'_> {
+    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
+        let captured = &packet.captured[..packet.captured.len().min(FRAME_MAX)];
+        let header =
+            ReplayHeader { wire_bytes: packet.wire_bytes, captured: captured.len() as u32, link: packet.link as u32 };
+        self.frame.clear();
+        self.frame.extend_from_slice(header.as_bytes());
+        self.frame.extend_from_slice(captured);
+        self.frame.resize(self.frame.len().max(HEADER + FRAME_MIN), 0);
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex. The header lies
+        // before `data`, as XDP metadata.
+        let context = [HEADER as u32, self.frame.len() as u32, 0, 0, 0, 0];
+        test_run(self.program, "replay", &self.frame, Some(context.as_bytes()))?;
+        self.undrained += 1;
+        if self.undrained == PACKETS_PER_DRAIN {
+            self.undrained = 0;
+            while self.collector.drain() {}
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        self.collector.close(spare)
+    }
+}

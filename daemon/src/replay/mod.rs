@@ -1,0 +1,317 @@
+//! Replay: the same measurement over capture files, offline, with time from the capture.
+
+mod kernel;
+mod software;
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use thiserror::Error;
+use weir_common::{
+    hash::Key,
+    sketch::{MergeError, Seen},
+};
+
+use self::{kernel::KernelDatapath, software::SoftwareDatapath};
+use crate::{
+    capture::{Broken, Capture, Packet},
+    clock,
+    config::{Config, KeyError},
+    kernel::{Kernel, KernelError, Plan},
+    memory::Memory,
+    observer::Observer,
+    pipeline::{cache_hit_rate, new_seen, resident_bytes},
+    report::{Report, Rings, SelfMetrics, Spool, compose::Context},
+    shard::{Geometry, Shard},
+    summary::Summary,
+    window::Span,
+    worker::{Closed, WorkerError, pin},
+};
+
+/// How a capture's time is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// One report for everything.
+    All,
+    /// One report for each interval in which there are packets.
+    Every(Duration),
+}
+
+/// What to replay, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The captures, in order.
+    pub files: Vec<PathBuf>,
+    /// How their time is cut.
+    pub windows: Windows,
+    /// Through the kernel's program instead of its twin in userspace.
+    pub kernel: bool,
+    /// Fixes the hash keys and the run's number.
+    pub seed: Option<u64>,
+    /// Whether to show a progress bar on standard error.
+    pub progress: bool,
+}
+
+/// Why a replay could not be done.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// A report could not be written.
+    #[error("cannot write the report")]
+    Write(#[from] io::Error),
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The CPU to stay on.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// The hash key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Shards that cannot be merged.
+    #[error("the shards of a window do not fit together")]
+    Merge(#[from] MergeError),
+}
+
+/// Where packets are counted into records: in userspace or in the kernel.
+trait Datapath {
+    /// Measures a packet.
+    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
+    /// Closes the window, and goes on with the empty shard `spare`.
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError>;
+}
+
+/// Replays captures and hands each window's report to `deliver`; returns what was broken in them.
+///
+/// # Errors
+///
+/// What makes the replay impossible. A broken capture does not: what could be read of it is reported.
+pub fn replay(
+    config: &Config,
+    options: &Options,
+    deliver: &mut dyn FnMut(&Report) -> io::Result<()>,
+) -> Result<Vec<Broken>, ReplayError> {
+    let key = match options.seed {
+        Some(seed) => Key([seed, !seed]).derive("seed"),
+        None => config.hash_key.key()?,
+    };
+    let sketch_key = key.derive("sketches");
+    let geometry = Geometry::from(&config.estimates);
+    let shard = || Box::new(Shard::new(&geometry, sketch_key));
+    let seen = Arc::new(new_seen(config, sketch_key));
+    let plan = Plan {
+        slot_key: key.derive("flow cache"),
+        cache_flows: config.datapath.cache_flows,
+        ring_bytes: config.datapath.ring as u32,
+        interfaces: 1,
+    };
+    let run = Run {
+        config,
+        windows: options.windows,
+        interface: interface_name(&options.files),
+        observer: Observer::of_replay(&config.observer, key.derive("run").id()),
+        rotated_ns: None,
+        open: None,
+        spare: Some(shard()),
+        seen: seen.clone(),
+        memory_bytes: Memory::plan(config, 1).resident(),
+        cpu_time: clock::cpu_time(),
+        deliver,
+    };
+    if options.kernel {
+        let cpu = crate::kernel::online_cpus()?.first().copied().unwrap_or(0);
+        pin(cpu)?;
+        let mut kernel = Kernel::load(&plan)?;
+        let ring = kernel.ring(cpu)?;
+        run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, shard())?)
+    } else {
+        run.all(&options.files, options.progress, SoftwareDatapath::new(&plan, seen, shard()))
+    }
+}
+
+/// One file gives its name; several are one interface all the same.
+fn interface_name(files: &[PathBuf]) -> String {
+    match files {
+        [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+        _ => "replay".to_owned(),
+    }
+}
+
+struct Run<'a> {
+    config: &'a Config,
+    windows: Windows,
+    interface: String,
+    observer: Observer,
+    rotated_ns: Option<u64>,
+    open: Option<Open>,
+    spare: Option<Box<Shard>>,
+    seen: Arc<Seen>,
+    memory_bytes: u64,
+    cpu_time: Duration,
+    deliver: &'a mut dyn FnMut(&Report) -> io::Result<()>,
+}
+
+/// The open window, in nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    start_ns: u64,
+    /// The first nanosecond after it; for one window over everything, after the latest packet so far.
+    end_ns: u64,
+}
+
+impl Run<'_> {
+    fn all(
+        mut self,
+        files: &[PathBuf],
+        progress: bool,
+        mut datapath: impl Datapath,
+    ) -> Result<Vec<Broken>, ReplayError> {
+        let bar = progress_bar(files, progress);
+        let mut broken = Vec::new();
+        let mut done = 0;
+        for file in files {
+            if let Err(error) = self.file(file, &mut datapath, |read| bar.set_position(done + read))? {
+                broken.push(error);
+            }
+            done += size_of_file(file);
+        }
+        self.close(&mut datapath)?;
+        bar.finish_and_clear();
+        Ok(broken)
+    }
+
+    fn file(
+        &mut self,
+        file: &Path,
+        datapath: &mut impl Datapath,
+        progress: impl Fn(u64),
+    ) -> Result<Result<(), Broken>, ReplayError> {
+        /// A look at the clock and the terminal for each packet would cost more than the packet.
+        const PACKETS_PER_TICK: u64 = 1 << 14;
+        let mut capture = match Capture::open(file) {
+            Ok(capture) => capture,
+            Err(broken) => return Ok(Err(broken)),
+        };
+        for count in 1_u64.. {
+            match capture.next_packet() {
+                Ok(Some(packet)) => {
+                    self.time(packet.time_ns, datapath)?;
+                    datapath.measure(&packet)?;
+                }
+                Ok(None) => break,
+                Err(broken) => return Ok(Err(broken)),
+            }
+            if count.is_multiple_of(PACKETS_PER_TICK) {
+                progress(capture.bytes_read());
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Lets time go on to a packet's: closes the open window if it is over, and opens the one that the packet belongs to.
+    ///
+    /// A packet from up to one interval before the open window is counted in it: captures are not sorted. One from
+    /// longer ago begins a window of its own: another capture, or a clock that was set back.
+    fn time(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let interval_ns = match self.windows {
+            Windows::All => {
+                let open = self.open.get_or_insert(Open { start_ns: time_ns, end_ns: time_ns });
+                open.start_ns = open.start_ns.min(time_ns);
+                open.end_ns = open.end_ns.max(time_ns.saturating_add(1));
+                return Ok(());
+            }
+            Windows::Every(interval) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
+        };
+        if let Some(open) = self.open {
+            if time_ns < open.end_ns && time_ns >= open.start_ns.saturating_sub(interval_ns) {
+                return Ok(());
+            }
+            self.close(datapath)?;
+        }
+        let start_ns = time_ns - time_ns % interval_ns;
+        self.open = Some(Open { start_ns, end_ns: start_ns.saturating_add(interval_ns) });
+        Ok(())
+    }
+
+    fn close(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let spare = self.spare.take().expect("the shard comes back at the end of each call");
+        let mut window = [datapath.close(spare)?];
+        let summary = Summary::merge(&mut window, 1, &self.seen, self.config.report.top)?;
+        let [Closed { mut shard, .. }] = window;
+        shard.clear();
+        self.spare = Some(shard);
+        self.rotate_seen(open);
+        let context = Context {
+            span: span(open),
+            observer: self.observer.next(),
+            interfaces: vec![(self.interface.clone(), "replay")],
+            self_metrics: self.self_metrics(&summary),
+        };
+        Ok((self.deliver)(&Report::compose(context, &summary))?)
+    }
+
+    fn rotate_seen(&mut self, open: Open) {
+        let generation_ns = u64::try_from(self.config.seen_flows.generation.as_nanos()).unwrap_or(u64::MAX);
+        let since = self.rotated_ns.get_or_insert(open.start_ns);
+        if open.end_ns.saturating_sub(*since) >= generation_ns || self.seen.should_rotate() {
+            self.seen.rotate();
+            *since = open.end_ns;
+        }
+    }
+
+    fn self_metrics(&mut self, summary: &Summary) -> SelfMetrics {
+        let cpu_time = clock::cpu_time();
+        let spent = cpu_time.saturating_sub(self.cpu_time);
+        self.cpu_time = cpu_time;
+        SelfMetrics {
+            cpu_ns_per_packet: spent.as_nanos() as f64 / summary.seen().packets.max(1) as f64,
+            rss_bytes: resident_bytes(),
+            memory_bytes: self.memory_bytes,
+            records: summary.records,
+            cache_hit_rate: cache_hit_rate(summary),
+            kernel_ns_per_packet: None,
+            rings: Rings { peak_fill: summary.ring_peak },
+            spool: Spool::default(),
+            sinks: Vec::new(),
+        }
+    }
+}
+
+fn span(open: Open) -> Span {
+    let time = |ns: u64| Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX);
+    Span {
+        start: time(open.start_ns),
+        end: time(open.end_ns),
+        length: Duration::from_nanos(open.end_ns.saturating_sub(open.start_ns)),
+    }
+}
+
+fn progress_bar(files: &[PathBuf], wanted: bool) -> ProgressBar {
+    if !wanted {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} left")
+        .expect("the template is constant, and valid");
+    ProgressBar::new(files.iter().map(|file| size_of_file(file)).sum()).with_style(style)
+}
+
+fn size_of_file(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |metadata| metadata.len())
+}
+
+/// Writes a report as one line of JSON.
+///
+/// # Errors
+///
+/// The output cannot be written to.
+pub fn write_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, report)?;
+    out.write_all(b"\n")
+}

@@ -1,0 +1,179 @@
+//! From a summary to a report.
+
+use hdrhistogram::Histogram as Distribution;
+use weir_common::{
+    flow::class,
+    ledger,
+    sketch::{self, hyperloglog::CONFIDENCE},
+};
+
+use super::{
+    Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA, SelfMetrics, Top,
+    TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
+};
+use crate::{
+    shard::Protocols,
+    summary::{Ranked, Ranking, Summary, Tops},
+    window::Span,
+};
+
+/// Upper edges of the packet-size buckets, in bytes: the field's usual ones (RFC 2819), then jumbo frames and merged segments.
+const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
+
+/// Everything about a window that the summary does not know.
+pub struct Context {
+    /// The time.
+    pub span: Span,
+    /// Who measured.
+    pub observer: Observer,
+    /// Name and mode of each interface slot.
+    pub interfaces: Vec<(String, &'static str)>,
+    /// What it cost.
+    pub self_metrics: SelfMetrics,
+}
+
+impl Report {
+    /// The report of a window.
+    pub fn compose(context: Context, summary: &Summary) -> Self {
+        let Context { span, observer, interfaces, self_metrics } = context;
+        let Summary {
+            ledgers,
+            protocols,
+            sources,
+            destinations,
+            flows,
+            new_flows,
+            top,
+            sizes,
+            records: _,
+            ring_peak: _,
+        } = summary;
+        Self {
+            schema: SCHEMA.to_owned(),
+            id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
+            window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
+            observer,
+            interfaces: interfaces.into_iter().zip(ledgers).map(interface).collect(),
+            totals: totals(summary.seen(), *protocols),
+            unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
+            new_flows: NewFlows {
+                value: new_flows.count.value,
+                lower: new_flows.count.lower,
+                upper: new_flows.count.upper,
+                false_positive_rate: new_flows.false_positive_rate,
+                fill: new_flows.fill,
+            },
+            top: list(top, "bytes"),
+            top_by_packets: list(top, "packets"),
+            histograms: Histograms { packet_size_bytes: histogram(sizes) },
+            self_metrics,
+        }
+    }
+}
+
+fn interface(((name, mode), account): ((String, &'static str), &ledger::Ledger)) -> Interface {
+    let ledger = Ledger::from(account);
+    Interface { name, mode: mode.to_owned(), sampling: 1, coverage: ledger.coverage(), ledger }
+}
+
+fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
+    let Protocols { ipv4, ipv6, tcp, udp, icmp, other } = protocols;
+    Totals {
+        packets: seen.packets,
+        bytes: seen.bytes,
+        ipv4_packets: ipv4,
+        ipv6_packets: ipv6,
+        tcp_packets: tcp,
+        udp_packets: udp,
+        icmp_packets: icmp,
+        other_packets: other,
+    }
+}
+
+fn distinct(estimate: sketch::Estimate) -> Distinct {
+    let sketch::Estimate { value, lower, upper } = estimate;
+    Distinct { value, lower, upper, confidence: CONFIDENCE }
+}
+
+fn list(tops: &Tops, by: &str) -> Top {
+    /// The bounds of the lists hold always, not only often.
+    const CERTAIN: f64 = 1.0;
+    let Tops { flows, sources, destinations, pairs, services } = tops;
+    Top {
+        by: by.to_owned(),
+        confidence: CERTAIN,
+        flows: entries(flows, by, |rank, Ranked { key, packets, bytes }| TopFlow {
+            rank,
+            src_ip: key.src_ip(),
+            dst_ip: key.dst_ip(),
+            src_port: key.src_port,
+            dst_port: key.dst_port,
+            proto: protocol_name(key.proto),
+            fragment: key.class & class::FRAGMENT != 0,
+            packets: packets.into(),
+            bytes: bytes.into(),
+        }),
+        sources: entries(sources, by, |rank, Ranked { key, packets, bytes }| TopSource {
+            rank,
+            src_ip: key.ip(),
+            packets: packets.into(),
+            bytes: bytes.into(),
+        }),
+        destinations: entries(destinations, by, |rank, Ranked { key, packets, bytes }| TopDestination {
+            rank,
+            dst_ip: key.ip(),
+            packets: packets.into(),
+            bytes: bytes.into(),
+        }),
+        pairs: entries(pairs, by, |rank, Ranked { key, packets, bytes }| TopPair {
+            rank,
+            src_ip: key.source.ip(),
+            dst_ip: key.destination.ip(),
+            packets: packets.into(),
+            bytes: bytes.into(),
+        }),
+        services: entries(services, by, |rank, Ranked { key, packets, bytes }| TopService {
+            rank,
+            proto: protocol_name(key.proto),
+            dst_port: key.dst_port,
+            packets: packets.into(),
+            bytes: bytes.into(),
+        }),
+    }
+}
+
+fn entries<K: Copy, E>(ranking: &Ranking<K>, by: &str, entry: impl Fn(u32, Ranked<K>) -> E) -> Vec<E> {
+    let Ranking { by_bytes, by_packets } = ranking;
+    let ranked = if by == "bytes" { by_bytes } else { by_packets };
+    (1..).zip(ranked).map(|(rank, ranked)| entry(rank, *ranked)).collect()
+}
+
+fn histogram(sizes: &Distribution<u64>) -> Histogram {
+    if sizes.is_empty() {
+        return Histogram::default();
+    }
+    let mut buckets = Vec::new();
+    let mut low = 0;
+    for edge in SIZE_EDGES {
+        if low > sizes.max() {
+            break;
+        }
+        buckets.push((edge, sizes.count_between(low, edge)));
+        low = edge + 1;
+    }
+    Histogram {
+        count: sizes.len(),
+        min: sizes.min(),
+        p50: sizes.value_at_quantile(0.5),
+        p90: sizes.value_at_quantile(0.9),
+        p99: sizes.value_at_quantile(0.99),
+        max: sizes.max(),
+        buckets,
+    }
+}
+
+impl From<sketch::Estimate> for Estimate {
+    fn from(sketch::Estimate { value, lower, upper }: sketch::Estimate) -> Self {
+        Self { value, lower, upper }
+    }
+}

@@ -1,0 +1,215 @@
+//! All shards of a window merged: what the window comes to, with the error of each estimate.
+
+use std::{cmp::Reverse, collections::HashSet, hash::Hash};
+
+use hdrhistogram::Histogram;
+use weir_common::{
+    flow::FlowKey,
+    ledger::{Ledger, Tally},
+    size::{SIZE_CLASSES, class_bytes},
+    sketch::{Candidate, Estimate, HyperLogLog, MergeError, Metric, Seen},
+};
+
+use crate::{
+    shard::{Dimension, Host, Pair, Protocols, Service, Shard},
+    worker::Closed,
+};
+
+/// Standard deviations on either side that hold a normal variable with [`weir_common::sketch::hyperloglog::CONFIDENCE`].
+const DEVIATIONS: f64 = 3.2905;
+
+/// One window of one observer.
+pub struct Summary {
+    /// Each interface slot's account.
+    pub ledgers: Vec<Ledger>,
+    /// Exact counts by protocol.
+    pub protocols: Protocols,
+    /// Distinct source addresses.
+    pub sources: Estimate,
+    /// Distinct destination addresses.
+    pub destinations: Estimate,
+    /// Distinct flows.
+    pub flows: Estimate,
+    /// Flows not seen before.
+    pub new_flows: NewFlows,
+    /// Top talkers.
+    pub top: Tops,
+    /// Packets by their size in bytes.
+    pub sizes: Histogram<u64>,
+    /// Records absorbed.
+    pub records: u64,
+    /// The fullest that any ring was, 0 to 1.
+    pub ring_peak: f64,
+}
+
+/// Flows not seen before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewFlows {
+    /// How many.
+    pub count: Estimate,
+    /// The probability that a new flow was taken for a known one, at the window's end.
+    pub false_positive_rate: f64,
+    /// The share of the filter's bits that are set.
+    pub fill: f64,
+}
+
+/// The largest keys of each dimension.
+pub struct Tops {
+    /// Flows.
+    pub flows: Ranking<FlowKey>,
+    /// Source addresses.
+    pub sources: Ranking<Host>,
+    /// Destination addresses.
+    pub destinations: Ranking<Host>,
+    /// Source-destination pairs.
+    pub pairs: Ranking<Pair>,
+    /// Protocols with destination ports.
+    pub services: Ranking<Service>,
+}
+
+/// The largest keys of one dimension, in two orders.
+pub struct Ranking<K> {
+    /// By bytes.
+    pub by_bytes: Vec<Ranked<K>>,
+    /// By packets.
+    pub by_packets: Vec<Ranked<K>>,
+}
+
+/// One of the largest keys. Its bounds always hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranked<K> {
+    /// The key.
+    pub key: K,
+    /// Its packets.
+    pub packets: Estimate,
+    /// Its bytes.
+    pub bytes: Estimate,
+}
+
+impl Summary {
+    /// Merges a window's shards into the first of them; each list has at most `top` entries.
+    ///
+    /// # Errors
+    ///
+    /// The shards were built differently.
+    pub fn merge(window: &mut [Closed], interfaces: usize, seen: &Seen, top: usize) -> Result<Self, MergeError> {
+        let ledgers = ledgers(window, interfaces);
+        let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
+        let tops = Tops {
+            flows: rank(window, |shard| &shard.top.flows, lost, top),
+            sources: rank(window, |shard| &shard.top.sources, lost, top),
+            destinations: rank(window, |shard| &shard.top.destinations, lost, top),
+            pairs: rank(window, |shard| &shard.top.pairs, lost, top),
+            services: rank(window, |shard| &shard.top.services, lost, top),
+        };
+        let mut protocols = Protocols::default();
+        let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
+        for Closed { shard, edge: _, ring_peak: peak } in &*window {
+            protocols.merge(&shard.protocols);
+            new_flows += shard.new_flows;
+            records += shard.records;
+            ring_peak = ring_peak.max(*peak);
+        }
+        Ok(Self {
+            sizes: sizes(window),
+            protocols,
+            sources: distinct(window, |shard| &mut shard.unique.sources, lost)?,
+            destinations: distinct(window, |shard| &mut shard.unique.destinations, lost)?,
+            flows: distinct(window, |shard| &mut shard.unique.flows, lost)?,
+            new_flows: NewFlows::new(new_flows, lost, seen),
+            top: tops,
+            records,
+            ring_peak,
+            ledgers,
+        })
+    }
+
+    /// Everything seen on all interfaces.
+    pub fn seen(&self) -> Tally {
+        self.ledgers.iter().map(|ledger| ledger.counters.seen).sum()
+    }
+}
+
+fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
+    let mut ledgers = vec![Ledger::default(); interfaces];
+    for Closed { shard, edge, ring_peak: _ } in window {
+        for ((ledger, counters), attributed) in ledgers.iter_mut().zip(&edge.counters).zip(shard.attributed) {
+            ledger.add(&Ledger { counters: *counters, attributed });
+        }
+    }
+    ledgers
+}
+
+/// The union over all shards. Each lost packet may have been of one more.
+fn distinct(
+    window: &mut [Closed],
+    sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
+    lost: Tally,
+) -> Result<Estimate, MergeError> {
+    let Some((first, rest)) = window.split_first_mut() else { return Ok(Estimate::default()) };
+    let union = sketch(&mut first.shard);
+    for closed in rest {
+        union.merge(sketch(&mut closed.shard))?;
+    }
+    let mut estimate = union.bounds();
+    estimate.upper = estimate.upper.saturating_add(lost.packets);
+    Ok(estimate)
+}
+
+impl NewFlows {
+    /// Every flow that was counted is new; a new flow was missed with at most the filter's rate at the end, so the number
+    /// missed is at most binomial.
+    fn new(counted: u64, lost: Tally, seen: &Seen) -> Self {
+        let rate = seen.false_positive_rate();
+        let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
+        let missed = all * rate + DEVIATIONS * (all * rate * (1.0 - rate)).sqrt();
+        let upper = counted.saturating_add(missed.ceil() as u64).saturating_add(lost.packets);
+        Self { count: Estimate { value: counted, lower: counted, upper }, false_positive_rate: rate, fill: seen.fill() }
+    }
+}
+
+fn rank<K: Copy + Eq + Hash + Ord>(
+    window: &[Closed],
+    dimension: impl Fn(&Shard) -> &Dimension<K>,
+    lost: Tally,
+    top: usize,
+) -> Ranking<K> {
+    let mut known = HashSet::new();
+    let mut all: Vec<_> = window
+        .iter()
+        .flat_map(|closed| dimension(&closed.shard).candidates())
+        .filter(|candidate| known.insert(candidate.key))
+        .map(|Candidate { hash, key, .. }| {
+            let (mut lower, mut upper) = (Tally::default(), Tally::default());
+            for closed in window {
+                let bounds = dimension(&closed.shard).bounds(*hash, key);
+                lower.add(bounds.0);
+                upper.add(bounds.1);
+            }
+            // The upper end is the estimate: where it differs from the lower one, the difference is mostly what the key did
+            // before it became a candidate.
+            let estimate = |metric: Metric| Estimate {
+                value: metric.of(upper),
+                lower: metric.of(lower),
+                upper: metric.of(upper).saturating_add(metric.of(lost)),
+            };
+            Ranked { key: *key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) }
+        })
+        .collect();
+    all.sort_unstable_by_key(|ranked| (Reverse((ranked.bytes.value, ranked.packets.value)), ranked.key));
+    let by_bytes = all.iter().take(top).copied().collect();
+    all.sort_unstable_by_key(|ranked| (Reverse((ranked.packets.value, ranked.bytes.value)), ranked.key));
+    all.truncate(top);
+    Ranking { by_bytes, by_packets: all }
+}
+
+fn sizes(window: &[Closed]) -> Histogram<u64> {
+    const LARGEST: u64 = class_bytes(SIZE_CLASSES - 1);
+    let mut histogram = Histogram::new_with_max(LARGEST, 3).expect("the bounds are constant, and valid");
+    for closed in window {
+        for (class, &packets) in closed.edge.sizes.iter().enumerate().filter(|&(_, &packets)| packets > 0) {
+            histogram.saturating_record_n(class_bytes(class), packets);
+        }
+    }
+    histogram
+}

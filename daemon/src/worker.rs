@@ -1,0 +1,207 @@
+//! One thread per CPU, pinned to it: drains its ring into its shard, and closes windows there.
+//!
+//! The loop in plain text:
+//!
+//! ```text
+//! wait for the ring, an order, or a quarter of a second
+//! for each record in the ring, in order: into the shard, in batches
+//! ordered to close the window? run `flush` on this CPU until it is done, draining after each run:
+//!     records of the closed epoch go to the shard, records of the next one to the spare
+//!     the edge comes last; hand over shard and edge, go on with the spare
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use thiserror::Error;
+use weir_common::{
+    control::Flush,
+    record::{Entry, Record},
+    sketch::Seen,
+};
+
+use crate::{
+    edge::{Edge, EdgeReader},
+    kernel::{FlushProgram, KernelError},
+    ring::Ring,
+    shard::Shard,
+};
+
+/// Records absorbed at a time: 20 KiB, which stays in the first-level cache.
+const BATCH_RECORDS: usize = 256;
+/// A worker looks at its ring at least this often, woken or not.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What a worker is told to do.
+pub enum Order {
+    /// Close the window, and go on with this empty shard.
+    Close(Box<Shard>),
+}
+
+/// A window closed on one CPU.
+pub struct Closed {
+    /// Its sketches.
+    pub shard: Box<Shard>,
+    /// Its exact counters.
+    pub edge: Edge,
+    /// The fullest that the ring was, 0 to 1.
+    pub ring_peak: f64,
+}
+
+/// Why a worker stopped.
+#[derive(Debug, Error)]
+pub enum WorkerError {
+    /// The thread may not run on its CPU.
+    #[error("cannot run on CPU {cpu}, whose packets must be collected there: allow it (cpuset, taskset)")]
+    Pin {
+        /// The CPU.
+        cpu: u32,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Running `flush` failed.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// Pins this thread to a CPU.
+///
+/// # Errors
+///
+/// The CPU is not among those allowed.
+pub fn pin(cpu: u32) -> Result<(), WorkerError> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu as usize);
+    sched_setaffinity(None, &cpus).map_err(|error| WorkerError::Pin { cpu, source: error.into() })
+}
+
+/// Reads one ring into shards: the part of a worker that replay through the kernel uses too.
+pub struct Collector<'a> {
+    ring: Ring,
+    flush: FlushProgram<'a>,
+    seen: Arc<Seen>,
+    edges: EdgeReader,
+    epoch: u8,
+    shard: Box<Shard>,
+    batch: Vec<Record>,
+    ring_peak: f64,
+}
+
+impl<'a> Collector<'a> {
+    /// A collector that fills `shard` from `ring`.
+    pub fn new(ring: Ring, flush: FlushProgram<'a>, seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
+        Self {
+            ring,
+            flush,
+            seen,
+            edges: EdgeReader::new(interfaces),
+            epoch: 0,
+            shard,
+            batch: Vec::with_capacity(BATCH_RECORDS),
+            ring_peak: 0.0,
+        }
+    }
+
+    /// Takes what is in the ring; returns whether there may be more at once.
+    pub fn drain(&mut self) -> bool {
+        self.drain_across(None).more
+    }
+
+    /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns the
+    /// edge, once it came.
+    fn drain_across(&mut self, mut next: Option<&mut Next>) -> Taken {
+        let Self { ring, seen, edges, epoch, shard, batch, ring_peak, flush: _ } = self;
+        let mut closed = None;
+        let drained = ring.drain(|entry| match entry {
+            Entry::Record(record) if record.key.epoch == *epoch => push(batch, record, shard, seen),
+            // Only a closing window lets the next epoch begin.
+            Entry::Record(record) => {
+                if let Some(next) = &mut next {
+                    push(&mut next.batch, record, &mut next.shard, seen);
+                }
+            }
+            Entry::Interface(edge) => edges.interface(edge),
+            Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
+        });
+        settle(batch, shard, seen);
+        *ring_peak = ring_peak.max(drained.fill);
+        Taken { edge: closed, more: drained.more }
+    }
+
+    /// Closes the window on this thread's CPU, which must be the ring's; goes on with the empty shard `spare`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run `flush`.
+    pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        let mut next = Next { shard: spare, batch: Vec::with_capacity(BATCH_RECORDS) };
+        while self.drain() {}
+        let mut state = Flush::Again;
+        loop {
+            // Once it is done, the edge is in the ring; another run would close the next window.
+            if state != Flush::Done {
+                state = self.flush.run()?;
+            }
+            if let Some(edge) = self.drain_across(Some(&mut next)).edge {
+                settle(&mut next.batch, &mut next.shard, &self.seen);
+                self.epoch = self.epoch.wrapping_add(1);
+                let shard = std::mem::replace(&mut self.shard, next.shard);
+                return Ok(Closed { shard, edge, ring_peak: std::mem::take(&mut self.ring_peak) });
+            }
+            if state == Flush::NoRing {
+                return Err(KernelError::Missing("ring"));
+            }
+        }
+    }
+}
+
+/// What one look into the ring brought.
+struct Taken {
+    edge: Option<Edge>,
+    more: bool,
+}
+
+/// Where the records of the next window go while this one is closing.
+struct Next {
+    shard: Box<Shard>,
+    batch: Vec<Record>,
+}
+
+#[inline]
+fn push(batch: &mut Vec<Record>, record: &Record, shard: &mut Shard, seen: &Seen) {
+    batch.push(*record);
+    if batch.len() == BATCH_RECORDS {
+        settle(batch, shard, seen);
+    }
+}
+
+fn settle(batch: &mut Vec<Record>, shard: &mut Shard, seen: &Seen) {
+    shard.absorb(batch, seen);
+    batch.clear();
+}
+
+/// Runs a worker until the sender of its orders is gone.
+///
+/// # Errors
+///
+/// The thread cannot be pinned, or the kernel refused something.
+pub fn run(mut collector: Collector<'_>, orders: &Receiver<Order>, closed: &Sender<Closed>) -> Result<(), WorkerError> {
+    pin(collector.ring.cpu())?;
+    loop {
+        if !collector.drain() {
+            collector.ring.wait(PATIENCE)?;
+        }
+        match orders.try_recv() {
+            Ok(Order::Close(spare)) => {
+                let window = collector.close(spare)?;
+                if closed.send(window).is_err() {
+                    return Ok(());
+                }
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+    }
+}
