@@ -1,1 +1,14 @@
-//! The laboratory.
+//! The laboratory that weir's tests and its demo stand on.
+//!
+//! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
+//! reports by it; [`pcap`] writes packets to a file.
+//!
+//! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
+//! by something that cannot share its mistakes.
+
+#![forbid(unsafe_code)]
+
+pub mod oracle;
+pub mod pcap;
+pub mod traffic;
+pub mod truth;
