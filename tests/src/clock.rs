@@ -1,0 +1,35 @@
+//! The one place of this crate that reads the clock.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+
+/// How long to sleep between two looks at something awaited.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The monotonic clock, now.
+#[expect(clippy::disallowed_methods, reason = "the laboratory paces real traffic and waits for real processes")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Looks again and again until `look` finds something.
+///
+/// # Errors
+///
+/// What `look` fails with, at once; or that `what` did not happen within `timeout`.
+pub fn wait_for<T>(what: &str, timeout: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if start.elapsed() >= timeout {
+            bail!("{what}: not within {timeout:?}");
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}

@@ -1,0 +1,382 @@
+//! A small collector: what weir's HTTP sink reports to.
+//!
+//! It takes what the usual ones take (`POST` of `application/x-ndjson`, plain or gzip, one report a line), remembers
+//! it, and can be made to fail in the ways in which collectors fail.
+
+use std::{
+    collections::VecDeque,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+use tiny_http::{Method, Request, Server};
+
+use crate::clock;
+
+/// No request is unpacked beyond this many bytes.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// How soon a change of behaviour takes effect.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long a port may take to open or close.
+const PORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a collector behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Accepts reports.
+    Accept,
+    /// Answers this status to everything, and keeps nothing.
+    Refuse(u16),
+    /// Takes requests and does not answer them; when it does something else again, those are answered 503.
+    Hang,
+    /// Does not listen: connections are refused.
+    Down,
+}
+
+/// A report that was received.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// The `Idempotency-Key` that it came with.
+    pub idempotency_key: Option<String>,
+    /// The report.
+    pub report: Value,
+}
+
+/// A collector on a thread of its own; it stops on drop.
+///
+/// Each response closes its connection, so that a collector that goes down leaves no connection half alive.
+#[derive(Debug)]
+pub struct Collector {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    wanted: Behaviour,
+    actual: Behaviour,
+    stopping: bool,
+    received: Vec<Received>,
+    untaken: VecDeque<usize>,
+    answers: Vec<u16>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            wanted: Behaviour::Accept,
+            actual: Behaviour::Accept,
+            stopping: false,
+            received: Vec::new(),
+            untaken: VecDeque::new(),
+            answers: Vec::new(),
+        }
+    }
+}
+
+impl Collector {
+    /// Listens on `address`, in the network namespace that the calling thread is in; port 0 picks a free one.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
+    pub fn listen(address: SocketAddr) -> Result<Self> {
+        let (server, address) = bind(address)?;
+        let shared = Arc::<Shared>::default();
+        let thread = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || serve(&shared, server, address)
+        });
+        Ok(Self { address, shared, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where to post to.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Changes how it behaves, and returns when it does.
+    ///
+    /// # Errors
+    ///
+    /// The port did not close, or was taken by somebody else while it was.
+    pub fn behave(&self, behaviour: Behaviour) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.wanted = behaviour;
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(state, 2 * PORT_TIMEOUT, |state| state.actual != behaviour && !state.stopping)
+            .unwrap_or_else(PoisonError::into_inner);
+        ensure!(state.actual == behaviour, "the collector is still {:?} and not {behaviour:?}", state.actual);
+        Ok(())
+    }
+
+    /// Everything received so far, repetitions included.
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.lock().received.clone()
+    }
+
+    /// The status of every answer so far.
+    pub fn answers(&self) -> Vec<u16> {
+        self.shared.lock().answers.clone()
+    }
+
+    /// Waits until at least `count` reports were received, and gives all.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer after `timeout`.
+    pub fn wait_for(&self, count: usize, timeout: Duration) -> Result<Vec<Received>> {
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.lock(), timeout, |state| state.received.len() < count)
+            .unwrap_or_else(PoisonError::into_inner);
+        let have = state.received.len();
+        ensure!(have >= count, "{have} of {count} reports came within {timeout:?}; answers: {:?}", state.answers);
+        Ok(state.received.clone())
+    }
+
+    /// The next report in order of arrival that was not given yet; waits for one.
+    pub fn next(&self, timeout: Duration) -> Option<Received> {
+        let (mut state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.lock(), timeout, |state| state.untaken.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        let nth = state.untaken.pop_front()?;
+        state.received.get(nth).cloned()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn becomes(&self, behaviour: Behaviour) {
+        self.lock().actual = behaviour;
+        self.changed.notify_all();
+    }
+
+    /// Takes note of an answer, and of what was accepted with it. Before the answer is sent: who has the answer may
+    /// rely on finding the report here.
+    fn note(&self, status: u16, reports: Vec<Received>) {
+        let mut state = self.lock();
+        state.answers.push(status);
+        for report in reports {
+            let nth = state.received.len();
+            state.untaken.push_back(nth);
+            state.received.push(report);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<(Server, SocketAddr)> {
+    let cannot = || format!("cannot listen on {address}");
+    let listener = TcpListener::bind(address).with_context(cannot)?;
+    let bound = listener.local_addr().with_context(cannot)?;
+    let server = Server::from_listener(listener, None).map_err(|error| anyhow!(error)).with_context(cannot)?;
+    Ok((server, bound))
+}
+
+/// The collector's thread: it alone owns the listener, because that has to close in the namespace where it opened.
+fn serve(shared: &Shared, server: Server, address: SocketAddr) {
+    let mut listening = Some(server);
+    let mut held = Vec::new();
+    loop {
+        let (wanted, actual, stopping) = {
+            let state = shared.lock();
+            (state.wanted, state.actual, state.stopping)
+        };
+        if stopping {
+            break;
+        }
+        if wanted != actual {
+            held.drain(..).for_each(|request| answer(shared, request, 503, Vec::new()));
+            if wanted == Behaviour::Down {
+                drop(listening.take());
+                // If the port stays open, the behaviour stays what it was, and whoever waits for it is told.
+                if wait_until_refused(address).is_err() {
+                    break;
+                }
+            } else if listening.is_none() {
+                let bound = clock::wait_for("a free port", PORT_TIMEOUT, || Ok(bind(address).ok()));
+                let Ok((server, _)) = bound else { break };
+                listening = Some(server);
+            }
+            shared.becomes(wanted);
+        }
+        let Some(server) = &listening else {
+            thread::sleep(POLL_INTERVAL);
+            continue;
+        };
+        let Ok(Some(request)) = server.recv_timeout(POLL_INTERVAL) else { continue };
+        match wanted {
+            Behaviour::Accept => accept(shared, request),
+            Behaviour::Refuse(status) => answer(shared, request, status, Vec::new()),
+            Behaviour::Hang | Behaviour::Down => held.push(request),
+        }
+    }
+    shared.lock().stopping = true;
+    shared.changed.notify_all();
+    drop(listening);
+}
+
+fn wait_until_refused(address: SocketAddr) -> Result<()> {
+    clock::wait_for("a closed port", PORT_TIMEOUT, || {
+        let connected = TcpStream::connect_timeout(&address, POLL_INTERVAL);
+        Ok(connected.is_err().then_some(()))
+    })
+}
+
+fn accept(shared: &Shared, mut request: Request) {
+    match read(&mut request) {
+        Ok(reports) => answer(shared, request, 200, reports),
+        Err(status) => answer(shared, request, status, Vec::new()),
+    }
+}
+
+/// The reports of a request, or the status that refuses it.
+fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
+    const CONTENT_TYPE: &str = "application/x-ndjson";
+    if *request.method() != Method::Post {
+        return Err(405);
+    }
+    let header = |name: &'static str| {
+        let found = request.headers().iter().find(|header| header.field.equiv(name));
+        found.map(|header| header.value.as_str().to_owned())
+    };
+    let idempotency_key = header("Idempotency-Key");
+    if header("Content-Type").is_none_or(|kind| kind.split(';').next().map(str::trim) != Some(CONTENT_TYPE)) {
+        return Err(415);
+    }
+    let encoding = header("Content-Encoding");
+    let mut body = String::new();
+    let reader = request.as_reader();
+    let read = match encoding.as_deref() {
+        None | Some("identity") => reader.take(BODY_BYTES_MAX).read_to_string(&mut body),
+        Some("gzip") => MultiGzDecoder::new(reader).take(BODY_BYTES_MAX).read_to_string(&mut body),
+        Some(_) => return Err(415),
+    };
+    read.map_err(|_| 400u16)?;
+    let lines = body.lines().filter(|line| !line.is_empty());
+    let received = lines.map(|line| {
+        let report = serde_json::from_str(line).map_err(|_| 400u16)?;
+        Ok(Received { idempotency_key: idempotency_key.clone(), report })
+    });
+    received.collect()
+}
+
+fn answer(shared: &Shared, request: Request, status: u16, reports: Vec<Received>) {
+    shared.note(status, reports);
+    let response = format!("HTTP/1.1 {status} As Told\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let mut writer = request.into_writer();
+    // Who hung up before his answer does not want it.
+    let _ = writer.write_all(response.as_bytes()).and_then(|()| writer.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use serde_json::json;
+    use std::net::Ipv4Addr;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn collector() -> Collector {
+        Collector::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    }
+
+    /// Posts, and gives the status; `None` if the connection was refused or nothing was answered in time.
+    fn post(collector: &Collector, headers: &str, body: &[u8]) -> Option<u16> {
+        let mut stream = TcpStream::connect(collector.address()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let head = format!("POST /v1 HTTP/1.1\r\nHost: lab\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).ok()?;
+        std::str::from_utf8(&answer[9..]).unwrap().parse().ok()
+    }
+
+    const NDJSON: &str = "Content-Type: application/x-ndjson\r\n";
+
+    #[test]
+    fn it_keeps_reports_plain_and_packed() {
+        let collector = collector();
+        let headers = format!("{NDJSON}Idempotency-Key: a/b/1\r\n");
+        assert_eq!(post(&collector, &headers, b"{\"n\":1}\n{\"n\":2}\n"), Some(200));
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(b"{\"n\":3}\n").unwrap();
+        let headers = format!("{NDJSON}Content-Encoding: gzip\r\n");
+        assert_eq!(post(&collector, &headers, &gzip.finish().unwrap()), Some(200));
+
+        let received = collector.wait_for(3, TIMEOUT).unwrap();
+        let keys: Vec<_> = received.iter().map(|received| received.idempotency_key.as_deref()).collect();
+        assert_eq!(keys, [Some("a/b/1"), Some("a/b/1"), None]);
+        let reports: Vec<_> = received.into_iter().map(|received| received.report).collect();
+        assert_eq!(reports, [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})]);
+        let in_turn: Vec<_> = (0..3).map(|_| collector.next(TIMEOUT).unwrap().report).collect();
+        assert_eq!(in_turn, reports);
+        assert!(collector.next(Duration::ZERO).is_none());
+        assert!(collector.wait_for(4, Duration::from_millis(10)).is_err());
+    }
+
+    #[test]
+    fn it_refuses_what_is_no_report() {
+        let collector = collector();
+        assert_eq!(post(&collector, "Content-Type: text/plain\r\n", b"{}"), Some(415));
+        assert_eq!(post(&collector, &format!("{NDJSON}Content-Encoding: br\r\n"), b"{}"), Some(415));
+        assert_eq!(post(&collector, &format!("{NDJSON}Content-Encoding: gzip\r\n"), b"{}"), Some(400));
+        assert_eq!(post(&collector, NDJSON, b"{\"n\":"), Some(400));
+        assert_eq!((collector.received(), collector.answers()), (vec![], vec![415, 415, 400, 400]));
+    }
+
+    #[test]
+    fn it_fails_as_told_and_recovers() {
+        let collector = collector();
+        collector.behave(Behaviour::Refuse(500)).unwrap();
+        assert_eq!(post(&collector, NDJSON, b"{}"), Some(500));
+        collector.behave(Behaviour::Hang).unwrap();
+        assert_eq!(post(&collector, NDJSON, b"{}"), None);
+        collector.behave(Behaviour::Down).unwrap();
+        assert!(TcpStream::connect(collector.address()).is_err());
+        collector.behave(Behaviour::Accept).unwrap();
+        assert_eq!(post(&collector, NDJSON, b"{}"), Some(200));
+        assert_eq!((collector.received().len(), collector.answers()), (1, vec![500, 503, 200]));
+    }
+}

@@ -1,0 +1,306 @@
+//! Small networks out of network namespaces, for tests on the real kernel.
+//!
+//! All interfaces are made inside of namespaces that this module made: nothing of the machine's own network is
+//! touched. Whatever was made is removed on drop, after a panic as well; when making it fails half way, what was there
+//! by then is removed. Only a process that is killed leaves its namespaces behind; they are named after its number.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    os::fd::AsFd,
+    process::{self, Command},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+
+/// Why there can be no laboratory here: not root, no `ip` command, or a root that may not make namespaces.
+///
+/// # Errors
+///
+/// The reason.
+pub fn requirements() -> Result<(), String> {
+    static FOUND: OnceLock<Result<(), String>> = OnceLock::new();
+    let find = || {
+        if !rustix::process::geteuid().is_root() {
+            return Err("network namespaces need root".to_owned());
+        }
+        Namespace::new(number(), "probe").map(drop).map_err(|error| format!("{error:#}"))
+    };
+    FOUND.get_or_init(find).clone()
+}
+
+/// A network namespace, removed on drop.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes the namespace `weir-<pid>-<number>-<role>`, with its loopback up.
+    fn new(number: u32, role: &str) -> Result<Self> {
+        let name = format!("weir-{}-{number}-{role}", process::id());
+        ip(["netns", "add", &name])?;
+        let namespace = Self { name };
+        namespace.ip("link set lo up")?;
+        Ok(namespace)
+    }
+
+    /// Its name, as `ip netns list` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run inside.
+    ///
+    /// The command's process is `program` itself, so that its number may be sent signals. It has a view of `/sys` of
+    /// its own, which shows the namespace's interfaces.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// Runs `ip` on this namespace with arguments that are separated by single spaces.
+    ///
+    /// # Errors
+    ///
+    /// The command line and what it wrote to its standard error.
+    pub fn ip(&self, arguments: &str) -> Result<String> {
+        ip(["-n", &self.name].into_iter().chain(arguments.split(' ')))
+    }
+
+    /// Runs `inside` on a new thread that has entered the namespace, and waits for it.
+    ///
+    /// Sockets that it opens and threads that it starts stay in the namespace. `/sys` is still the machine's.
+    ///
+    /// # Errors
+    ///
+    /// The namespace cannot be entered, or `inside` panicked.
+    pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T> {
+        let path = format!("/run/netns/{}", self.name);
+        let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        let entered = || -> Result<T> {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .with_context(|| format!("cannot enter {path}"))?;
+            Ok(inside())
+        };
+        thread::scope(|scope| scope.spawn(entered).join())
+            .map_err(|_| anyhow!("what ran inside of {} panicked", self.name))?
+    }
+
+    /// Writes a setting of the namespace: `set("ipv4/ip_forward", "1")`.
+    ///
+    /// # Errors
+    ///
+    /// The setting's path and why it cannot be written.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        let path = format!("/proc/sys/net/{setting}");
+        self.enter(|| fs::write(&path, value))?.with_context(|| format!("cannot write {value} to {path}"))
+    }
+
+    /// An interface's own counters.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interface.
+    pub fn counters(&self, interface: &str) -> Result<InterfaceCounters> {
+        let text = self.ip(&format!("-j -s link show dev {interface}"))?;
+        let shown: Value = serde_json::from_str(&text).context("ip -j wrote no JSON")?;
+        let count = |direction: &str, name: &str| {
+            let pointer = format!("/0/stats64/{direction}/{name}");
+            shown.pointer(&pointer).and_then(Value::as_u64).with_context(|| format!("{pointer} is not in {text}"))
+        };
+        let tally = |direction| anyhow::Ok(Tally::new(count(direction, "packets")?, count(direction, "bytes")?));
+        Ok(InterfaceCounters { received: tally("rx")?, sent: tally("tx")? })
+    }
+
+    /// A namespace without IPv6, where interfaces that come up later say nothing on their own.
+    fn hush(&self) -> Result<()> {
+        self.set("ipv6/conf/all/disable_ipv6", "1")?;
+        self.set("ipv6/conf/default/disable_ipv6", "1")
+    }
+
+    /// Settings of an ordinary host of the laboratory: addresses work at once, and answers may take another way.
+    fn settle(&self) -> Result<()> {
+        for (setting, value) in [
+            ("ipv6/conf/all/accept_dad", "0"),
+            ("ipv6/conf/default/accept_dad", "0"),
+            ("ipv6/conf/default/accept_ra", "0"),
+            ("ipv4/conf/all/rp_filter", "0"),
+            ("ipv4/conf/default/rp_filter", "0"),
+        ] {
+            self.set(setting, value)?;
+        }
+        Ok(())
+    }
+
+    fn address(&self, interface: &str, addresses: [&str; 2]) -> Result<()> {
+        let [v4, v6] = addresses;
+        self.ip(&format!("address add {v4} dev {interface}"))?;
+        self.ip(&format!("address add {v6} dev {interface} nodad"))?;
+        self.ip(&format!("link set {interface} up"))?;
+        Ok(())
+    }
+
+    fn route_by(&self, gateways: [&str; 2]) -> Result<()> {
+        let [v4, v6] = gateways;
+        self.ip(&format!("route add default via {v4}"))?;
+        self.ip(&format!("-6 route add default via {v6}"))?;
+        Ok(())
+    }
+}
+
+impl Drop for Namespace {
+    #[expect(clippy::print_stderr, reason = "a drop has no other way to say that it left something behind")]
+    fn drop(&mut self) {
+        if let Err(error) = ip(["netns", "delete", &self.name]) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// What the kernel counted on an interface since it was made.
+///
+/// Its count of dropped packets is left out: it includes those that arrived and that no protocol wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    /// What came in.
+    pub received: Tally,
+    /// What went out.
+    pub sent: Tally,
+}
+
+/// A client, a router and a server, on two links with IPv4 and IPv6.
+///
+/// ```text
+/// client                    router                     server
+///   eth0 ----------- wan0         lan0 ----------- eth0
+///   10.77.1.2   10.77.1.1         10.77.2.1   10.77.2.2
+///   fd77:1::2   fd77:1::1         fd77:2::1   fd77:2::2
+/// ```
+///
+/// Offloads are left as they are by default. The kernels talk to each other as kernels do (neighbour discovery,
+/// multicast listeners): for exact counts there is [`QuietPair`].
+#[derive(Debug)]
+pub struct Lab {
+    /// Sends.
+    pub client: Namespace,
+    /// Forwards: here weir runs.
+    pub router: Namespace,
+    /// Answers.
+    pub server: Namespace,
+}
+
+impl Lab {
+    /// The server's addresses, IPv4 and IPv6.
+    pub const SERVER: [&str; 2] = ["10.77.2.2", "fd77:2::2"];
+    /// The client's addresses.
+    pub const CLIENT: [&str; 2] = ["10.77.1.2", "fd77:1::2"];
+
+    /// Builds it; packets pass at once.
+    ///
+    /// # Errors
+    ///
+    /// The command that failed and what it said.
+    pub fn new() -> Result<Self> {
+        let number = number();
+        let lab = Self {
+            client: Namespace::new(number, "client")?,
+            router: Namespace::new(number, "router")?,
+            server: Namespace::new(number, "server")?,
+        };
+        let Self { client, router, server } = &lab;
+        for namespace in [client, router, server] {
+            namespace.settle()?;
+        }
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            router.set(setting, "1")?;
+        }
+        join((client, "eth0"), (router, "wan0"))?;
+        join((router, "lan0"), (server, "eth0"))?;
+        client.address("eth0", ["10.77.1.2/24", "fd77:1::2/64"])?;
+        router.address("wan0", ["10.77.1.1/24", "fd77:1::1/64"])?;
+        router.address("lan0", ["10.77.2.1/24", "fd77:2::1/64"])?;
+        server.address("eth0", ["10.77.2.2/24", "fd77:2::2/64"])?;
+        client.route_by(["10.77.1.1", "fd77:1::1"])?;
+        server.route_by(["10.77.2.1", "fd77:2::1"])?;
+        Ok(lab)
+    }
+
+    /// The router's interfaces: towards the client and towards the server.
+    pub const fn router_interfaces() -> [&'static str; 2] {
+        ["wan0", "lan0"]
+    }
+
+    /// A link on which nothing passes but what a test injects.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lab::new`].
+    pub fn quiet_pair() -> Result<QuietPair> {
+        let number = number();
+        let pair = QuietPair { generator: Namespace::new(number, "gen")?, observer: Namespace::new(number, "obs")? };
+        let QuietPair { generator, observer } = &pair;
+        for namespace in [generator, observer] {
+            namespace.hush()?;
+        }
+        join((generator, QuietPair::GENERATOR_INTERFACE), (observer, QuietPair::OBSERVER_INTERFACE))?;
+        for (namespace, interface) in
+            [(generator, QuietPair::GENERATOR_INTERFACE), (observer, QuietPair::OBSERVER_INTERFACE)]
+        {
+            namespace.ip(&format!("link set {interface} arp off up"))?;
+        }
+        Ok(pair)
+    }
+}
+
+/// Two namespaces on one link, without addresses, ARP and IPv6: their kernels send nothing of their own.
+#[derive(Debug)]
+pub struct QuietPair {
+    /// Where frames are injected, on [`QuietPair::GENERATOR_INTERFACE`].
+    pub generator: Namespace,
+    /// Where they arrive, on [`QuietPair::OBSERVER_INTERFACE`]: here weir runs.
+    pub observer: Namespace,
+}
+
+impl QuietPair {
+    /// The generator's end of the link.
+    pub const GENERATOR_INTERFACE: &'static str = "gen0";
+    /// The observer's end.
+    pub const OBSERVER_INTERFACE: &'static str = "obs0";
+}
+
+/// A number that no other network of this process has.
+fn number() -> u32 {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    MADE.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Joins two namespaces by a virtual cable.
+fn join((one, its): (&Namespace, &str), (other, others): (&Namespace, &str)) -> Result<()> {
+    one.ip(&format!("link add {its} type veth peer name {others} netns {}", other.name))?;
+    Ok(())
+}
+
+/// Runs `ip` and gives what it wrote.
+fn ip<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let line = format!("ip {}", arguments.join(" "));
+    let output = match Command::new("ip").args(&arguments).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("there is no `ip` command (Debian: apt-get install iproute2)")
+        }
+        Err(error) => return Err(error).context(line),
+    };
+    ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,542 @@
+//! Seeded traffic of which everything is known.
+//!
+//! Which flow a packet belongs to follows Zipf's law; what a flow looks like is fixed by the seed and its index; what
+//! is odd about a packet (fragment, options, extension headers, damage) is drawn for each packet. The same [`Plan`]
+//! gives the same bytes, always.
+
+use anyhow::{Result, ensure};
+
+use crate::truth::{Key, Lacks, Truth};
+
+mod flow;
+mod frame;
+mod random;
+
+pub use flow::{DESTINATION_BITS, FLOWS_PER_SOURCE_MAX, Flow, SOURCE_BITS, proto};
+pub use frame::{FRAME_MAX, FRAME_MIN, HEADERS_MAX};
+
+use flow::{Population, Sizes};
+use frame::{Datagram, Extension, NonIp, Piece};
+use random::{Random, Zipf};
+
+/// What traffic to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What makes this traffic differ from other traffic of the same plan.
+    pub seed: u64,
+    /// How many packets.
+    pub packets: u64,
+    /// Out of how many flows (not all of them need come up).
+    pub flows: u32,
+    /// The exponent of Zipf's law by which flows are chosen; 0 for all alike.
+    pub zipf: f64,
+    /// How many flows share a source, at most [`FLOWS_PER_SOURCE_MAX`].
+    pub flows_per_source: u32,
+    /// How many flows share a destination, on average.
+    pub flows_per_destination: u32,
+    /// What the packets consist of.
+    pub mix: Mix,
+}
+
+impl Default for Plan {
+    /// 10,000 packets of 1,000 flows from 250 sources, of everything that a router sees.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            packets: 10_000,
+            flows: 1_000,
+            zipf: 1.0,
+            flows_per_source: 4,
+            flows_per_destination: 8,
+            mix: Mix::default(),
+        }
+    }
+}
+
+impl Plan {
+    fn population(&self) -> Result<Population> {
+        let Self { seed, flows, zipf, flows_per_source, flows_per_destination, mix, packets: _ } = *self;
+        ensure!(flows > 0, "flows: 0 is below the minimum of 1");
+        ensure!(zipf.is_finite() && zipf >= 0.0, "zipf: {zipf} is not a number from 0 up");
+        ensure!(
+            (1..=FLOWS_PER_SOURCE_MAX).contains(&flows_per_source),
+            "flows_per_source: {flows_per_source} is not from 1 to {FLOWS_PER_SOURCE_MAX}"
+        );
+        ensure!(flows_per_destination > 0, "flows_per_destination: 0 is below the minimum of 1");
+        mix.check()?;
+        let (sources, destinations) = (flows.div_ceil(flows_per_source), flows.div_ceil(flows_per_destination));
+        ensure!(sources <= 1 << SOURCE_BITS, "flows: {sources} sources are more than 2^{SOURCE_BITS}");
+        ensure!(
+            destinations.saturating_add(flows_per_source) <= 1 << DESTINATION_BITS,
+            "flows: {destinations} destinations are more than 2^{DESTINATION_BITS}"
+        );
+        Ok(Population { seed, sources, destinations, mix })
+    }
+}
+
+/// What traffic consists of: shares from 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Flows that are IPv6.
+    pub ipv6: f64,
+    /// Flows that are TCP.
+    pub tcp: f64,
+    /// Flows that are UDP.
+    pub udp: f64,
+    /// Flows that are ICMP or `ICMPv6`.
+    pub icmp: f64,
+    /// Flows that are SCTP. What is left is other protocols: GRE, ESP, OSPF, DCCP and more.
+    pub sctp: f64,
+    /// Flows with one VLAN tag.
+    pub vlan: f64,
+    /// Flows with two.
+    pub qinq: f64,
+    /// IPv4 packets with options.
+    pub options: f64,
+    /// IPv6 packets with extension headers.
+    pub extensions: f64,
+    /// IP packets that are fragments.
+    pub fragments: f64,
+    /// Packets that are not IP.
+    pub non_ip: f64,
+    /// Packets that are IP and damaged: the wrong version, too short, too deep.
+    pub damaged: f64,
+}
+
+impl Default for Mix {
+    /// What a router in the middle of a provider's network sees, roughly.
+    fn default() -> Self {
+        Self {
+            ipv6: 0.3,
+            tcp: 0.68,
+            udp: 0.24,
+            icmp: 0.03,
+            sctp: 0.01,
+            vlan: 0.15,
+            qinq: 0.05,
+            options: 0.01,
+            extensions: 0.03,
+            fragments: 0.01,
+            non_ip: 0.01,
+            damaged: 0.002,
+        }
+    }
+}
+
+impl Mix {
+    /// TCP and UDP over IPv4 and IPv6, and nothing else: every packet has ports.
+    pub fn plain() -> Self {
+        Self {
+            tcp: 0.75,
+            udp: 0.25,
+            icmp: 0.0,
+            sctp: 0.0,
+            vlan: 0.0,
+            qinq: 0.0,
+            options: 0.0,
+            extensions: 0.0,
+            fragments: 0.0,
+            non_ip: 0.0,
+            damaged: 0.0,
+            ..Self::default()
+        }
+    }
+
+    /// As many rarities as there is room for.
+    pub fn odd() -> Self {
+        Self {
+            ipv6: 0.5,
+            tcp: 0.3,
+            udp: 0.2,
+            icmp: 0.15,
+            sctp: 0.1,
+            vlan: 0.3,
+            qinq: 0.3,
+            options: 0.3,
+            extensions: 0.6,
+            fragments: 0.3,
+            non_ip: 0.1,
+            damaged: 0.2,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { ipv6, tcp, udp, icmp, sctp, vlan, qinq, options, extensions, fragments, non_ip, damaged } = *self;
+        for (name, share) in [
+            ("ipv6", ipv6),
+            ("tcp", tcp),
+            ("udp", udp),
+            ("icmp", icmp),
+            ("sctp", sctp),
+            ("vlan", vlan),
+            ("qinq", qinq),
+            ("options", options),
+            ("extensions", extensions),
+            ("fragments", fragments),
+            ("non_ip", non_ip),
+            ("damaged", damaged),
+        ] {
+            ensure!((0.0..=1.0).contains(&share), "mix.{name}: {share} is not a share from 0 to 1");
+        }
+        // Shares such as 0.7 and 0.3 add up to a little more than 1.
+        const ONE: f64 = 1.0 + 1e-9;
+        ensure!(tcp + udp + icmp + sctp <= ONE, "mix: tcp, udp, icmp and sctp add up to more than 1");
+        ensure!(vlan + qinq <= ONE, "mix: vlan and qinq add up to more than 1");
+        Ok(())
+    }
+}
+
+/// A packet and all that is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The Ethernet frame, from [`FRAME_MIN`] to [`FRAME_MAX`] bytes, without the frame check sequence.
+    pub frame: Vec<u8>,
+    /// What weir has to find out about it.
+    pub truth: Truth,
+}
+
+impl Packet {
+    fn new(frame: Vec<u8>, flow: Result<Key, &'static str>, tcp_flags: u8) -> Self {
+        let bytes = frame.len() as u64;
+        Self { frame, truth: Truth { flow, tcp_flags, bytes } }
+    }
+
+    fn skipped(frame: Vec<u8>, reason: &'static str) -> Self {
+        Self::new(frame, Err(reason), 0)
+    }
+}
+
+impl AsRef<[u8]> for Packet {
+    fn as_ref(&self) -> &[u8] {
+        &self.frame
+    }
+}
+
+/// The packets of a plan, in order.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    population: Population,
+    zipf: Zipf,
+    random: Random,
+    left: u64,
+}
+
+impl Traffic {
+    /// Prepares the plan: 8 bytes a flow.
+    ///
+    /// # Errors
+    ///
+    /// The plan asks for what there is not: the field, its value and the limit.
+    pub fn new(plan: Plan) -> Result<Self> {
+        Ok(Self {
+            population: plan.population()?,
+            zipf: Zipf::new(plan.flows, plan.zipf),
+            random: Random::new(plan.seed),
+            left: plan.packets,
+        })
+    }
+
+    /// What flow `index` of the plan looks like.
+    pub fn flow(&self, index: u32) -> Flow {
+        Flow::new(&self.population, index)
+    }
+
+    fn packet(&mut self) -> Packet {
+        let mix = self.population.mix;
+        if self.random.chance(mix.non_ip) {
+            return non_ip(&mut self.random);
+        }
+        let rank = self.zipf.rank(&mut self.random);
+        let flow = self.flow(rank);
+        if self.random.chance(mix.damaged) {
+            damaged(&mut self.random, flow)
+        } else {
+            ordinary(&mut self.random, &mix, flow)
+        }
+    }
+}
+
+impl Iterator for Traffic {
+    type Item = Packet;
+
+    fn next(&mut self) -> Option<Packet> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.packet())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match usize::try_from(self.left) {
+            Ok(left) => (left, Some(left)),
+            Err(_) => (usize::MAX, None),
+        }
+    }
+}
+
+fn non_ip(random: &mut Random) -> Packet {
+    let kind = random.pick(&NonIp::LIKELY);
+    let vlans: &[u16] = if random.chance(0.1) { &[7] } else { &[] };
+    let wanted = random.between(FRAME_MIN, FRAME_MAX);
+    Packet::skipped(kind.encode(vlans, wanted), kind.reason())
+}
+
+/// A packet that has a key, and what may make that hard to see.
+fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
+    let mut datagram = Datagram::plain(flow);
+    datagram.tcp_flags = tcp_flags(random);
+    if flow.is_v6() {
+        // Behind an extension header, "no next header" would make the key's protocol that header's number.
+        if flow.key.proto != proto::NO_NEXT_HEADER && random.chance(mix.extensions) {
+            datagram.extensions = extensions(random);
+        }
+    } else if random.chance(mix.options) {
+        datagram.options = 4 * random.between(1, 10);
+    }
+    if flow.key.proto != proto::NO_NEXT_HEADER && random.chance(mix.fragments) {
+        datagram.piece = piece(random);
+    }
+    let frame = datagram.encode(size(random, flow.sizes));
+    if matches!(datagram.piece, Piece::Later { .. }) {
+        return Packet::new(frame, Ok(flow.key.without_ports(Lacks::Fragment)), 0);
+    }
+    let tcp_flags = if flow.key.proto == proto::TCP { datagram.tcp_flags } else { 0 };
+    Packet::new(frame, Ok(flow.key), tcp_flags)
+}
+
+/// FIN and SYN now and then, some urgency, mostly acknowledgements (RFC 9293 section 3.1, RFC 3168).
+fn tcp_flags(random: &mut Random) -> u8 {
+    const LIKELY: [u8; 16] =
+        [0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x18, 0x18, 0x18, 0x18, 0x02, 0x12, 0x11, 0x04, 0xd0];
+    random.pick(&LIKELY)
+}
+
+fn piece(random: &mut Random) -> Piece {
+    /// Behind it a fragment would reach beyond the largest datagram, in units of eight bytes.
+    const OFFSET_MAX: usize = (65_535 - FRAME_MAX) / 8;
+    if random.chance(0.4) {
+        return Piece::First;
+    }
+    Piece::Later { offset: random.between(1, OFFSET_MAX) as u16, more: random.chance(0.5) }
+}
+
+/// One to eight headers in the order that RFC 8200 section 4.1 recommends, or just as many as may be.
+fn extensions(random: &mut Random) -> Vec<Extension> {
+    const DEPTH_MAX: usize = 7; // a fragment header may follow, and eight are walked
+    if random.chance(0.05) {
+        return vec![Extension::Destination(1); DEPTH_MAX];
+    }
+    let mut chain = Vec::new();
+    if random.chance(0.5) {
+        chain.push(Extension::HopByHop(random.between(1, 3) as u8));
+    }
+    if random.chance(0.3) {
+        chain.push(Extension::Routing(random.between(1, 5) as u8));
+    }
+    if random.chance(0.2) {
+        chain.push(Extension::Authentication(random.between(2, 3) as u8));
+    }
+    if chain.is_empty() || random.chance(0.3) {
+        chain.push(Extension::Destination(random.between(1, 4) as u8));
+    }
+    chain
+}
+
+/// A frame's size in bytes, as its flow's packets have them.
+fn size(random: &mut Random, sizes: Sizes) -> usize {
+    let (often, common, rare) = match sizes {
+        Sizes::Bulk => (0.8, (FRAME_MAX, FRAME_MAX), (FRAME_MIN, FRAME_MAX)),
+        Sizes::Interactive => (0.7, (FRAME_MIN, 300), (300, 1000)),
+        Sizes::Minimal => (0.95, (FRAME_MIN, 66), (FRAME_MIN, 500)),
+    };
+    let (from, to) = if random.chance(often) { common } else { rare };
+    random.between(from, to)
+}
+
+/// A packet of the flow with something broken.
+fn damaged(random: &mut Random, flow: Flow) -> Packet {
+    /// Where the IPv4 header's first byte can be told to claim the longest header, 60 bytes.
+    const LONGEST: u8 = 0x4f;
+    /// More than a parser that unwraps four tags can take.
+    const TAGS: (usize, usize) = (5, 8);
+    /// More than a parser that walks eight headers can take.
+    const HEADERS: (usize, usize) = (9, 12);
+    let mut datagram = Datagram::plain(flow);
+    let ip_at = datagram.ip_at();
+    let wanted = size(random, flow.sizes);
+    match random.between(0, 4) {
+        0 => {
+            let mut frame = datagram.encode(wanted);
+            // The version becomes 5 or 7; or, for IPv4, the header length 16 bytes.
+            frame[ip_at] = if !flow.is_v6() && random.chance(0.5) { 0x44 } else { frame[ip_at] + 0x10 };
+            Packet::skipped(frame, "bad_ip_header")
+        }
+        1 if flow.is_v6() && flow.key.proto != proto::NO_NEXT_HEADER => {
+            let depth = random.between(HEADERS.0, HEADERS.1);
+            datagram.extensions = vec![Extension::Destination(1); depth];
+            Packet::skipped(datagram.encode(wanted), "extension_depth")
+        }
+        2 if flow.is_v6() => {
+            datagram.extensions = vec![Extension::Overlong, Extension::Destination(1)];
+            Packet::skipped(datagram.encode(wanted), "truncated_ip")
+        }
+        2 => {
+            let mut frame = datagram.encode(FRAME_MIN);
+            frame[ip_at] = LONGEST;
+            frame.truncate(FRAME_MIN);
+            Packet::skipped(frame, "truncated_ip")
+        }
+        3 if flow.reads_transport() => {
+            let key = flow.key.without_ports(Lacks::Transport);
+            if flow.is_v6() {
+                datagram.extensions = vec![Extension::Overlong];
+                return Packet::new(datagram.encode(wanted), Ok(key), 0);
+            }
+            datagram.options = 40;
+            let mut frame = datagram.encode(FRAME_MIN);
+            frame.truncate(ip_at + 60);
+            Packet::new(frame, Ok(key), 0)
+        }
+        _ => {
+            let tags = random.between(TAGS.0, TAGS.1);
+            datagram.vlans = (1..=tags as u16).collect();
+            Packet::skipped(datagram.encode(wanted), "vlan_depth")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::truth::Truth;
+    use pnet::packet::{
+        Packet as _,
+        ethernet::{EtherTypes, EthernetPacket},
+        ipv4::Ipv4Packet,
+        ipv6::Ipv6Packet,
+        tcp::TcpPacket,
+        udp::UdpPacket,
+    };
+    use std::{
+        collections::{BTreeMap, HashSet},
+        net::IpAddr,
+    };
+    use weir_common::{
+        flow::FlowKey,
+        ledger::Skip,
+        packet::{Link, parse},
+    };
+
+    fn traffic(seed: u64, packets: u64, mix: Mix) -> Traffic {
+        Traffic::new(Plan { seed, packets, flows: 20_000, zipf: 0.8, mix, ..Plan::default() }).unwrap()
+    }
+
+    #[test]
+    fn the_seed_decides_every_byte() {
+        let frames = |seed| traffic(seed, 2_000, Mix::default()).collect::<Vec<_>>();
+        assert_eq!(frames(5), frames(5));
+        assert_ne!(frames(5), frames(6));
+        assert_eq!(frames(5).len(), 2_000);
+    }
+
+    #[test]
+    fn no_two_flows_share_a_key() {
+        for mix in [Mix::default(), Mix::plain(), Mix::odd()] {
+            let plan = Plan { flows: 100_000, flows_per_source: 50, mix, ..Plan::default() };
+            let traffic = Traffic::new(plan).unwrap();
+            let keys: HashSet<_> = (0..plan.flows).map(|index| traffic.flow(index).key).collect();
+            assert_eq!(keys.len(), 100_000);
+        }
+    }
+
+    /// The differential test: the generator says what each packet is, and weir's parser has to find the same.
+    #[test]
+    fn weirs_parser_finds_what_the_generator_knows() {
+        let mut met = BTreeMap::<String, u32>::new();
+        for (seed, mix) in [(1, Mix::default()), (2, Mix::odd()), (3, Mix::odd()), (4, Mix::plain()), (5, Mix::odd())] {
+            for (at, Packet { frame, truth }) in traffic(seed, 20_000, mix).enumerate() {
+                let Truth { flow, tcp_flags, bytes } = truth;
+                assert_eq!(bytes, frame.len() as u64);
+                assert!((FRAME_MIN..=FRAME_MAX).contains(&frame.len()), "seed {seed} packet {at}: {bytes} bytes");
+                let (found, flags) = match parse(&frame[..], Link::Ethernet) {
+                    Ok(parsed) => (Ok(parsed.key), parsed.tcp_flags),
+                    Err(skip) => (Err(skip.name()), 0),
+                };
+                assert_eq!(found, flow.map(FlowKey::from), "seed {seed} packet {at}: {frame:02x?}");
+                assert_eq!(flags, tcp_flags, "seed {seed} packet {at}: {frame:02x?}");
+                let cut = parse(&frame[..frame.len().min(HEADERS_MAX)], Link::Ethernet);
+                assert_eq!(cut, parse(&frame[..], Link::Ethernet), "seed {seed} packet {at}: {frame:02x?}");
+                let kind = match flow {
+                    Ok(key) => format!("{:?} {}", key.lacks, if key.src.is_ipv6() { "v6" } else { "v4" }),
+                    Err(reason) => reason.to_owned(),
+                };
+                *met.entry(kind).or_default() += 1;
+            }
+        }
+        // No capture of whole Ethernet frames has these two.
+        let met_in_frames =
+            Skip::ALL.iter().map(|skip| skip.name()).filter(|name| !["truncated_link", "link_type"].contains(name));
+        let lacking = ["Nothing v4", "Nothing v6", "Fragment v4", "Fragment v6", "Transport v4", "Transport v6"];
+        for kind in met_in_frames.chain(lacking) {
+            assert!(met.get(kind).is_some_and(|count| *count >= 20), "too few of {kind}: {met:?}");
+        }
+    }
+
+    /// The second opinion, where pnet can have one: it does not walk options, tags and extension headers.
+    #[test]
+    fn pnet_reads_the_same_out_of_simple_frames() {
+        let mut compared = 0;
+        for Packet { frame, truth } in traffic(9, 20_000, Mix { damaged: 0.0, extensions: 0.0, ..Mix::default() }) {
+            let ethernet = EthernetPacket::new(&frame).unwrap();
+            let Ok(key) = truth.flow else { continue };
+            if key.lacks != Lacks::Nothing {
+                continue;
+            }
+            let (src, dst, proto, payload): (IpAddr, IpAddr, _, _) = match ethernet.get_ethertype() {
+                EtherTypes::Ipv4 => {
+                    let ip = Ipv4Packet::new(ethernet.payload()).unwrap();
+                    assert!(usize::from(ip.get_total_length()) <= ethernet.payload().len());
+                    (ip.get_source().into(), ip.get_destination().into(), ip.get_next_level_protocol(), {
+                        ip.payload().to_vec()
+                    })
+                }
+                EtherTypes::Ipv6 => {
+                    let ip = Ipv6Packet::new(ethernet.payload()).unwrap();
+                    assert!(usize::from(ip.get_payload_length()) + 40 <= ethernet.payload().len());
+                    if ip.get_next_header().0 == 44 {
+                        continue;
+                    }
+                    (ip.get_source().into(), ip.get_destination().into(), ip.get_next_header(), ip.payload().to_vec())
+                }
+                _ => continue,
+            };
+            assert_eq!((src, dst, proto.0), (key.src, key.dst, key.proto));
+            let ports = match key.proto {
+                proto::TCP => {
+                    let tcp = TcpPacket::new(&payload).unwrap();
+                    assert_eq!(tcp.get_flags(), truth.tcp_flags);
+                    (tcp.get_source(), tcp.get_destination())
+                }
+                proto::UDP => {
+                    let udp = UdpPacket::new(&payload).unwrap();
+                    (udp.get_source(), udp.get_destination())
+                }
+                _ => continue,
+            };
+            assert_eq!(ports, (key.src_port, key.dst_port));
+            compared += 1;
+        }
+        assert!(compared > 12_000, "only {compared} frames were simple");
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_is_refused_with_the_value() {
+        let refused = |plan: Plan| Traffic::new(plan).unwrap_err().to_string();
+        assert_eq!(refused(Plan { flows: 0, ..Plan::default() }), "flows: 0 is below the minimum of 1");
+        assert_eq!(refused(Plan { zipf: f64::NAN, ..Plan::default() }), "zipf: NaN is not a number from 0 up");
+        let mix = Mix { vlan: 1.5, ..Mix::default() };
+        assert_eq!(refused(Plan { mix, ..Plan::default() }), "mix.vlan: 1.5 is not a share from 0 to 1");
+        let mix = Mix { tcp: 0.9, udp: 0.2, ..Mix::default() };
+        assert!(refused(Plan { mix, ..Plan::default() }).contains("more than 1"));
+        let many = Plan { flows: u32::MAX, ..Plan::default() };
+        assert!(refused(many).contains("2^24"));
+    }
+}

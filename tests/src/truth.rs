@@ -1,0 +1,73 @@
+//! What is known about a packet by whoever made it.
+
+use std::net::IpAddr;
+
+use weir_common::flow::{FlowKey, class};
+
+/// What a packet's flow key has to be: the meaning of [`FlowKey`], stated anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports.
+    pub src_port: u16,
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
+    pub dst_port: u16,
+    /// IP protocol number (IANA).
+    pub proto: u8,
+    /// What the packet should have had and has not.
+    pub lacks: Lacks,
+}
+
+/// Why a key has no ports although its protocol has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lacks {
+    /// It lacks nothing.
+    Nothing,
+    /// A later fragment: the ports are in the first.
+    Fragment,
+    /// The packet ends before its transport header.
+    Transport,
+}
+
+impl Key {
+    /// The same key without ports.
+    #[must_use]
+    pub fn without_ports(self, lacks: Lacks) -> Self {
+        Self { src_port: 0, dst_port: 0, lacks, ..self }
+    }
+}
+
+impl From<Key> for FlowKey {
+    fn from(key: Key) -> Self {
+        let Key { src, dst, src_port, dst_port, proto, lacks } = key;
+        let version = if src.is_ipv6() { class::V6 } else { 0 };
+        let lacking = match lacks {
+            Lacks::Nothing => 0,
+            Lacks::Fragment => class::FRAGMENT,
+            Lacks::Transport => class::NO_TRANSPORT,
+        };
+        Self {
+            src: src.into(),
+            dst: dst.into(),
+            src_port,
+            dst_port,
+            proto,
+            class: version | lacking,
+            ..Self::default()
+        }
+    }
+}
+
+/// Everything that weir has to find out about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truth {
+    /// Whose packet it is; or the reason, by its name in reports, why it is nobody's.
+    pub flow: Result<Key, &'static str>,
+    /// The TCP flags; 0 for other protocols and where the TCP header is not in the packet.
+    pub tcp_flags: u8,
+    /// The length of the frame, without the frame check sequence.
+    pub bytes: u64,
+}
