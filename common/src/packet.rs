@@ -295,9 +295,9 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
                 return Ok(transport(packet, at, key));
             }
         };
-        // Mobility, HIP and Shim6 may end the chain: then the next header is 59 (RFC 6275 section 6.1.1).
+        // Mobility, HIP and Shim6 may end the chain (RFC 6275 section 6.1.1): then they are the protocol.
         let following = packet.u8(at).ok_or(Skip::TruncatedIp)?;
-        if following == proto::NO_NEXT_HEADER {
+        if following == proto::NO_NEXT_HEADER && matches!(next, proto::MOBILITY | proto::HIP | proto::SHIM6) {
             key.proto = next;
             return Ok(Parsed { key, tcp_flags: 0 });
         }
@@ -449,6 +449,8 @@ mod tests {
         assert_eq!((no_next.proto, no_next.class), (59, class::V6));
         let mobility = flow(&ethernet(&[], 0x86dd, &v6(135, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
         assert_eq!(mobility.proto, 135);
+        let nothing = flow(&ethernet(&[], 0x86dd, &v6(60, &[59, 0, 1, 4, 0, 0, 0, 0]))).unwrap().key;
+        assert_eq!(nothing.proto, 59);
     }
 
     #[test]
