@@ -10,9 +10,8 @@
 //! A failure is a `cargo::error` line and exit code 0: cargo then ends the build with that one line. Any other exit code
 //! would bury it under cargo's dump of the whole output.
 
-#![expect(clippy::print_stdout, reason = "stdout is how a build script talks to cargo")]
-
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ fn main() {
 /// Finds the tools and hands over to a second run of this script that sees them.
 fn prepare() -> Result<(), String> {
     let path = path_with_cargo_bin()?;
-    let toolchain = toolchain().ok_or_else(|| {
+    let toolchain = toolchain(&path).ok_or_else(|| {
         format!("weir needs a Rust toolchain with the `rust-src` component to build its eBPF program: {WAY_OUT}")
     })?;
     if !env::split_paths(&path).any(|dir| dir.join("bpf-linker").is_file()) {
@@ -97,14 +96,17 @@ fn leave_empty_object() -> Result<(), String> {
     fs::write(&object, []).map_err(|error| format!("cannot write {}: {error}", object.display()))
 }
 
-/// The toolchain to build with: one of rustup's, or whatever is on `PATH` where there is no rustup (aya-build then
+/// The toolchain to build with: one of rustup's, or the compiler on `path` where there is no rustup (aya-build then
 /// ignores the name).
-fn toolchain() -> Option<&'static str> {
-    match Command::new("rustup").arg("--version").output() {
-        Ok(_) => TOOLCHAINS.into_iter().find(|name| has_library(Command::new("rustup").args(["run", name, "rustc"]))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            has_library(&mut Command::new("rustc")).then_some("PATH")
-        }
+fn toolchain(path: &OsStr) -> Option<&'static str> {
+    let command = |program: &str| {
+        let mut command = Command::new(program);
+        command.env("PATH", path);
+        command
+    };
+    match command("rustup").arg("--version").output() {
+        Ok(_) => TOOLCHAINS.into_iter().find(|name| has_library(command("rustup").args(["run", name, "rustc"]))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => has_library(&mut command("rustc")).then_some("PATH"),
         Err(_) => None,
     }
 }
@@ -119,8 +121,8 @@ fn has_library(rustc: &mut Command) -> bool {
         .is_some_and(|sysroot| Path::new(sysroot.trim_end()).join(LIBRARY).is_file())
 }
 
-/// `PATH`, and after it the folder where `cargo install` puts bpf-linker: a service's or sudo's `PATH` often lacks it.
-fn path_with_cargo_bin() -> Result<std::ffi::OsString, String> {
+/// `PATH`, and after it the folder of rustup and of what `cargo install` brings: sudo's `PATH` lacks it.
+fn path_with_cargo_bin() -> Result<OsString, String> {
     let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let path = env::var_os("PATH").unwrap_or_default();
     env::join_paths(env::split_paths(&path).chain(cargo_home.map(|home| home.join("bin"))))
