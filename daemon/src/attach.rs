@@ -1,5 +1,7 @@
 //! Attaching the program to interfaces, and following interfaces that vanish and come back.
 
+use std::{error::Error as _, iter::successors};
+
 use aya::{
     programs::{ProgramError, Xdp, links::FdLink, xdp::XdpMode},
     sys::SyscallError,
@@ -226,8 +228,10 @@ fn refused(name: &str, mode: &'static str, source: ProgramError) -> AttachError 
     }
 }
 
+/// Every cause of an error, the outermost first.
 fn detail(error: &AttachError) -> String {
-    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+    let causes = successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn index_of(name: &str) -> Option<u32> {

@@ -1,6 +1,7 @@
 //! `weir`: reads the command line, does as told, and turns what went wrong into a message and an exit code.
 
 use std::{
+    collections::HashSet,
     fmt,
     io::{self, BufWriter, IsTerminal, Write},
     path::Path,
@@ -12,7 +13,7 @@ use crossbeam::channel::{Receiver, bounded};
 use weir::{
     attach::AttachError,
     cli::{Cli, Command, ConfigArgs, ReplayArgs, RunArgs, Schema},
-    config::{Config, Interface, Mode},
+    config::{Config, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     kernel::{KernelError, online_cpus},
     memory::Memory,
     pipeline::{self, RunError},
@@ -54,7 +55,9 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        say(format_args!("{error:#}"));
+        // A configuration's mistakes begin with their file and line, where editors look for them.
+        let program = if error.is::<Mistakes>() { "" } else { "weir: " };
+        say(format_args!("{program}{error:#}"));
         exit
     });
     ExitCode::from(exit as u8)
@@ -64,7 +67,7 @@ fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
     log();
     let mut config = read_config(&config)?;
     if !interfaces.is_empty() {
-        config.interfaces = interfaces.into_iter().map(|name| Interface { name, mode: Mode::Auto }).collect();
+        config.interfaces = named(interfaces)?;
     }
     if config.interfaces.is_empty() {
         return Err(Failure {
@@ -78,6 +81,21 @@ fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
     let stop = stop_on_signal()?;
     pipeline::run(&config, &stop)?;
     Ok(Exit::Done)
+}
+
+/// The interfaces of the command line, each once.
+fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
+    let mut known = HashSet::new();
+    let interfaces: Vec<_> = names
+        .into_iter()
+        .filter(|name| known.insert(name.clone()))
+        .map(|name| Interface { name, mode: Mode::Auto })
+        .collect();
+    if interfaces.len() > INTERFACES_MAX {
+        let error = anyhow::anyhow!("{} interfaces are more than the {INTERFACES_MAX} that weir measures", interfaces.len());
+        return Err(Failure { exit: Exit::Usage, error });
+    }
+    Ok(interfaces)
 }
 
 /// A channel on which an interrupt or SIGTERM arrives; a second one ends the process at once.
@@ -114,7 +132,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     })?;
     out.flush().map_err(ReplayError::from)?;
     for broken in &broken {
-        say(format_args!("{:#}", anyhow::Error::msg(broken.to_string())));
+        say(format_args!("weir: {broken}"));
     }
     Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
 }
@@ -123,7 +141,7 @@ fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
     let cpus = online_cpus().map_err(RunError::from)?;
     let memory = Memory::plan(&config, cpus.len());
-    print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()))
+    print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
 }
 
 fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {
@@ -154,7 +172,7 @@ fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
 
 fn say(message: fmt::Arguments<'_>) {
     // Nothing is left to do where even standard error is closed.
-    let _ = writeln!(io::stderr(), "weir: {message}");
+    let _ = writeln!(io::stderr(), "{message}");
 }
 
 impl From<RunError> for Failure {
