@@ -34,7 +34,9 @@ pub struct Plan {
 #[derive(Debug, Error)]
 pub enum KernelError {
     /// No privilege.
-    #[error("not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF and CAP_NET_ADMIN")]
+    #[error(
+        "not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
     NotPermitted,
     /// Built with `AYA_BUILD_SKIP=1`.
     #[error("this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without")]
@@ -43,7 +45,9 @@ pub enum KernelError {
     #[error("the kernel did not take weir's eBPF maps")]
     Load(#[source] EbpfError),
     /// The verifier refused a program.
-    #[error("the kernel did not take weir's program `{program}` (it needs Linux 5.18 or later)")]
+    #[error(
+        "the kernel did not take weir's program `{program}` (it needs Linux 5.18 or later, and CAP_PERFMON beside CAP_BPF)"
+    )]
     Program {
         /// The program.
         program: &'static str,

@@ -92,7 +92,8 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
         .map(|name| Interface { name, mode: Mode::Auto })
         .collect();
     if interfaces.len() > INTERFACES_MAX {
-        let error = anyhow::anyhow!("{} interfaces are more than the {INTERFACES_MAX} that weir measures", interfaces.len());
+        let error =
+            anyhow::anyhow!("{} interfaces are more than the {INTERFACES_MAX} that weir measures", interfaces.len());
         return Err(Failure { exit: Exit::Usage, error });
     }
     Ok(interfaces)

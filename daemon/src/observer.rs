@@ -24,7 +24,7 @@ impl Observer {
     pub fn of_machine(config: &config::Observer, run: u64) -> Self {
         let machine = ["/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"]
             .into_iter()
-            .find_map(|path| read_line(path))
+            .find_map(read_line)
             .unwrap_or_default();
         let name = config.name.clone().or_else(|| read_line("/proc/sys/kernel/hostname"));
         Self {
@@ -47,8 +47,8 @@ impl Observer {
         }
     }
 
-    /// The next report's number, as it stands in the report.
-    pub fn next(&mut self) -> report::Observer {
+    /// The next report's observer: the same, with the next number.
+    pub fn number(&mut self) -> report::Observer {
         self.seq += 1;
         report::Observer {
             name: self.name.clone(),
@@ -78,9 +78,9 @@ mod tests {
     fn reports_are_numbered_and_runs_differ() {
         let config = config::Observer { name: Some("edge-1".into()), site: None };
         let mut observer = Observer::of_machine(&config, 7);
-        let (first, second) = (observer.next(), observer.next());
+        let (first, second) = (observer.number(), observer.number());
         assert_eq!((first.name.as_str(), first.seq, second.seq), ("edge-1", 1, 2));
-        let other = Observer::of_machine(&config, 8).next();
+        let other = Observer::of_machine(&config, 8).number();
         assert_eq!(first.id, other.id);
         assert_ne!(first.boot_id, other.boot_id);
         assert_eq!(first.id.len(), 8);

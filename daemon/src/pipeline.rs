@@ -190,6 +190,7 @@ struct Worker<'scope> {
 struct Crew<'scope> {
     workers: Vec<Worker<'scope>>,
     closed: Receiver<Closed>,
+    #[expect(clippy::vec_box, reason = "shards travel through channels by their box")]
     spares: Vec<Box<Shard>>,
 }
 
@@ -314,7 +315,7 @@ impl Coordinator<'_, '_> {
         }
         let context = Context {
             span,
-            observer: self.observer.next(),
+            observer: self.observer.number(),
             interfaces: modes,
             self_metrics: self.self_metrics(&summary),
         };

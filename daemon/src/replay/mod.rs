@@ -250,7 +250,7 @@ impl Run<'_> {
         self.rotate_seen(open);
         let context = Context {
             span: span(open),
-            observer: self.observer.next(),
+            observer: self.observer.number(),
             interfaces: vec![(self.interface.clone(), "replay")],
             self_metrics: self.self_metrics(&summary),
         };
