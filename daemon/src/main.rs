@@ -54,7 +54,10 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        say(format_args!("{error:#}"));
+        // Done all the same: whoever read the output has seen enough, as `head` has.
+        if exit != Exit::Done {
+            say(format_args!("{error:#}"));
+        }
         exit
     });
     ExitCode::from(exit as u8)
