@@ -55,9 +55,12 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        // A configuration's mistakes begin with their file and line, where editors look for them.
-        let program = if error.is::<Mistakes>() { "" } else { "weir: " };
-        say(format_args!("{program}{error:#}"));
+        // Done all the same: whoever read the output has seen enough, as `head` has.
+        if exit != Exit::Done {
+            // A configuration's mistakes begin with their file and line, where editors look for them.
+            let program = if error.is::<Mistakes>() { "" } else { "weir: " };
+            say(format_args!("{program}{error:#}"));
+        }
         exit
     });
     ExitCode::from(exit as u8)

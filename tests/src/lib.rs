@@ -2,13 +2,15 @@
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
 //! reports by it; [`pcap`] writes packets to a file and [`inject`] sends them. [`netns`] builds small networks out of
-//! namespaces, [`daemon`] runs the real weir in them, [`collector`] receives what it reports.
+//! namespaces, [`daemon`] runs the real weir in them, [`collector`] receives what it reports. [`captures`] finds what was
+//! captured in the real world.
 //!
 //! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
 //! by something that cannot share its mistakes.
 
 #![forbid(unsafe_code)]
 
+pub mod captures;
 pub mod clock;
 pub mod collector;
 pub mod daemon;

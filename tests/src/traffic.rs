@@ -10,7 +10,7 @@ use crate::truth::{Key, Lacks, Truth};
 
 mod flow;
 mod frame;
-mod random;
+pub mod random;
 
 pub use flow::{DESTINATION_BITS, FLOWS_PER_SOURCE_MAX, Flow, SOURCE_BITS, proto};
 pub use frame::{FRAME_MAX, FRAME_MIN, HEADERS_MAX};

@@ -1,0 +1,247 @@
+//! The flow cache, the ring and the window's edge in the kernel: exact, whatever happens in between.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, ensure};
+use weir::{kernel::Plan, ring::ring_records};
+use weir_common::{
+    control::Flush,
+    flow::FlowKey,
+    hash,
+    ledger::{Loss, Tally},
+    packet::{Link, parse},
+    record::Record,
+};
+use weir_tests::traffic::{Mix, Packet, Plan as TrafficPlan, Traffic};
+
+use crate::{
+    frame::{IPV4, ethernet, ipv4, tcp},
+    object::{Object, PLAN, Window},
+};
+
+/// The smallest cache and the smallest ring that may be configured.
+const TINY: Plan = Plan { cache_flows: 256, ring_bytes: 64 << 10, ..PLAN };
+/// The kernel puts this much before each entry of a ring.
+const ENTRY_HEADER: usize = 8;
+
+/// A TCP packet of the flow that has this source port.
+fn packet(port: u16, flags: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(flags)));
+    frame[34..36].copy_from_slice(&port.to_be_bytes());
+    frame.resize(bytes, 0);
+    frame
+}
+
+fn key(port: u16) -> FlowKey {
+    parse(&packet(port, 0, 60)[..], Link::Ethernet).expect("the packet is good").key
+}
+
+fn slot(plan: &Plan, port: u16) -> u64 {
+    hash::slot(&plan.slot_key, &key(port)) & u64::from(plan.cache_flows - 1)
+}
+
+pub fn a_flow_is_one_record() -> Result<()> {
+    Object::load(PLAN, |object| {
+        for (flags, bytes) in [(0x02, 60), (0x10, 1514), (0x18, 590), (0x11, 66)] {
+            object.pass(&packet(1000, flags, bytes))?;
+        }
+        for _ in 4..5_000 {
+            object.pass(&packet(1000, 0x10, 100))?;
+        }
+        ensure!(object.records()?.is_empty(), "it was evicted without need");
+        let (window, _) = object.close()?;
+        let tally = Tally::new(5_000, 60 + 1514 + 590 + 66 + 4_996 * 100);
+        ensure!(
+            matches!(window.records[..], [record] if record.key == key(1000)
+            && record.tally == tally
+            && record.tcp_flags == 0x1b
+            && record.first_ns <= record.last_ns),
+            "{:?}",
+            window.records
+        );
+        ensure!(window.ledger().balances() && window.ledger().counters.seen == tally, "{:?}", window.ledger());
+        Ok(())
+    })
+}
+
+pub fn a_collision_evicts() -> Result<()> {
+    let first = 1000;
+    let second =
+        (first + 1..).find(|port| slot(&TINY, *port) == slot(&TINY, first)).expect("65,536 ports in 256 slots");
+    Object::load(TINY, |object| {
+        for _ in 0..3 {
+            object.pass(&packet(first, 0x02, 100))?;
+        }
+        object.pass(&packet(second, 0x10, 200))?;
+        let evicted = object.records()?;
+        ensure!(
+            matches!(evicted[..], [record] if record.key == key(first)
+            && record.tally == Tally::new(3, 300) && record.tcp_flags == 0x02),
+            "{evicted:?}"
+        );
+        object.pass(&packet(second, 0x10, 200))?;
+        object.pass(&packet(first, 0x01, 100))?;
+        let evicted = object.records()?;
+        ensure!(
+            matches!(evicted[..], [record] if record.key == key(second) && record.tally == Tally::new(2, 400)),
+            "{evicted:?}"
+        );
+        let (window, _) = object.close()?;
+        ensure!(
+            matches!(window.records[..], [record] if record.key == key(first)
+            && record.tally == Tally::new(1, 100) && record.tcp_flags == 0x01),
+            "{:?}",
+            window.records
+        );
+        Ok(())
+    })
+}
+
+/// Packets come while the window is closing: none of them may be counted in it, and none be lost.
+pub fn the_edge_separates_the_windows() -> Result<()> {
+    Object::load(PLAN, |object| {
+        for port in 1..=1_000 {
+            object.pass(&packet(port, 0x02, 100))?;
+        }
+        let before = object.records()?;
+        let mut after = 0;
+        let mut flushed = object.flush()?;
+        while flushed == Flush::Again {
+            // Old flows and new ones; some of them find their slot still taken by the closed window.
+            for port in [1, 500, 1_000, 3_000 + after as u16] {
+                object.pass(&packet(port, 0x10, 200))?;
+                after += 1;
+            }
+            flushed = object.flush()?;
+        }
+        ensure!(flushed == Flush::Done, "{flushed:?}");
+        ensure!(after >= 8, "the default cache was closed in {} calls", after / 4);
+        let (during, edge) = object.drain()?;
+        let edge = edge.context("no edge")?;
+        ensure!(edge.counters[0].seen == Tally::new(1_000, 100_000), "{:?}", edge.counters[0].seen);
+        let (next, _) = object.close()?;
+        let (of_first, of_next): (Vec<_>, Vec<_>) =
+            before.into_iter().chain(during).chain(next.records).partition(|record| record.key.epoch == 0);
+        let sum = |records: &[Record]| records.iter().map(|record| record.tally).sum::<Tally>();
+        ensure!(sum(&of_first) == Tally::new(1_000, 100_000), "{:?}", sum(&of_first));
+        ensure!(sum(&of_next) == Tally::new(after, after * 200), "{:?}", sum(&of_next));
+        ensure!(of_next.iter().all(|record| record.key.epoch == 1 && record.tcp_flags == 0x10));
+        ensure!(next.edge.counters[0].seen == Tally::new(after, after * 200), "{:?}", next.edge.counters[0].seen);
+        Ok(())
+    })
+}
+
+pub fn an_empty_window_is_closed_in_several_calls() -> Result<()> {
+    Object::load(PLAN, |object| {
+        let (window, calls) = object.close()?;
+        ensure!(calls > 1, "the default cache was closed in one call");
+        ensure!(window.records.is_empty() && window.ledger() == Default::default(), "{:?}", window.ledger());
+        Ok(())
+    })
+}
+
+pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
+    let plan = TrafficPlan { packets: 20_000, flows: 10_000, zipf: 0.6, mix: Mix::plain(), ..TrafficPlan::default() };
+    let room = TINY.ring_bytes as usize / (size_of::<Record>() + ENTRY_HEADER);
+    ensure!(room as u64 == ring_records(TINY.ring_bytes.into()), "the library thinks otherwise");
+    Object::load(TINY, |object| {
+        for round in 0..3 {
+            // Nobody reads the ring. What finds it full is known from the hash.
+            let (mut cache, mut evicted) = (HashMap::<u64, (FlowKey, Tally)>::new(), Vec::new());
+            let mut seen = Tally::default();
+            for Packet { frame, truth } in Traffic::new(TrafficPlan { seed: round, ..plan })? {
+                object.pass(&frame)?;
+                let one = Tally::new(1, truth.bytes);
+                seen.add(one);
+                let key = FlowKey::from(truth.flow.expect("plain traffic has flows"));
+                let slot = hash::slot(&TINY.slot_key, &key) & u64::from(TINY.cache_flows - 1);
+                let held = cache.entry(slot).or_insert((key, Tally::default()));
+                if held.0 != key {
+                    evicted.push(std::mem::replace(held, (key, Tally::default())).1);
+                }
+                held.1.add(one);
+            }
+            ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
+            let lost: Tally = evicted[room..].iter().copied().sum();
+            // Full, it does not take the cache's records either; they are not lost, but wait.
+            ensure!(object.flush()? == Flush::RingFull);
+            ensure!(object.flush()? == Flush::RingFull);
+            let handed_over = object.records()?;
+            ensure!(handed_over.len() == room, "{} records in room for {room}", handed_over.len());
+            let (mut window, _) = object.close()?;
+            window.records.extend(handed_over);
+            let ledger = window.ledger();
+            ensure!(ledger.counters.lost[Loss::RingFull as usize] == lost, "{ledger:?}\nlost should be {lost:?}");
+            ensure!(ledger.lost() == lost && ledger.counters.seen == seen && ledger.balances(), "{ledger:?}");
+        }
+        Ok(())
+    })
+}
+
+/// What a packet does that interrupts `flush` inside the cache, where the kernel does not shut softirqs out.
+pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
+    Object::load(PLAN, |object| {
+        for _ in 0..3 {
+            object.pass(&packet(1, 0x02, 100))?;
+        }
+        object.set_busy(true)?;
+        for nth in 0..500 {
+            object.pass(&packet(nth % 2 + 1, 0x10, 200))?;
+        }
+        object.set_busy(false)?;
+        object.pass(&packet(1, 0x01, 100))?;
+        let own = object.records()?;
+        ensure!(own.len() == 500, "{} records", own.len());
+        for (nth, record) in own.iter().enumerate() {
+            let expected = (key(nth as u16 % 2 + 1), Tally::new(1, 200), 0x10);
+            ensure!((record.key, record.tally, record.tcp_flags) == expected, "{nth}: {record:?}");
+        }
+        let (mut window, _) = object.close()?;
+        ensure!(
+            matches!(window.records[..], [record] if record.key == key(1)
+            && record.tally == Tally::new(4, 400) && record.tcp_flags == 0x03),
+            "{:?}",
+            window.records
+        );
+        window.records.extend(own);
+        let ledger = window.ledger();
+        ensure!(ledger.balances() && ledger.counters.seen == Tally::new(504, 100_400), "{ledger:?}");
+        Ok(())
+    })
+}
+
+/// Beyond the number at which the epochs in keys begin anew.
+pub fn three_hundred_windows_stay_exact() -> Result<()> {
+    let traffic = TrafficPlan { packets: 300 * 400, flows: 3_000, mix: Mix::odd(), ..TrafficPlan::default() };
+    let mut packets = Traffic::new(traffic)?;
+    Object::load(TINY, |object| {
+        for nth in 0..300_u32 {
+            let (mut seen, mut attributed) = (Tally::default(), Tally::default());
+            let mut records = Vec::new();
+            // Some windows are empty, and few are as full as others.
+            let size = [0, 1, 50, 400, 700][nth as usize % 5];
+            for Packet { frame, truth } in packets.by_ref().take(size) {
+                object.pass(&frame)?;
+                let one = Tally::new(1, truth.bytes);
+                seen.add(one);
+                if truth.flow.is_ok() {
+                    attributed.add(one);
+                }
+                if seen.packets.is_multiple_of(256) {
+                    records.extend(object.records()?);
+                }
+            }
+            let (Window { records: last, edge }, _) = object.close()?;
+            records.extend(last);
+            ensure!(records.iter().all(|record| record.key.epoch == nth as u8), "window {nth}: another epoch");
+            let sizes: u64 = edge.sizes.iter().sum();
+            let ledger = Window { records, edge }.ledger();
+            ensure!(ledger.balances(), "window {nth}: {ledger:?}");
+            ensure!(
+                (ledger.counters.seen, ledger.attributed, sizes) == (seen, attributed, seen.packets),
+                "window {nth}: {ledger:?}"
+            );
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,237 @@
+//! The kernel's parser against its twin in userspace, packet by packet, and both against the generator's truth.
+//!
+//! With `busy` set, each packet that has a key leaves a record of its own at once.
+
+use std::fmt::Debug;
+
+use anyhow::{Context, Result, ensure};
+use weir::capture::Capture;
+use weir_common::{
+    flow::FlowKey,
+    ledger::{Counters, Skip, Tally},
+    packet::{Link, Parsed, parse},
+    record::Record,
+};
+use weir_tests::{
+    captures,
+    traffic::{Mix, Packet, Plan, Traffic, random::Random},
+};
+
+use crate::{
+    frame::{IPV4, IPV6, chain, ethernet, ipv4, ipv6, ports, tcp},
+    object::{FRAME_MIN, Object, PLAN},
+};
+
+/// Frames of three seeds together.
+const FRAMES: u64 = 30_000;
+const SEEDS: [u64; 3] = [3, 5, 8];
+/// Frames that are cut everywhere, and frames with bits flipped.
+const CUT: u64 = 300;
+const FLIPPED: u64 = 5_000;
+/// Beyond this the parser does not look: cutting there changes nothing.
+const CUT_MAX: usize = 530;
+/// Metadata and packet have to fit a page.
+const CAPTURED_MAX: usize = 2048;
+
+pub fn generated_frames() -> Result<()> {
+    Comparison::run(|comparison| {
+        for seed in SEEDS {
+            for Packet { frame, truth } in odd(seed, FRAMES / SEEDS.len() as u64)? {
+                let parsed = comparison.found(&frame)?;
+                let found = parsed.map(|parsed| (parsed.key, parsed.tcp_flags)).map_err(|skip| skip.name());
+                let expected = truth.flow.map(|key| (FlowKey::from(key), truth.tcp_flags));
+                ensure!(found == expected, "{found:?}\nshould be {expected:?}: {frame:02x?}");
+            }
+        }
+        Ok(())
+    })
+}
+
+pub fn frames_cut_at_every_offset() -> Result<()> {
+    Comparison::run(|comparison| {
+        for Packet { frame, .. } in odd(13, CUT)? {
+            for end in 0..=frame.len().min(CUT_MAX) {
+                comparison.captured(Link::Ethernet, frame.len() as u32, &frame[..end])?;
+                if end >= FRAME_MIN {
+                    comparison.frame(&frame[..end])?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+pub fn frames_with_flipped_bits() -> Result<()> {
+    Comparison::run(|comparison| {
+        let mut random = Random::new(21);
+        for Packet { mut frame, .. } in odd(21, FLIPPED)? {
+            for _ in 0..random.between(1, 8) {
+                // Mostly in the headers, where it matters.
+                let bits = if random.chance(0.9) { frame.len().min(100) } else { frame.len() } * 8;
+                let bit = random.between(0, bits - 1);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            comparison.frame(&frame)?;
+        }
+        Ok(())
+    })
+}
+
+/// Every value of each byte that a header's length or type depends on.
+pub fn every_length_and_type() -> Result<()> {
+    let hop = chain(0, 2, 17, &ports(64)).1;
+    let v6 = ethernet(&[], IPV6, &ipv6(0, &hop));
+    let v4 = ethernet(&[0x8100], IPV4, &ipv4(6, 0, 8, &tcp(0x12)));
+    Comparison::run(|comparison| {
+        for (frame, bytes) in [(&v4, [12, 13, 16, 17, 18, 24, 25, 27]), (&v6, [12, 13, 14, 20, 54, 55, 62, 63])] {
+            for at in bytes {
+                for value in 0..=u8::MAX {
+                    let mut changed = frame.clone();
+                    changed[at] = value;
+                    comparison.frame(&changed)?;
+                }
+            }
+        }
+        for bytes in [14, 15, 1514, 3500, 4096, 9018, 40_000, 60_000] {
+            for frame in [&v4, &v6] {
+                let mut frame = frame.clone();
+                frame.resize(bytes, 0x45);
+                comparison.frame(&frame)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
+    const TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+    const KINDS: [u8; 7] = [0, 43, 44, 51, 60, 135, 140];
+    let mut random = Random::new(34);
+    Comparison::run(|comparison| {
+        for tags in 0..=8 {
+            for depth in 0..=64 {
+                let stack: Vec<_> = (0..tags).map(|_| random.pick(&TYPES)).collect();
+                let (first, payload) = chain(random.pick(&KINDS), depth, 17, &ports(20));
+                let frame = ethernet(&stack, IPV6, &ipv6(first, &payload));
+                comparison.frame(&frame)?;
+                // The same with headers of any kind and length.
+                let mut wild = frame;
+                for at in (54 + 4 * tags..wild.len() - 20).step_by(8) {
+                    wild[at] = random.pick(&KINDS);
+                    wild[at + 1] = if random.chance(0.9) { 0 } else { random.bits() as u8 };
+                }
+                comparison.frame(&wild)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What the other link types of captures begin with.
+pub fn every_link_type() -> Result<()> {
+    const ETHERNET: usize = 14;
+    const BEGINNINGS: [&[u8]; 6] = [
+        &[0, 0, 0, 2],
+        &[30, 0, 0, 0],
+        &[0xff, 0x03, 0, 0x21],
+        &[0, 0x57],
+        &[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 8, 0],
+        &[0x86, 0xdd, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0],
+    ];
+    Comparison::run(|comparison| {
+        let mut random = Random::new(55);
+        for Packet { frame, .. } in odd(55, 2_000)? {
+            for link in Link::ALL {
+                comparison.captured(link, frame.len() as u32, &frame)?;
+                comparison.captured(link, u32::MAX, &frame[ETHERNET..])?;
+                // An IP packet behind whatever this link type may begin with.
+                let begin = random.pick(&BEGINNINGS);
+                let captured = [begin, &frame[ETHERNET..]].concat();
+                comparison.captured(link, 0, &captured[..random.between(0, captured.len())])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Every packet of the captures that are present.
+pub fn captured_packets() -> Result<()> {
+    Comparison::run(|comparison| {
+        for file in captures::all().map_err(anyhow::Error::msg)? {
+            let Ok(mut capture) = Capture::open(&file) else { continue };
+            while let Ok(Some(packet)) = capture.next_packet() {
+                let captured = &packet.captured[..packet.captured.len().min(CAPTURED_MAX)];
+                comparison
+                    .captured(packet.link, packet.wire_bytes, captured)
+                    .with_context(|| file.display().to_string())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn odd(seed: u64, packets: u64) -> Result<Traffic> {
+    Traffic::new(Plan { seed, packets, flows: 20_000, zipf: 0.8, mix: Mix::odd(), ..Plan::default() })
+}
+
+/// What userspace counts while the kernel does.
+struct Comparison<'a, 'b> {
+    object: &'a mut Object<'b>,
+    counters: Counters,
+    attributed: Tally,
+}
+
+impl Comparison<'_, '_> {
+    /// Compares each packet that `test` lets both parsers see, and in the end what they counted.
+    fn run(test: impl FnOnce(&mut Comparison<'_, '_>) -> Result<()> + Send) -> Result<()> {
+        Object::load(PLAN, |object| {
+            object.set_busy(true)?;
+            let mut comparison = Comparison { object, counters: Counters::default(), attributed: Tally::default() };
+            test(&mut comparison)?;
+            let Comparison { object, counters, attributed } = comparison;
+            ensure!(!attributed.is_zero(), "nothing had a key");
+            let (window, _) = object.close()?;
+            ensure!(window.records.is_empty(), "left in the cache: {:?}", window.records);
+            ensure!(window.edge.counters[0] == counters, "{:?}\nshould be {counters:?}", window.edge.counters[0]);
+            Ok(())
+        })
+    }
+
+    /// A frame that comes in on an interface.
+    fn frame(&mut self, frame: &[u8]) -> Result<()> {
+        self.found(frame).map(drop)
+    }
+
+    /// The same, and what both found in it.
+    fn found(&mut self, frame: &[u8]) -> Result<Result<Parsed, Skip>> {
+        self.object.pass(frame)?;
+        self.compare(Link::Ethernet, frame.len() as u64, frame)
+    }
+
+    /// A packet out of a capture.
+    fn captured(&mut self, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
+        self.object.pass_captured(link, wire_bytes, captured)?;
+        self.compare(link, wire_bytes.into(), captured).map(drop)
+    }
+
+    fn compare(&mut self, link: Link, bytes: u64, packet: &[u8]) -> Result<Result<Parsed, Skip>> {
+        let parsed = parse(packet, link);
+        let one = Tally::new(1, bytes);
+        self.counters.seen.add(one);
+        match parsed {
+            Ok(_) => self.attributed.add(one),
+            Err(skip) => self.counters.skipped[skip as usize].add(one),
+        }
+        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, tcp_flags));
+        let records = self.object.records()?;
+        let found: Vec<_> =
+            records.iter().map(|Record { key, tally, tcp_flags, .. }| (*key, *tally, *tcp_flags)).collect();
+        same(&found, expected.as_slice()).with_context(|| format!("{link:?}, {bytes} bytes: {packet:02x?}"))?;
+        Ok(parsed)
+    }
+}
+
+fn same<T: PartialEq + Debug>(kernel: &[T], userspace: &[T]) -> Result<()> {
+    ensure!(kernel == userspace, "the kernel says {kernel:?}\nuserspace says {userspace:?}");
+    Ok(())
+}

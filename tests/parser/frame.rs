@@ -1,0 +1,107 @@
+//! Frames by hand, byte by byte: what a table can show, and what no stack would send.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Where every IPv4 packet comes from.
+pub const SRC4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Where it goes.
+pub const DST4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+/// Where every IPv6 packet comes from.
+pub const SRC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// Where it goes.
+pub const DST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2);
+/// The source port of whatever has ports.
+pub const SRC_PORT: u16 = 51_000;
+/// The destination port.
+pub const DST_PORT: u16 = 443;
+
+/// `EtherType`s.
+pub const IPV4: u16 = 0x0800;
+pub const IPV6: u16 = 0x86dd;
+
+/// An Ethernet frame with a tag of each of these types before its `EtherType`; not padded.
+pub fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x02; 12];
+    for (nth, tag) in tags.iter().enumerate() {
+        frame.extend_from_slice(&tag.to_be_bytes());
+        frame.extend_from_slice(&(nth as u16 + 1).to_be_bytes());
+    }
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// An IPv4 packet with `options` bytes of options; `fragment` holds flags and offset.
+pub fn ipv4(proto: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; 20 + options];
+    packet[0] = 0x40 | (packet.len() / 4) as u8;
+    let total = packet.len() + payload.len();
+    packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+    packet[6..8].copy_from_slice(&fragment.to_be_bytes());
+    packet[8] = 64;
+    packet[9] = proto;
+    packet[12..16].copy_from_slice(&SRC4.octets());
+    packet[16..20].copy_from_slice(&DST4.octets());
+    packet[20..].fill(1);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// An IPv6 packet.
+pub fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; 8];
+    packet[0] = 0x60;
+    packet[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+    packet[6] = next;
+    packet[7] = 64;
+    packet.extend_from_slice(&SRC6.octets());
+    packet.extend_from_slice(&DST6.octets());
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// An IPv6 extension header of `units` times eight bytes, full of padding, before what `next` says.
+pub fn extension(next: u8, units: u8, rest: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; usize::from(units) * 8];
+    header[0] = next;
+    header[1] = units - 1;
+    header.extend_from_slice(rest);
+    header
+}
+
+/// As many extension headers of type `kind` as `depth` says, then what `next` says; gives the first header's type too.
+pub fn chain(kind: u8, depth: usize, next: u8, rest: &[u8]) -> (u8, Vec<u8>) {
+    (0..depth).fold((next, rest.to_vec()), |(next, rest), _| (kind, extension(next, 1, &rest)))
+}
+
+/// An authentication header of 24 bytes (RFC 4302 section 2.2).
+pub fn authentication(next: u8, rest: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 24];
+    header[..2].copy_from_slice(&[next, 4]);
+    header.extend_from_slice(rest);
+    header
+}
+
+/// A fragment header (RFC 8200 section 4.5) with the offset in units of eight bytes.
+pub fn fragment(next: u8, offset: u16, more: bool, rest: &[u8]) -> Vec<u8> {
+    let mut header = vec![next, 0, 0, 0, 0, 0, 0, 9];
+    header[2..4].copy_from_slice(&(offset << 3 | u16::from(more)).to_be_bytes());
+    header.extend_from_slice(rest);
+    header
+}
+
+/// A TCP header with these flags.
+pub fn tcp(flags: u8) -> Vec<u8> {
+    let mut header = ports(20);
+    header[12] = 0x50;
+    header[13] = flags;
+    header
+}
+
+/// `bytes` bytes that begin with the two ports, as TCP, UDP, SCTP, DCCP and UDP-Lite do.
+pub fn ports(bytes: usize) -> Vec<u8> {
+    let mut header = vec![0x5a; bytes];
+    header[..2].copy_from_slice(&SRC_PORT.to_be_bytes());
+    header[2..4].copy_from_slice(&DST_PORT.to_be_bytes());
+    header
+}

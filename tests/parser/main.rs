@@ -1,0 +1,58 @@
+//! weir's parser, flow cache and window edge through the object that the kernel really runs, one packet at a time.
+//!
+//! `weir_common` tests the same parser in userspace; here it has been compiled for the kernel, and passed its verifier.
+//! What needs the kernel needs root, and counts as ignored without.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::geteuid;
+use weir_tests::captures;
+
+mod cache;
+mod differential;
+mod frame;
+mod object;
+mod opinion;
+mod table;
+
+fn main() -> ExitCode {
+    let root = if geteuid().is_root() { Ok(()) } else { Err("loading eBPF programs needs root".to_owned()) };
+    let corpus = captures::all().map(drop);
+    let kernel = |name, test| trial(name, test, &[&root]);
+    let trials = vec![
+        kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
+        kernel("differential::generated_frames", differential::generated_frames),
+        kernel("differential::frames_cut_at_every_offset", differential::frames_cut_at_every_offset),
+        kernel("differential::frames_with_flipped_bits", differential::frames_with_flipped_bits),
+        kernel("differential::every_length_and_type", differential::every_length_and_type),
+        kernel("differential::stacks_and_chains", differential::stacks_of_tags_and_chains_of_headers),
+        kernel("differential::every_link_type", differential::every_link_type),
+        trial("differential::captured_packets", differential::captured_packets, &[&root, &corpus]),
+        trial("opinion::etherparse_finds_the_same_flows", opinion::etherparse_finds_the_same_flows, &[]),
+        kernel("cache::a_flow_is_one_record", cache::a_flow_is_one_record),
+        kernel("cache::a_collision_evicts", cache::a_collision_evicts),
+        kernel("cache::the_edge_separates_the_windows", cache::the_edge_separates_the_windows),
+        kernel("cache::an_empty_window_takes_several_calls", cache::an_empty_window_is_closed_in_several_calls),
+        kernel("cache::a_full_ring_is_counted", cache::a_full_ring_is_counted_to_the_packet),
+        kernel("cache::each_packet_a_record_while_busy", cache::while_flush_is_in_the_cache_each_packet_is_a_record),
+        kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A test that is ignored if it lacks something, and says what.
+fn trial(name: &str, test: fn() -> Result<()>, needs: &[&Result<(), String>]) -> Trial {
+    let lacks: Vec<_> = needs.iter().filter_map(|need| need.as_ref().err()).collect();
+    for lack in &lacks {
+        say(&format!("{name} is ignored: {lack}"));
+    }
+    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+        .with_ignored_flag(!lacks.is_empty())
+}
+
+#[expect(clippy::print_stderr, reason = "why tests are ignored is for whoever runs them")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}

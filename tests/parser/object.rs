@@ -1,0 +1,204 @@
+//! weir's object in the kernel, fed one packet at a time by test-run on one CPU.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use aya::{
+    maps::{Map, MapData, MapInfo, PerCpuArray, PerCpuValues},
+    programs::{TestRun, TestRunOptions, Xdp},
+};
+use weir::{
+    edge::{Edge, EdgeReader},
+    kernel::{Kernel, Parts, Plan, online_cpus},
+    ring::Ring,
+    worker::pin,
+};
+use weir_common::{
+    control::{Flush, ReplayHeader},
+    hash::Key,
+    ledger::{Ledger, Tally},
+    packet::Link,
+    record::{Entry, Record},
+};
+use zerocopy::IntoBytes;
+
+/// The return value by which XDP passes a packet on.
+const XDP_PASS: u32 = 2;
+/// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
+const LOOPBACK: u32 = 1;
+/// Test-run wants at least an Ethernet header.
+pub const FRAME_MIN: usize = 14;
+/// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
+const FRAME_MAX: usize = 64 << 10;
+/// The place of `busy` among the 32-bit words of the kernel's state.
+const STATE_BUSY: usize = 1;
+const STATE_WORDS: usize = 5;
+
+/// The cache and the ring that weir has by default, for one interface.
+pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+
+/// The object, loaded for one test.
+pub struct Object<'a> {
+    parts: Parts<'a>,
+    ring: Ring,
+    edges: EdgeReader,
+    state: PerCpuArray<MapData, [u32; STATE_WORDS]>,
+    out: Vec<u8>,
+}
+
+/// A window that was closed.
+pub struct Window {
+    /// What came out of the ring for it, in order.
+    pub records: Vec<Record>,
+    /// What was counted.
+    pub edge: Edge,
+}
+
+impl Window {
+    /// The first interface's account.
+    pub fn ledger(&self) -> Ledger {
+        Ledger {
+            counters: self.edge.counters[0],
+            attributed: self.records.iter().map(|record| record.tally).sum::<Tally>(),
+        }
+    }
+}
+
+impl Object<'_> {
+    /// Loads the object and tests it, in a thread that is pinned to one CPU; tests take the CPUs in turn.
+    pub fn load(plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send) -> Result<()> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let cpus = online_cpus()?;
+        let cpu = cpus[NEXT.fetch_add(1, Ordering::Relaxed) % cpus.len()];
+        let run = || {
+            pin(cpu)?;
+            let mut kernel = Kernel::load(&plan)?;
+            let ring = kernel.ring(cpu)?;
+            let parts = kernel.parts()?;
+            parts.interfaces.insert(LOOPBACK, 0)?;
+            let state = PerCpuArray::try_from(Map::PerCpuArray(map_of(parts.weir, "STATE")?))?;
+            let edges = EdgeReader::new(plan.interfaces as usize);
+            test(&mut Object { parts, ring, edges, state, out: vec![0; FRAME_MAX] })
+        };
+        thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Lets `weir` see a frame.
+    ///
+    /// # Errors
+    ///
+    /// It did not pass, or was changed.
+    pub fn pass(&mut self, frame: &[u8]) -> Result<()> {
+        passes(self.parts.weir, frame, None, frame, &mut self.out)
+    }
+
+    /// Lets `replay` see a captured packet that was `wire_bytes` long.
+    ///
+    /// # Errors
+    ///
+    /// It did not pass, or was changed.
+    pub fn pass_captured(&mut self, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
+        let header = ReplayHeader { wire_bytes, captured: captured.len() as u32, link: link as u32 };
+        let mut input = [header.as_bytes(), captured].concat();
+        let data = size_of::<ReplayHeader>();
+        input.resize(input.len().max(data + FRAME_MIN), 0);
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [data as u32, input.len() as u32, 0, 0, 0, 0];
+        // What comes back begins with the metadata.
+        passes(self.parts.replay, &input, Some(context.as_bytes()), &input, &mut self.out)
+    }
+
+    /// What is in the ring, and must be records.
+    ///
+    /// # Errors
+    ///
+    /// There was an edge among them.
+    pub fn records(&mut self) -> Result<Vec<Record>> {
+        let (records, edge) = self.drain()?;
+        ensure!(edge.is_none(), "an edge where none was asked for");
+        Ok(records)
+    }
+
+    /// What is in the ring: records, and the edge if a window was closed.
+    ///
+    /// # Errors
+    ///
+    /// There was more than a ring can hold.
+    pub fn drain(&mut self) -> Result<(Vec<Record>, Option<Edge>)> {
+        let Self { ring, edges, .. } = self;
+        let (mut records, mut closed) = (Vec::new(), None);
+        let drained = ring.drain(|entry| match entry {
+            Entry::Record(record) => records.push(*record),
+            Entry::Interface(edge) => edges.interface(edge),
+            Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
+        });
+        ensure!(!drained.more, "there is more than a whole ring");
+        Ok((records, closed))
+    }
+
+    /// Goes on closing the window, without a look into the ring.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn flush(&mut self) -> Result<Flush> {
+        Ok(self.parts.flush.run()?)
+    }
+
+    /// Closes the window, or goes on with it; gives what was in the ring, and how many calls it took.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or the edge did not come where the program said that it was done.
+    pub fn close(&mut self) -> Result<(Window, u32)> {
+        let mut records = Vec::new();
+        for calls in 1.. {
+            let flushed = self.flush()?;
+            let (more, edge) = self.drain()?;
+            records.extend(more);
+            ensure!(edge.is_some() == (flushed == Flush::Done), "{flushed:?}, but the edge: {}", edge.is_some());
+            ensure!(flushed != Flush::NoRing, "there is no ring");
+            if let Some(edge) = edge {
+                return Ok((Window { records, edge }, calls));
+            }
+        }
+        unreachable!("2^32 calls")
+    }
+
+    /// Makes packets find that `flush` is inside the cache, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set_busy(&mut self, busy: bool) -> Result<()> {
+        let mut cpus = self.state.get(&0, 0)?.to_vec();
+        cpus[self.ring.cpu() as usize][STATE_BUSY] = u32::from(busy);
+        Ok(self.state.set(0, PerCpuValues::try_from(cpus)?, 0)?)
+    }
+}
+
+/// Runs a program once; the packet must come back as `expected`.
+fn passes(program: &Xdp, packet: &[u8], context: Option<&[u8]>, expected: &[u8], out: &mut [u8]) -> Result<()> {
+    out[..expected.len()].fill(0xee);
+    let options =
+        TestRunOptions { data_in: Some(packet), data_out: Some(out), ctx_in: context, ..TestRunOptions::new() };
+    let result = program.test_run(options).context("test-run")?;
+    ensure!(result.return_value == XDP_PASS, "it returned {} for {packet:02x?}", result.return_value);
+    let back = &out[..result.data_size_out as usize];
+    ensure!(back == expected, "it made {back:02x?}\nout of {expected:02x?}");
+    Ok(())
+}
+
+/// The map of this name that a program uses.
+fn map_of(program: &Xdp, name: &str) -> Result<MapData> {
+    let maps = program.info()?.map_ids()?.context("the kernel does not tell a program's maps")?;
+    for id in maps {
+        if MapInfo::from_id(id)?.name_as_str() == Some(name) {
+            return Ok(MapData::from_id(id)?);
+        }
+    }
+    anyhow::bail!("the program has no map {name}")
+}

@@ -1,0 +1,367 @@
+//! By table: each kind of packet through the program `weir`, and the record or the counter that it has to make.
+
+use anyhow::{Context, Result, ensure};
+use weir_common::{
+    flow::FlowKey,
+    ledger::{Ledger, Skip, Tally},
+    record::Record,
+    size::size_class,
+};
+use weir_tests::truth::{Key, Lacks};
+
+use crate::{
+    frame::{
+        DST_PORT, DST4, DST6, IPV4, IPV6, SRC_PORT, SRC4, SRC6, authentication, chain, ethernet, extension, fragment,
+        ipv4, ipv6, ports, tcp,
+    },
+    object::{Object, PLAN},
+};
+
+const VLAN: u16 = 0x8100;
+const PROVIDER: u16 = 0x88a8;
+const OLD_QINQ: u16 = 0x9100;
+const SYN: u8 = 0x02;
+/// The protocol numbers of IPv6's extension headers.
+const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
+/// More fragments follow (RFC 791 section 3.1).
+const MORE: u16 = 0x2000;
+
+struct Case {
+    name: String,
+    frame: Vec<u8>,
+    expect: Expect,
+}
+
+#[derive(Clone, Copy)]
+enum Expect {
+    Flow { key: Key, tcp_flags: u8 },
+    Skip(Skip),
+}
+
+pub fn every_kind_of_packet_makes_its_record_or_its_counter() -> Result<()> {
+    Object::load(PLAN, |object| {
+        for (nth, case) in cases().into_iter().enumerate() {
+            check(object, &case, nth as u8).with_context(|| format!("{}: {:02x?}", case.name, case.frame))?;
+        }
+        Ok(())
+    })
+}
+
+fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
+    object.pass(&case.frame)?;
+    let (window, _) = object.close()?;
+    let tally = Tally::new(1, case.frame.len() as u64);
+    let mut expected = Ledger::default();
+    expected.counters.seen = tally;
+    match case.expect {
+        Expect::Flow { key, tcp_flags } => {
+            ensure!(window.records.len() == 1, "records: {:?}", window.records);
+            let record = window.records[0];
+            let key = FlowKey { epoch, ..key.into() };
+            let Record { first_ns, .. } = record;
+            let expected = Record { last_ns: first_ns, ..Record::first(key, tally.bytes, tcp_flags, first_ns) };
+            ensure!(record == expected && first_ns > 0, "{record:?}\nshould be {expected:?}");
+        }
+        Expect::Skip(skip) => expected.counters.skipped[skip as usize] = tally,
+    }
+    if matches!(case.expect, Expect::Flow { .. }) {
+        expected.attributed = tally;
+    }
+    ensure!(window.ledger() == expected, "{:?}\nshould be {expected:?}", window.ledger());
+    let class = size_class(tally.bytes);
+    let sizes = window.edge.sizes.iter().enumerate().all(|(nth, count)| *count == u64::from(nth == class));
+    ensure!(sizes, "it counts under another size than {class}");
+    Ok(())
+}
+
+fn cases() -> Vec<Case> {
+    [tagged(), version_4(), fragments(), version_6(), protocols(), not_ip(), cut(), malformed(), far()]
+        .concat()
+        .into_iter()
+        .map(|(name, frame, expect)| Case { name, frame, expect })
+        .collect()
+}
+
+type Row = (String, Vec<u8>, Expect);
+
+fn row(name: impl Into<String>, frame: Vec<u8>, expect: Expect) -> Row {
+    (name.into(), frame, expect)
+}
+
+fn key4(proto: u8) -> Key {
+    Key { src: SRC4.into(), dst: DST4.into(), src_port: SRC_PORT, dst_port: DST_PORT, proto, lacks: Lacks::Nothing }
+}
+
+fn key6(proto: u8) -> Key {
+    Key { src: SRC6.into(), dst: DST6.into(), ..key4(proto) }
+}
+
+const fn flow(key: Key) -> Expect {
+    Expect::Flow { key, tcp_flags: 0 }
+}
+
+const fn syn(key: Key) -> Expect {
+    Expect::Flow { key, tcp_flags: SYN }
+}
+
+fn without_ports(key: Key) -> Expect {
+    flow(key.without_ports(Lacks::Nothing))
+}
+
+fn tagged() -> Vec<Row> {
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let stacks: [&[u16]; 9] = [
+        &[],
+        &[VLAN],
+        &[PROVIDER],
+        &[OLD_QINQ],
+        &[PROVIDER, VLAN],
+        &[VLAN, VLAN],
+        &[OLD_QINQ, PROVIDER, VLAN],
+        &[VLAN, VLAN, VLAN, VLAN],
+        &[PROVIDER, OLD_QINQ, VLAN, VLAN],
+    ];
+    let too_deep: [&[u16]; 2] = [&[VLAN; 5], &[PROVIDER, VLAN, VLAN, VLAN, VLAN, VLAN, VLAN, VLAN]];
+    let readable = stacks.into_iter().flat_map(|tags| {
+        [
+            row(format!("IPv4 behind tags {tags:04x?}"), ethernet(tags, IPV4, &v4), syn(key4(6))),
+            row(format!("IPv6 behind tags {tags:04x?}"), ethernet(tags, IPV6, &v6), syn(key6(6))),
+        ]
+    });
+    let deep = too_deep
+        .into_iter()
+        .map(|tags| row(format!("{} tags", tags.len()), ethernet(tags, IPV4, &v4), Expect::Skip(Skip::VlanDepth)));
+    let priority = row("ARP behind a tag", ethernet(&[VLAN], 0x0806, &[0; 46]), Expect::Skip(Skip::Arp));
+    readable.chain(deep).chain([priority]).collect()
+}
+
+fn version_4() -> Vec<Row> {
+    let options = (0..=40).step_by(4).map(|options| {
+        row(format!("{options} bytes of options"), ethernet(&[], IPV4, &ipv4(6, 0, options, &tcp(SYN))), syn(key4(6)))
+    });
+    let flags = [0x00, 0x01, 0x10, 0x18, 0xff].into_iter().map(|tcp_flags| {
+        let frame = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(tcp_flags)));
+        row(format!("TCP flags {tcp_flags:#04x}"), frame, Expect::Flow { key: key4(6), tcp_flags })
+    });
+    let dont_fragment = row("do not fragment", ethernet(&[], IPV4, &ipv4(6, 0x4000, 0, &tcp(SYN))), syn(key4(6)));
+    options.chain(flags).chain([dont_fragment]).collect()
+}
+
+fn fragments() -> Vec<Row> {
+    let v4 = |name: &str, bits, expect| {
+        row(format!("IPv4 {name}"), ethernet(&[], IPV4, &ipv4(17, bits, 0, &ports(16))), expect)
+    };
+    let v6 = |name: &str, offset, more, expect| {
+        row(format!("IPv6 {name}"), ethernet(&[], IPV6, &ipv6(44, &fragment(17, offset, more, &ports(16)))), expect)
+    };
+    let later = |key: Key| flow(key.without_ports(Lacks::Fragment));
+    vec![
+        v4("first fragment", MORE, flow(key4(17))),
+        v4("middle fragment", MORE | 2, later(key4(17))),
+        v4("last fragment", 0x1fff, later(key4(17))),
+        v6("first fragment", 0, true, flow(key6(17))),
+        v6("atomic fragment", 0, false, flow(key6(17))),
+        v6("middle fragment", 2, true, later(key6(17))),
+        v6("last fragment", 0x1fff, false, later(key6(17))),
+        row(
+            "a later fragment whose headers are in the first",
+            ethernet(&[], IPV6, &ipv6(0, &extension(44, 1, &fragment(60, 3, false, &[9; 16])))),
+            later(key6(60)),
+        ),
+        row(
+            "a first fragment with options behind its header",
+            ethernet(&[], IPV6, &ipv6(44, &fragment(60, 0, true, &extension(6, 2, &tcp(SYN))))),
+            syn(key6(6)),
+        ),
+    ]
+}
+
+fn version_6() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for kind in EXTENSIONS {
+        for units in [1, 2, 30] {
+            let packet = ipv6(kind, &extension(6, units, &tcp(SYN)));
+            rows.push(row(format!("header {kind} of {units} units"), ethernet(&[], IPV6, &packet), syn(key6(6))));
+        }
+    }
+    for depth in 0..=64 {
+        let (first, payload) = chain(60, depth, 6, &tcp(SYN));
+        let expect = if depth <= 8 { syn(key6(6)) } else { Expect::Skip(Skip::ExtensionDepth) };
+        rows.push(row(format!("{depth} headers"), ethernet(&[], IPV6, &ipv6(first, &payload)), expect));
+    }
+    let ah = |rest: &[u8]| authentication(6, rest);
+    let all = extension(43, 1, &extension(60, 2, &extension(51, 3, &ah(&tcp(SYN)))));
+    let mixed = extension(60, 1, &extension(43, 2, &extension(44, 3, &fragment(51, 0, true, &ah(&tcp(SYN))))));
+    rows.extend([
+        row("authentication header", ethernet(&[], IPV6, &ipv6(51, &ah(&tcp(SYN)))), syn(key6(6))),
+        row("four kinds of headers", ethernet(&[], IPV6, &ipv6(0, &all)), syn(key6(6))),
+        row("five kinds of headers", ethernet(&[], IPV6, &ipv6(0, &mixed)), syn(key6(6))),
+        row("nothing behind options", ethernet(&[], IPV6, &ipv6(60, &extension(59, 1, &[]))), without_ports(key6(59))),
+        row(
+            "nothing in a fragment",
+            ethernet(&[], IPV6, &ipv6(44, &fragment(59, 0, false, &[]))),
+            without_ports(key6(59)),
+        ),
+    ]);
+    // RFC 6275 section 6.1.1, RFC 7401 section 5.1, RFC 5533 section 5.3: these three may be what the packet is about.
+    rows.extend([135, 139, 140].map(|kind| {
+        row(
+            format!("{kind} at the end"),
+            ethernet(&[], IPV6, &ipv6(kind, &extension(59, 1, &[]))),
+            without_ports(key6(kind)),
+        )
+    }));
+    rows
+}
+
+fn protocols() -> Vec<Row> {
+    let with_ports = [(6, 20), (17, 8), (33, 12), (132, 12), (136, 8)].into_iter().flat_map(|(proto, bytes)| {
+        let header = if proto == 6 { tcp(0) } else { ports(bytes) };
+        [
+            row(
+                format!("protocol {proto} over IPv4"),
+                ethernet(&[], IPV4, &ipv4(proto, 0, 0, &header)),
+                flow(key4(proto)),
+            ),
+            row(format!("protocol {proto} over IPv6"), ethernet(&[], IPV6, &ipv6(proto, &header)), flow(key6(proto))),
+        ]
+    });
+    let plain = [2, 4, 41, 46, 47, 50, 89, 103, 112, 115, 255].into_iter().flat_map(|proto| {
+        [
+            row(
+                format!("protocol {proto} over IPv4"),
+                ethernet(&[], IPV4, &ipv4(proto, 0, 0, &[0x5a; 24])),
+                without_ports(key4(proto)),
+            ),
+            row(
+                format!("protocol {proto} over IPv6"),
+                ethernet(&[], IPV6, &ipv6(proto, &[0x5a; 24])),
+                without_ports(key6(proto)),
+            ),
+        ]
+    });
+    // IPv4 has no extension headers: there AH and IPv6's numbers are protocols like any other.
+    let only_v4 = [0, 43, 44, 51, 59, 60, 135].into_iter().map(|proto| {
+        let frame = ethernet(&[], IPV4, &ipv4(proto, 0, 0, &[6, 0, 0, 0, 0, 0, 0, 0]));
+        row(format!("protocol {proto} over IPv4"), frame, without_ports(key4(proto)))
+    });
+    let icmp = |key: Key, kind, code| flow(Key { src_port: kind, dst_port: code, ..key });
+    let both = [
+        row("ICMP echo", ethernet(&[], IPV4, &ipv4(1, 0, 0, &[8, 0, 0, 0])), icmp(key4(1), 8, 0)),
+        row("ICMP unreachable", ethernet(&[], IPV4, &ipv4(1, 0, 0, &[3, 13, 0, 0])), icmp(key4(1), 3, 13)),
+        row("ICMPv6 solicitation", ethernet(&[], IPV6, &ipv6(58, &[135, 0, 0, 0])), icmp(key6(58), 135, 0)),
+        row("ICMPv6 by number over IPv4", ethernet(&[], IPV4, &ipv4(58, 0, 0, &[1, 4])), icmp(key4(58), 1, 4)),
+        row("no next header", ethernet(&[], IPV6, &ipv6(59, &[0x5a; 30])), without_ports(key6(59))),
+    ];
+    with_ports.chain(plain).chain(only_v4).chain(both).collect()
+}
+
+fn not_ip() -> Vec<Row> {
+    let kinds = [
+        (0x0806, Skip::Arp),
+        (0x88cc, Skip::Lldp),
+        (0x0000, Skip::Llc),
+        (0x0026, Skip::Llc),
+        (0x05dc, Skip::Llc),
+        (0x05ff, Skip::Llc),
+        (0x0600, Skip::NonIp),
+        (0x8847, Skip::Mpls),
+        (0x8848, Skip::Mpls),
+        (0x8863, Skip::Pppoe),
+        (0x8864, Skip::Pppoe),
+        (0x88e5, Skip::Macsec),
+        (0x88f7, Skip::NonIp),
+        (0x8035, Skip::NonIp),
+        (0xffff, Skip::NonIp),
+    ];
+    let row_of = |(ethertype, skip)| {
+        row(format!("EtherType {ethertype:#06x}"), ethernet(&[], ethertype, &[0x45; 46]), Expect::Skip(skip))
+    };
+    kinds.into_iter().map(row_of).collect()
+}
+
+fn cut() -> Vec<Row> {
+    let mut rows = vec![
+        row("the smallest frame", ethernet(&[], 0x0806, &[]), Expect::Skip(Skip::Arp)),
+        row("the smallest frame, of IPv4", ethernet(&[], IPV4, &[]), Expect::Skip(Skip::TruncatedIp)),
+        row("the smallest frame, of IPv6", ethernet(&[], IPV6, &[]), Expect::Skip(Skip::TruncatedIp)),
+        row("a tag and no more", ethernet(&[], VLAN, &[]), Expect::Skip(Skip::TruncatedLink)),
+        row("a tag without its type", ethernet(&[], VLAN, &[0, 1, 8]), Expect::Skip(Skip::TruncatedLink)),
+    ];
+    for (version, ethertype, packet, headers, key) in [
+        (4, IPV4, ipv4(6, 0, 0, &tcp(SYN)), 20, key4(6)),
+        (4, IPV4, ipv4(6, 0, 8, &tcp(SYN)), 28, key4(6)),
+        (6, IPV6, ipv6(6, &tcp(SYN)), 40, key6(6)),
+        (6, IPV6, ipv6(60, &extension(6, 1, &tcp(SYN))), 48, key6(6)),
+    ] {
+        for end in 1..=packet.len() {
+            // Options are only known to be missing; an extension header's length is in its second byte, and that is enough.
+            let readable = if version == 6 && headers == 48 { end >= 42 } else { end >= headers };
+            let expect = match end.checked_sub(headers) {
+                Some(14..) => syn(key),
+                Some(4..) => flow(key),
+                _ if readable => flow(key.without_ports(Lacks::Transport)),
+                _ => Expect::Skip(Skip::TruncatedIp),
+            };
+            rows.push(row(
+                format!("IPv{version} cut to {end} of {headers}"),
+                ethernet(&[], ethertype, &packet[..end]),
+                expect,
+            ));
+        }
+    }
+    let icmp = |end: usize| ethernet(&[], IPV4, &ipv4(1, 0, 0, &[8, 0][..end]));
+    let cut_icmp = flow(key4(1).without_ports(Lacks::Transport));
+    rows.extend([row("ICMP without its code", icmp(1), cut_icmp), row("ICMP without its type", icmp(0), cut_icmp)]);
+    rows
+}
+
+fn malformed() -> Vec<Row> {
+    let changed = |ethertype, mut packet: Vec<u8>, first: u8| {
+        packet[0] = first;
+        row(
+            format!("{ethertype:#06x} beginning {first:#04x}"),
+            ethernet(&[], ethertype, &packet),
+            Expect::Skip(Skip::BadIpHeader),
+        )
+    };
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let mut rows: Vec<_> = (0..=0xff_u8)
+        .step_by(0x11)
+        .map(|first| first & 0xf0 | 5)
+        .filter(|first| first >> 4 != 4)
+        .map(|first| changed(IPV4, v4.clone(), first))
+        .collect();
+    rows.extend((0..5).map(|words| changed(IPV4, v4.clone(), 0x40 | words)));
+    rows.extend((0..16).filter(|version| *version != 6).map(|version| changed(IPV6, v6.clone(), version << 4)));
+    let mut longest = v4;
+    longest[0] = 0x4f;
+    rows.push(row("60 bytes of header in 40", ethernet(&[], IPV4, &longest), Expect::Skip(Skip::TruncatedIp)));
+    rows
+}
+
+/// Large frames, and headers at the end of the parser's reach.
+fn far() -> Vec<Row> {
+    let jumbo = |bytes: usize| {
+        let mut frame = ethernet(&[], IPV4, &ipv4(17, 0, 0, &ports(8)));
+        frame.resize(bytes, 0x5a);
+        row(format!("a frame of {bytes} bytes"), frame, flow(key4(17)))
+    };
+    let mut rows: Vec<_> = [60, 1514, 3000, 3500, 4096, 4097, 9018, 40_000].map(jumbo).into();
+    // 14 bytes of Ethernet and 40 of IPv6: at 512 less those the last byte within reach is the transport header's first.
+    for (fill, expect) in [
+        (54, syn(key6(6))),
+        // TCP's flags lie beyond, its ports within.
+        (55, flow(key6(6))),
+        (56, flow(key6(6).without_ports(Lacks::Transport))),
+        (57, flow(key6(6).without_ports(Lacks::Transport))),
+    ] {
+        let payload = extension(60, 1, &extension(6, fill, &tcp(SYN)));
+        rows.push(row(format!("TCP behind {fill} units"), ethernet(&[], IPV6, &ipv6(0, &payload)), expect));
+    }
+    let beyond = extension(60, 58, &extension(6, 1, &tcp(SYN)));
+    rows.push(row("a header beyond reach", ethernet(&[], IPV6, &ipv6(0, &beyond)), Expect::Skip(Skip::TruncatedIp)));
+    let long = extension(60, 255, &extension(6, 1, &tcp(SYN)));
+    rows.push(row("a header of 2,040 bytes", ethernet(&[], IPV6, &ipv6(0, &long)), Expect::Skip(Skip::TruncatedIp)));
+    rows
+}

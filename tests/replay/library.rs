@@ -1,0 +1,131 @@
+//! Replay in this process, through the library, and what every report of it has to satisfy.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use weir::{
+    capture::Broken,
+    config::Config,
+    replay::{Options, Windows, replay, write_json},
+};
+use weir_common::ledger::Tally;
+
+/// Fixes the hash keys of every run.
+pub const SEED: u64 = 7;
+
+/// What a replay came to.
+pub struct Replayed {
+    /// The reports, in order.
+    pub reports: Vec<Value>,
+    /// What could not be read.
+    pub broken: Vec<Broken>,
+}
+
+/// Replays captures; every report must be JSON, and its ledgers balance.
+///
+/// # Errors
+///
+/// The replay failed as a whole, or a report is not as every report has to be.
+pub fn run(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool) -> Result<Replayed> {
+    let options = Options { files: files.to_vec(), windows, kernel, seed: Some(SEED), progress: false };
+    let mut lines = Vec::new();
+    let broken = replay(config, &options, &mut |report| write_json(report, &mut lines))?;
+    let reports = reports(&lines)?;
+    reports.iter().try_for_each(balances)?;
+    Ok(Replayed { reports, broken })
+}
+
+/// The reports that were printed, one a line.
+pub fn reports(lines: &[u8]) -> Result<Vec<Value>> {
+    let text = std::str::from_utf8(lines)?;
+    ensure!(text.is_empty() || text.ends_with('\n'), "the last line has no end");
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))).collect()
+}
+
+/// A configuration with little memory, which is quickly set up, and little room, which is quickly used up.
+pub fn small() -> Config {
+    let mut config = Config::default();
+    config.estimates.unique_error = 0.05;
+    config.estimates.top_error = 0.01;
+    config.estimates.top_candidates = 64;
+    config.seen_flows.capacity = 1_000;
+    config.datapath.cache_flows = 256;
+    config.datapath.ring = 64 << 10;
+    config.report.interval = Duration::from_secs(1);
+    config
+}
+
+/// Holds a report to the law of the ledger, and to its own totals.
+///
+/// # Errors
+///
+/// Where it does not add up.
+pub fn balances(report: &Value) -> Result<()> {
+    let interfaces = report["interfaces"].as_array().context("no interfaces")?;
+    let mut seen_by_all = Tally::default();
+    for interface in interfaces {
+        let ledger = &interface["ledger"];
+        let seen = tally(&ledger["seen"])?;
+        let mut accounted = tally(&ledger["attributed"])?;
+        accounted.add(tally(&ledger["sampled_out"])?);
+        for reasons in ["skipped", "lost"] {
+            for reason in ledger[reasons].as_object().with_context(|| format!("no {reasons}"))?.values() {
+                accounted.add(tally(reason)?);
+            }
+        }
+        ensure!(seen == accounted, "seen {seen:?}, accounted for {accounted:?}: {ledger}");
+        seen_by_all.add(seen);
+    }
+    let totals = tally(&report["totals"])?;
+    ensure!(totals == seen_by_all, "totals {totals:?}, seen {seen_by_all:?}");
+    Ok(())
+}
+
+/// The packets and bytes of a part of a report.
+///
+/// # Errors
+///
+/// It has none.
+pub fn tally(value: &Value) -> Result<Tally> {
+    let [packets, bytes] = ["packets", "bytes"].map(|name| value[name].as_u64());
+    match (packets, bytes) {
+        (Some(packets), Some(bytes)) => Ok(Tally::new(packets, bytes)),
+        _ => bail!("no packets and bytes: {value}"),
+    }
+}
+
+/// Compares reports field by field, but for what each says of the run itself.
+///
+/// # Errors
+///
+/// The fields in which they differ.
+pub fn same_but_self(left: &[Value], right: &[Value]) -> Result<()> {
+    ensure!(left.len() == right.len(), "{} reports, and {}", left.len(), right.len());
+    let mut differences = Vec::new();
+    for (nth, (left, right)) in left.iter().zip(right).enumerate() {
+        let names = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
+        ensure!(names(left) == names(right), "report {nth}: other fields");
+        for (name, value) in left.as_object().context("a report is an object")? {
+            if name != "self" {
+                compare(&format!("{nth}.{name}"), value, &right[name], &mut differences);
+            }
+        }
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
+fn compare(place: &str, left: &Value, right: &Value, differences: &mut Vec<String>) {
+    match (left, right) {
+        (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
+            a.iter().for_each(|(name, value)| compare(&format!("{place}.{name}"), value, &b[name], differences));
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let pairs = a.iter().zip(b).enumerate();
+            pairs.for_each(|(nth, (a, b))| compare(&format!("{place}[{nth}]"), a, b, differences));
+        }
+        _ if left == right => {}
+        _ => differences.push(format!("{place}: {left} is {right}")),
+    }
+}

@@ -1,0 +1,62 @@
+//! `weir replay`: the kernel's datapath and its twin agree, their reports are true, and no capture stops them.
+//!
+//! What goes through the kernel needs root; what needs captures of the real world needs those; both count as ignored
+//! without, as does what compares with a program that is not installed.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::geteuid;
+use weir_tests::captures;
+
+mod command;
+mod corpus;
+mod damage;
+mod equality;
+mod library;
+
+fn main() -> ExitCode {
+    let root = if geteuid().is_root() { Ok(()) } else { Err("loading eBPF programs needs root".to_owned()) };
+    let corpus = captures::all().map(drop);
+    let program = |name| command::program(name).map(drop).ok_or_else(|| format!("{name} is not installed"));
+    let trials = vec![
+        trial("equality::zipf_1_0", equality::zipf_1_0, &[&root]),
+        trial("equality::zipf_1_3", equality::zipf_1_3, &[&root]),
+        trial("equality::odd_packets", equality::odd_packets, &[&root]),
+        trial("corpus::each_makes_a_report", corpus::each_makes_a_report, &[&corpus]),
+        trial("corpus::all_in_one_command", corpus::all_in_one_command, &[&corpus]),
+        trial("corpus::the_kernel_makes_the_same", corpus::the_kernel_makes_the_same_reports, &[&root, &corpus]),
+        trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &program("tshark")]),
+        trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
+        trial("command::several_files", command::several_files_are_one_measurement, &[]),
+        trial("command::windows", command::windows_are_as_long_as_told, &[]),
+        trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),
+        trial("command::a_broken_capture", command::a_broken_capture_is_reported_as_far_as_it_goes, &[]),
+        trial("command::no_capture", command::what_is_no_capture_is_named, &[]),
+        trial("command::a_closed_output", command::a_closed_output_is_no_error, &[]),
+        trial("command::tables", command::tables_are_for_people, &[]),
+        trial("command::the_progress_bar", command::the_progress_bar_is_for_terminals, &[&program("script")]),
+        trial(
+            "command::without_privilege",
+            command::without_privilege_only_the_kernel_is_refused,
+            &[&root, &program("setpriv")],
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A test that is ignored if it lacks something, and says what.
+fn trial(name: &str, test: fn() -> Result<()>, needs: &[&Result<(), String>]) -> Trial {
+    let lacks: Vec<_> = needs.iter().filter_map(|need| need.as_ref().err()).collect();
+    for lack in &lacks {
+        say(&format!("{name} is ignored: {lack}"));
+    }
+    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+        .with_ignored_flag(!lacks.is_empty())
+}
+
+#[expect(clippy::print_stderr, reason = "why tests are ignored is for whoever runs them")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
