@@ -118,8 +118,10 @@ pub struct Parts<'a> {
     pub flush: FlushProgram<'a>,
     /// Measures one captured packet.
     pub replay: &'a Xdp,
-    /// Does nothing.
+    /// Does nothing; to be loaded by [`Kernel::load_benchmark`].
     pub baseline: &'a Xdp,
+    /// Measures every packet as one of a new flow; to be loaded likewise.
+    pub all_miss: &'a Xdp,
     /// Which slot an interface index has.
     pub interfaces: &'a mut InterfaceTable,
 }
@@ -146,13 +148,17 @@ impl Kernel {
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
-        for (name, program) in [("weir", "weir"), ("flush", "flush"), ("replay", "replay"), ("baseline", "baseline")] {
-            let program_ref = ebpf.program_mut(name).ok_or(KernelError::Missing(program))?;
-            <&mut Xdp>::try_from(program_ref)
-                .and_then(Xdp::load)
-                .map_err(|source| KernelError::Program { program, source })?;
-        }
+        load_programs(&mut ebpf, &["weir", "flush", "replay"])?;
         Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes })
+    }
+
+    /// Loads the programs that only the benchmark runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take one.
+    pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
+        load_programs(&mut self.ebpf, &["baseline", "all_miss"])
     }
 
     /// Makes the ring of `cpu`.
@@ -177,13 +183,14 @@ impl Kernel {
     ///
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
-        let (mut weir, mut flush, mut replay, mut baseline) = (None, None, None, None);
+        let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
+                ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
                 _ => {}
             }
         }
@@ -192,6 +199,7 @@ impl Kernel {
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
+            all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
             interfaces: &mut self.interfaces,
         })
     }
@@ -204,6 +212,14 @@ impl Kernel {
 /// `/sys` is not readable.
 pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
     aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
+}
+
+fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {
+    for &program in names {
+        let found = ebpf.program_mut(program).ok_or(KernelError::Missing(program))?;
+        <&mut Xdp>::try_from(found).and_then(Xdp::load).map_err(|source| KernelError::Program { program, source })?;
+    }
+    Ok(())
 }
 
 fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, KernelError> {

@@ -6,6 +6,7 @@
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
+//! | `all_miss` | by test-run, in the benchmark | the same as `weir`, as if every packet began a new flow |
 //!
 //! The hot path in plain text; [`measure`] is the same with the verifier's needs:
 //!
@@ -55,7 +56,7 @@ use crate::{
 pub fn weir(ctx: XdpContext) -> u32 {
     // SAFETY: the context is the one that the kernel passed to this program.
     let bytes = unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) };
-    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes);
+    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes, false);
     XDP_PASS
 }
 
@@ -64,7 +65,7 @@ pub fn weir(ctx: XdpContext) -> u32 {
 pub fn replay(ctx: XdpContext) -> u32 {
     if let Some(header) = replay_header(&ctx) {
         let frame = Frame::new(&ctx, header.captured as usize);
-        let _ = measure(&ctx, &frame, Link::from_code(header.link as u8), u64::from(header.wire_bytes));
+        let _ = measure(&ctx, &frame, Link::from_code(header.link as u8), u64::from(header.wire_bytes), false);
     }
     XDP_PASS
 }
@@ -81,9 +82,19 @@ pub fn baseline(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// `None` where a map lookup fails, which the maps' sizes rule out but the verifier wants handled.
+/// Measures every packet as one of a flow of its own, since test-run repeats the same.
+#[xdp(frags)]
+pub fn all_miss(ctx: XdpContext) -> u32 {
+    // SAFETY: as in `weir`.
+    let bytes = unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) };
+    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes, true);
+    XDP_PASS
+}
+
+/// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
+/// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64) -> Option<()> {
+fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64, vary: bool) -> Option<()> {
     let interface = interface_slot(ctx.ingress_ifindex() as u32)?;
     let state = STATE.get_ptr_mut(0)?;
     // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
@@ -111,6 +122,9 @@ fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64) -> Option<()
     let mut key = parsed.key;
     key.interface = interface;
     key.epoch = epoch;
+    if vary {
+        key.src.0[1] ^= counters.seen.packets << 32;
+    }
     // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one 30 ns.
     let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
     if busy {

@@ -104,42 +104,46 @@ pub struct Mix {
 }
 
 impl Default for Mix {
-    /// What a router in the middle of a provider's network sees, roughly.
     fn default() -> Self {
-        Self {
-            ipv6: 0.3,
-            tcp: 0.68,
-            udp: 0.24,
-            icmp: 0.03,
-            sctp: 0.01,
-            vlan: 0.15,
-            qinq: 0.05,
-            options: 0.01,
-            extensions: 0.03,
-            fragments: 0.01,
-            non_ip: 0.01,
-            damaged: 0.002,
-        }
+        Self::ROUTER
     }
 }
 
 impl Mix {
+    /// What a router in the middle of a provider's network sees, roughly; the default.
+    pub const ROUTER: Self = Self {
+        ipv6: 0.3,
+        tcp: 0.68,
+        udp: 0.24,
+        icmp: 0.03,
+        sctp: 0.01,
+        vlan: 0.15,
+        qinq: 0.05,
+        options: 0.01,
+        extensions: 0.03,
+        fragments: 0.01,
+        non_ip: 0.01,
+        damaged: 0.002,
+    };
     /// TCP and UDP over IPv4 and IPv6, and nothing else: every packet has ports.
-    pub fn plain() -> Self {
-        Self {
-            tcp: 0.75,
-            udp: 0.25,
-            icmp: 0.0,
-            sctp: 0.0,
-            vlan: 0.0,
-            qinq: 0.0,
-            options: 0.0,
-            extensions: 0.0,
-            fragments: 0.0,
-            non_ip: 0.0,
-            damaged: 0.0,
-            ..Self::default()
-        }
+    pub const PLAIN: Self = Self {
+        ipv6: 0.3,
+        tcp: 0.75,
+        udp: 0.25,
+        icmp: 0.0,
+        sctp: 0.0,
+        vlan: 0.0,
+        qinq: 0.0,
+        options: 0.0,
+        extensions: 0.0,
+        fragments: 0.0,
+        non_ip: 0.0,
+        damaged: 0.0,
+    };
+
+    /// [`Mix::PLAIN`].
+    pub const fn plain() -> Self {
+        Self::PLAIN
     }
 
     /// As many rarities as there is room for.

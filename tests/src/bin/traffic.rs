@@ -15,6 +15,7 @@ use weir_tests::{
     inject::{self, Pace},
     oracle::Oracle,
     pcap::{SNAPLEN_MAX, Schedule, Writer},
+    story,
     traffic::{Mix, Packet, Plan, Traffic},
 };
 
@@ -40,6 +41,12 @@ enum Arguments {
         snaplen: u32,
         #[command(flatten)]
         traffic: TrafficArguments,
+    },
+    /// Write the capture that is bundled as tests/corpus/demo.pcap: always the same.
+    Story {
+        /// The capture.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
     /// Send live on an interface of the current network namespace (needs root).
     Send {
@@ -110,6 +117,14 @@ impl TrafficArguments {
 fn main() -> Result<()> {
     let mut oracle = Oracle::new();
     let (done, arguments) = match Arguments::parse() {
+        Arguments::Story { out } => {
+            let packets = story::packets()?;
+            oracle.extend(packets.iter().map(|packet| &packet.truth));
+            let cannot = || format!("cannot write {}", out.display());
+            let file = BufWriter::new(File::create(&out).with_context(cannot)?);
+            story::write_capture(&packets, file).with_context(cannot)?;
+            (oracle.sent(), None)
+        }
         Arguments::Pcap { out, start, rate, snaplen, traffic } => {
             let schedule = Schedule { start: Duration::from_secs(start.into()), packets_per_second: rate };
             let packets = Traffic::new(traffic.plan())?.inspect(|packet| oracle.add(&packet.truth));
@@ -118,15 +133,17 @@ fn main() -> Result<()> {
             Writer::new(file, snaplen)
                 .and_then(|writer| write_capture(writer, schedule, packets))
                 .with_context(cannot)?;
-            (oracle.sent(), traffic)
+            (oracle.sent(), Some(traffic))
         }
         Arguments::Send { interface, rate, traffic } => {
             let packets = Traffic::new(traffic.plan())?.inspect(|packet| oracle.add(&packet.truth));
             let pace = rate.map_or(Pace::Unlimited, Pace::PacketsPerSecond);
-            (inject::send(&interface, packets, pace)?, traffic)
+            (inject::send(&interface, packets, pace)?, Some(traffic))
         }
     };
-    arguments.write_expectation(&oracle)?;
+    if let Some(arguments) = arguments {
+        arguments.write_expectation(&oracle)?;
+    }
     let Tally { packets, bytes } = done;
     writeln!(io::stdout(), "{}", json!({"packets": packets, "bytes": bytes}))?;
     Ok(())

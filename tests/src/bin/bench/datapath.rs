@@ -1,0 +1,225 @@
+//! What a packet costs in the kernel: each kind of packet some million times through the program, by test-run.
+//!
+//! Kinds take turns, so that what disturbs the machine disturbs all alike. After each turn the window is closed, and
+//! its ledger must balance and say how many packets there were: a time for the wrong answer is no time.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use aya::programs::{TestRun as _, TestRunOptions, Xdp};
+use weir::{
+    kernel::{FlushProgram, Kernel, Parts, Plan, online_cpus},
+    worker::pin,
+};
+use weir_common::{
+    hash::Key,
+    ledger::{Ledger, Tally},
+};
+
+use crate::{
+    frames,
+    reader::Reader,
+    table::{self, least_and_median, thousands},
+};
+
+/// Turns of each kind.
+const ROUNDS: usize = 11;
+/// Runs in a turn: (calls, runs a call). Before and after a call of more than one run the kernel waits for all CPUs, some
+/// 20 ms together, so that calls should be few; and it gives whole nanoseconds, so that there should be more than one.
+const TURN: (u32, u32) = (8, 1 << 17);
+/// The same where the ring is drained between the calls: fewer runs a call than records fit the ring.
+const TURN_DRAINED: (u32, u32) = (32, 1 << 13);
+/// The defaults of the configuration.
+const CACHE_FLOWS: u32 = 4096;
+const RING_BYTES: u32 = 1 << 20;
+/// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
+const LOOPBACK: u32 = 1;
+const XDP_PASS: u32 = 2;
+
+/// Who reads the ring while packets pass.
+#[derive(Clone, Copy, PartialEq)]
+enum Reading {
+    /// Nobody needs to: there are no records but the first.
+    Needless,
+    /// This CPU, between the calls: there is always room.
+    Between,
+    /// Another CPU, all the time.
+    Beside(u32),
+    /// Nobody: it is full.
+    Nobody,
+}
+
+struct Kind<'a> {
+    name: &'static str,
+    program: &'a Xdp,
+    frame: Vec<u8>,
+    reading: Reading,
+    /// Whether the program counts the packet.
+    counted: bool,
+}
+
+struct Turn {
+    nanoseconds: f64,
+    lost: Tally,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// No privilege, or a ledger that is not as it has to be.
+pub fn bench() -> Result<()> {
+    let cpus = online_cpus()?;
+    let cpu = *cpus.last().context("no CPU is online")?;
+    pin(cpu)?;
+    let plan = Plan { slot_key: Key([1, 2]), cache_flows: CACHE_FLOWS, ring_bytes: RING_BYTES, interfaces: 1 };
+    let mut kernel = Kernel::load(&plan)?;
+    kernel.load_benchmark()?;
+    let mut reader = Reader::new(kernel.ring(cpu)?);
+    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _ } = kernel.parts()?;
+    interfaces.insert(LOOPBACK, 0)?;
+
+    let kinds = kinds(weir, baseline, all_miss, cpus[0], cpu);
+    let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
+    for _ in 0..ROUNDS {
+        for (kind, turns) in kinds.iter().zip(&mut turns) {
+            turns.push(kind.turn(&mut reader, flush)?);
+        }
+    }
+    report(&kinds, turns, cpu)
+}
+
+fn kinds<'a>(weir: &'a Xdp, baseline: &'a Xdp, all_miss: &'a Xdp, other: u32, cpu: u32) -> Vec<Kind<'a>> {
+    let kind = |name, program, frame, reading| Kind { name, program, frame, reading, counted: true };
+    let mut kinds = vec![
+        Kind { counted: false, ..kind("empty program", baseline, frames::tcp_v4(), Reading::Needless) },
+        kind("hot flow: TCP, IPv4", weir, frames::tcp_v4(), Reading::Needless),
+        kind("hot flow: UDP, IPv6", weir, frames::udp_v6(), Reading::Needless),
+        kind("hot flow: deepest parse", weir, frames::deepest(), Reading::Needless),
+        kind("skipped: ARP", weir, frames::arp(), Reading::Needless),
+        kind("all miss: room in the ring", all_miss, frames::tcp_v4(), Reading::Between),
+        kind("all miss: ring full", all_miss, frames::tcp_v4(), Reading::Nobody),
+    ];
+    if other != cpu {
+        kinds.insert(6, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
+    }
+    kinds
+}
+
+impl Kind<'_> {
+    fn turn(&self, reader: &mut Reader, flush: FlushProgram<'_>) -> Result<Turn> {
+        let calls = || self.calls(|| {});
+        let (spent, before) = match self.reading {
+            Reading::Needless => (calls()?, 0),
+            Reading::Between => {
+                let drain = || {
+                    reader.drain();
+                };
+                (self.calls(drain)?, 0)
+            }
+            Reading::Nobody => {
+                // Fills the cache and the ring.
+                calls()?;
+                (calls()?, self.runs())
+            }
+            Reading::Beside(other) => (beside(reader, other, calls)?, 0),
+        };
+        let ledger = reader.close(flush)?;
+        self.check(&ledger, before + self.runs())?;
+        Ok(Turn { nanoseconds: spent, lost: ledger.lost() })
+    }
+
+    const fn size(&self) -> (u32, u32) {
+        if matches!(self.reading, Reading::Between) { TURN_DRAINED } else { TURN }
+    }
+
+    /// Runs in a turn that are timed.
+    const fn runs(&self) -> u64 {
+        let (calls, runs) = self.size();
+        calls as u64 * runs as u64
+    }
+
+    /// Makes the calls; gives nanoseconds a run.
+    fn calls(&self, mut between: impl FnMut()) -> Result<f64> {
+        let (calls, runs) = self.size();
+        let mut nanoseconds = 0.0;
+        for _ in 0..calls {
+            let options = TestRunOptions { data_in: Some(&self.frame), repeat: runs, ..TestRunOptions::new() };
+            let result = self.program.test_run(options).with_context(|| format!("cannot run: {}", self.name))?;
+            ensure!(result.return_value == XDP_PASS, "{}: returned {}, not XDP_PASS", self.name, result.return_value);
+            nanoseconds += result.duration.as_nanos() as f64;
+            between();
+        }
+        Ok(nanoseconds / f64::from(calls))
+    }
+
+    fn check(&self, ledger: &Ledger, runs: u64) -> Result<()> {
+        let expected = if self.counted { Tally::new(runs, runs * self.frame.len() as u64) } else { Tally::default() };
+        let seen = ledger.counters.seen;
+        ensure!(seen == expected, "{}: {expected:?} were sent and {seen:?} were seen", self.name);
+        ensure!(ledger.balances(), "{}: the ledger does not balance: {ledger:?}", self.name);
+        let may_lose = matches!(self.reading, Reading::Beside(_) | Reading::Nobody);
+        ensure!(may_lose || ledger.lost().is_zero(), "{}: lost {:?}", self.name, ledger.lost());
+        Ok(())
+    }
+}
+
+/// Runs `work` while another CPU reads the ring.
+fn beside<T>(reader: &mut Reader, cpu: u32, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| -> Result<()> {
+            pin(cpu)?;
+            while !stop.load(Ordering::Relaxed) {
+                reader.drain();
+            }
+            Ok(())
+        });
+        let result = work();
+        stop.store(true, Ordering::Relaxed);
+        reading.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+        result
+    })
+}
+
+fn report(kinds: &[Kind<'_>], turns: Vec<Vec<Turn>>, cpu: u32) -> Result<()> {
+    let figures: Vec<_> = turns
+        .into_iter()
+        .map(|turns| {
+            let lost: u64 = turns.iter().map(|turn| turn.lost.packets).sum();
+            let (least, median) = least_and_median(turns.iter().map(|turn| turn.nanoseconds).collect());
+            (least, median, lost)
+        })
+        .collect();
+    let empty = figures[0].1;
+    let rows: Vec<_> = kinds
+        .iter()
+        .zip(&figures)
+        .map(|(kind, (least, median, lost))| {
+            let per_turn = if kind.reading == Reading::Nobody { 2 * kind.runs() } else { kind.runs() };
+            let share = 100.0 * *lost as f64 / (per_turn * ROUNDS as u64) as f64;
+            [
+                format!("{} ({} bytes)", kind.name, kind.frame.len()),
+                format!("{median:.1}"),
+                format!("{least:.1}"),
+                format!("{:+.1}", median - empty),
+                format!("{:.2}", median / empty),
+                if *lost == 0 { "0".to_owned() } else { format!("{share:.1} %") },
+            ]
+        })
+        .collect();
+    table::say(format!("{}, on CPU {cpu}\n", table::machine()?))?;
+    table::write(["packet", "median ns", "least ns", "over empty", "ratio", "lost"], &rows)?;
+    table::say(format!(
+        "\nNanoseconds a packet by BPF_PROG_TEST_RUN: {ROUNDS} turns of {} runs each ({} with room in the ring), one kind\n\
+         after the other. How far the median is from the least is the noise of this machine. After each turn: every\n\
+         call returned XDP_PASS, the ledger balanced, and seen was equal to the runs. A cache of {CACHE_FLOWS} flows, a \
+         ring of {} KiB.",
+        thousands(kinds.iter().map(Kind::runs).max().unwrap_or_default()),
+        thousands(kinds.iter().map(Kind::runs).min().unwrap_or_default()),
+        RING_BYTES >> 10,
+    ))
+}

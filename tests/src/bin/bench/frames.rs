@@ -1,0 +1,91 @@
+//! The packets that the datapath is measured with.
+
+use weir_common::packet::{EXTENSION_HEADERS_MAX, VLAN_TAGS_MAX};
+
+/// Addresses, ports and the like do not matter to the time: every packet has the same.
+const MACS: [u8; 12] = [2, 0x77, 0, 0, 0, 1, 2, 0x77, 0, 0, 0, 2];
+const PORTS: [u8; 4] = [0xc0, 0x01, 0x01, 0xbb];
+const FRAME_MIN: usize = 60;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// A minimal TCP segment over IPv4.
+pub fn tcp_v4() -> Vec<u8> {
+    let ip = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7];
+    frame(&[], 0x0800, &[&ip, &tcp()])
+}
+
+/// A minimal UDP datagram over IPv6.
+pub fn udp_v6() -> Vec<u8> {
+    frame(&[], 0x86dd, &[&ipv6(UDP, 8), &udp()])
+}
+
+/// The deepest that the parser goes: all VLAN tags and all extension headers that it walks.
+pub fn deepest() -> Vec<u8> {
+    let tags: Vec<_> = (1..=VLAN_TAGS_MAX as u16).collect();
+    let mut chain = Vec::new();
+    for depth in 1..=EXTENSION_HEADERS_MAX {
+        let next = if depth == EXTENSION_HEADERS_MAX { UDP } else { DESTINATION_OPTIONS };
+        chain.extend([next, 0, 1, 4, 0, 0, 0, 0]); // one option, of padding (RFC 8200 section 4.2)
+    }
+    let payload = chain.len() as u16 + 8;
+    frame(&tags, 0x86dd, &[&ipv6(DESTINATION_OPTIONS, payload), &chain, &udp()])
+}
+
+/// An ARP request.
+pub fn arp() -> Vec<u8> {
+    frame(&[], 0x0806, &[&[0, 1, 8, 0, 6, 4, 0, 1], &[0; 20]])
+}
+
+fn frame(tags: &[u16], ethertype: u16, parts: &[&[u8]]) -> Vec<u8> {
+    let mut frame = MACS.to_vec();
+    for tag in tags {
+        frame.extend(0x8100_u16.to_be_bytes());
+        frame.extend(tag.to_be_bytes());
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(parts.concat());
+    frame.resize(frame.len().max(FRAME_MIN), 0);
+    frame
+}
+
+fn ipv6(next: u8, payload: u16) -> Vec<u8> {
+    let [high, low] = payload.to_be_bytes();
+    let mut header = vec![0x60, 0, 0, 0, high, low, next, 64];
+    header.extend([0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    header.extend([0x20, 1, 0x0d, 0xb8, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+    header
+}
+
+fn tcp() -> Vec<u8> {
+    let mut header = PORTS.to_vec();
+    header.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    header
+}
+
+fn udp() -> Vec<u8> {
+    let mut header = PORTS.to_vec();
+    header.extend([0, 8, 0, 0]);
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_common::{
+        ledger::Skip,
+        packet::{Link, parse},
+    };
+
+    #[test]
+    fn each_packet_is_what_it_is_called() {
+        let proto =
+            |frame: Vec<u8>| parse(&frame[..], Link::Ethernet).map(|parsed| (parsed.key.proto, parsed.key.dst_port));
+        assert_eq!(proto(tcp_v4()), Ok((TCP, 443)));
+        assert_eq!(proto(udp_v6()), Ok((UDP, 443)));
+        assert_eq!(proto(deepest()), Ok((UDP, 443)));
+        assert_eq!(proto(arp()), Err(Skip::Arp));
+    }
+}

@@ -1,0 +1,26 @@
+//! The benchmarks behind `scripts/bench`: each checks the answer as well as the time, and prints a Markdown table.
+
+use anyhow::Result;
+use clap::Parser;
+
+mod datapath;
+mod frames;
+mod reader;
+mod replay;
+mod table;
+
+/// Measure what weir costs.
+#[derive(Parser)]
+enum Bench {
+    /// Nanoseconds a packet in the kernel, by test-run on one CPU (needs root)
+    Datapath,
+    /// Packets a second of CPU time in `weir replay`
+    Replay,
+}
+
+fn main() -> Result<()> {
+    match Bench::parse() {
+        Bench::Datapath => datapath::bench(),
+        Bench::Replay => replay::bench(),
+    }
+}

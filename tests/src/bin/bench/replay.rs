@@ -1,0 +1,149 @@
+//! How fast captures are replayed: the release binary over a million generated packets.
+
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::param::clock_ticks_per_second;
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{
+    daemon::weir_binary,
+    oracle::Oracle,
+    pcap::{Schedule, Writer},
+    scratch::Scratch,
+    traffic::{HEADERS_MAX, Mix, Plan, Traffic},
+};
+
+use crate::table::{self, least_and_median, thousands};
+
+const ROUNDS: usize = 5;
+const PACKETS: u64 = 1_000_000;
+const SCHEDULE: Schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: 100_000 };
+
+struct Capture {
+    name: &'static str,
+    plan: Plan,
+}
+
+fn captures() -> [Capture; 2] {
+    let plan = Plan {
+        seed: 7,
+        packets: PACKETS,
+        flows: 100_000,
+        zipf: 1.1,
+        flows_per_source: 4,
+        flows_per_destination: 8,
+        mix: Mix::default(),
+    };
+    [
+        Capture { name: "Zipf 1.1, 100,000 flows", plan },
+        Capture {
+            name: "nearly all miss: 10,000,000 flows alike",
+            plan: Plan { flows: 10_000_000, zipf: 0.0, ..plan },
+        },
+    ]
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// There is no binary, no room for the captures (some 250 MB), or a report that is not as it has to be.
+pub fn bench() -> Result<()> {
+    let weir = weir_binary()?;
+    let scratch = Scratch::new()?;
+    let file = scratch.file("traffic.pcap");
+    let mut rows = Vec::new();
+    for Capture { name, plan } in captures() {
+        let sent = write_capture(&file, plan)?;
+        let mut seconds = Vec::new();
+        let mut hits = 0.0;
+        for _ in 0..ROUNDS {
+            let (spent, report) = replay(&weir, &file)?;
+            check(&report, sent).with_context(|| format!("{name}: the report is wrong"))?;
+            seconds.push(spent.as_secs_f64());
+            hits = report["self"]["cache_hit_rate"].as_f64().context("no cache_hit_rate")?;
+        }
+        let (least, median) = least_and_median(seconds);
+        let rate = |seconds: f64| format!("{:.2}", sent.packets as f64 / seconds / 1e6);
+        rows.push([
+            name.to_owned(),
+            format!("{:.1} %", 100.0 * hits),
+            rate(median),
+            rate(least),
+            format!("{:.0}", 1e9 * median / sent.packets as f64),
+        ]);
+    }
+    table::say(format!("{}\n", table::machine()?))?;
+    table::write(["capture", "cache hits", "median Mpkt/s", "best Mpkt/s", "ns/packet"], &rows)?;
+    table::say(format!(
+        "\nPackets a second of CPU time, user and system, of `weir replay --window all` over {} packets, out of \
+         {ROUNDS} runs.\nAfter each run: seen was equal to what was generated, to the byte, and the ledger balanced.",
+        thousands(PACKETS),
+    ))
+}
+
+fn write_capture(path: &Path, plan: Plan) -> Result<Tally> {
+    let cannot = || format!("cannot write {}", path.display());
+    let mut oracle = Oracle::new();
+    let file = BufWriter::new(File::create(path).with_context(cannot)?);
+    let mut writer = Writer::new(file, HEADERS_MAX as u32).with_context(cannot)?;
+    for (nth, packet) in (0..).zip(Traffic::new(plan)?) {
+        oracle.add(&packet.truth);
+        writer.write(SCHEDULE.at(nth), &packet.frame).with_context(cannot)?;
+    }
+    writer.finish().with_context(cannot)?;
+    Ok(oracle.sent())
+}
+
+/// Replays, and gives the CPU time it took and the report.
+fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
+    let before = children_time()?;
+    let output = Command::new(weir)
+        .args(["replay", "--json", "--window", "all", "--seed", "1"])
+        .arg(capture)
+        .output()
+        .with_context(|| format!("cannot start {}", weir.display()))?;
+    let spent = children_time()?.saturating_sub(before);
+    if !output.status.success() {
+        bail!("weir replay: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok((spent, serde_json::from_slice(&output.stdout).context("weir replay wrote no report")?))
+}
+
+/// User and system time of all children that have ended, in the kernel's ticks of 10 ms.
+fn children_time() -> Result<Duration> {
+    /// Behind the name in parentheses, `cutime` and `cstime` are fields 16 and 17 of `proc_pid_stat(5)`.
+    const FIELDS: std::ops::Range<usize> = 13..15;
+    let stat = fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks: Option<u64> =
+        fields.get(FIELDS).and_then(|both| both.iter().map(|field| field.parse::<u64>().ok()).sum());
+    let ticks = ticks.with_context(|| format!("/proc/self/stat is not as expected: {stat}"))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
+fn check(report: &Value, sent: Tally) -> Result<()> {
+    let ledger = &report["interfaces"][0]["ledger"];
+    let tally = |value: &Value| -> Result<Tally> {
+        let number = |name: &str| value[name].as_u64().with_context(|| format!("no {name} in {value}"));
+        Ok(Tally::new(number("packets")?, number("bytes")?))
+    };
+    let seen = tally(&ledger["seen"])?;
+    ensure!(seen == sent, "{sent:?} were generated and {seen:?} were seen");
+    let mut accounted = tally(&ledger["attributed"])?;
+    accounted.add(tally(&ledger["sampled_out"])?);
+    for reasons in ["skipped", "lost"] {
+        for value in ledger[reasons].as_object().with_context(|| format!("no {reasons}"))?.values() {
+            accounted.add(tally(value)?);
+        }
+    }
+    ensure!(accounted == seen, "the ledger does not balance: {ledger}");
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Figures in Markdown, and where they were measured.
+
+use std::{
+    fs,
+    io::{self, Write},
+};
+
+use anyhow::Result;
+use rustix::system::uname;
+use weir::kernel::online_cpus;
+
+/// Writes a table: the first column to the left, all others to the right.
+///
+/// # Errors
+///
+/// Those of standard output.
+pub fn write<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> Result<()> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heads[column].chars().count(), 3]).max().unwrap_or_default()
+    });
+    let line = |cells: [&str; N]| {
+        let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        format!("| {} |", padded.collect::<Vec<_>>().join(" | "))
+    };
+    let rules = widths.map(|width| "-".repeat(width - 1));
+    let rules: Vec<_> = rules
+        .iter()
+        .enumerate()
+        .map(|(column, rule)| if column == 0 { format!("{rule}-") } else { format!("{rule}:") })
+        .collect();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", line(heads))?;
+    writeln!(out, "| {} |", rules.join(" | "))?;
+    for row in rows {
+        writeln!(out, "{}", line(row.each_ref().map(String::as_str)))?;
+    }
+    Ok(())
+}
+
+/// Writes a line of text.
+///
+/// # Errors
+///
+/// Those of standard output.
+pub fn say(text: impl AsRef<str>) -> Result<()> {
+    Ok(writeln!(io::stdout(), "{}", text.as_ref())?)
+}
+
+/// The machine in a line: processor, CPUs, kernel.
+///
+/// # Errors
+///
+/// `/sys` cannot be read.
+pub fn machine() -> Result<String> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(": ")).map(|(_, value)| value.trim())
+    };
+    let virtual_machine = field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    Ok(format!(
+        "{}{}, {} CPUs online, Linux {}, weir {}",
+        field("model name").unwrap_or("unknown processor"),
+        if virtual_machine { " (virtual machine)" } else { "" },
+        online_cpus()?.len(),
+        uname().release().to_string_lossy(),
+        env!("CARGO_PKG_VERSION"),
+    ))
+}
+
+/// The smallest and the middle one; the figures must not be empty.
+pub fn least_and_median(mut figures: Vec<f64>) -> (f64, f64) {
+    figures.sort_by(f64::total_cmp);
+    (figures[0], figures[figures.len() / 2])
+}
+
+/// A number with its thousands apart.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_put_in_order_and_numbers_in_groups() {
+        assert_eq!(least_and_median(vec![3.0, 1.0, 2.0]), (1.0, 2.0));
+        assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

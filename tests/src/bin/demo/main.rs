@@ -1,0 +1,276 @@
+//! The demo behind `scripts/demo`: weir on a router that is made of network namespaces, with real traffic.
+//!
+//! Whatever it makes, it removes: also after a failure, and when interrupted.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use weir::report::{Ledger, Report, Style, Tally, write_styled_tables};
+use weir_tests::{
+    clock,
+    collector::Collector,
+    daemon::Daemon,
+    inject::{self, Pace},
+    netns::{Lab, requirements},
+    oracle::Oracle,
+    story,
+};
+
+mod interrupt;
+mod live;
+mod show;
+
+use live::Returned;
+use show::{heading, step, thousands};
+
+/// The length of a window.
+const INTERVAL_SECONDS: u64 = 5;
+/// How long the top lists are: enough to see what they are, and no walls.
+const TOP: usize = 3;
+/// Where reports go to: inside of the router, so that they do not add to what is measured.
+const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
+/// Frames a second of the generator, which so sends for some six seconds.
+const PACE: Pace = Pace::PacketsPerSecond(420);
+/// How long weir may take to start, to report and to stop.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Kernels that join a network have something to say for a while; after this long without a packet they are done.
+const QUIET: Duration = Duration::from_millis(600);
+/// How often to look for a report that came.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+const NEXT: &str = "  weir run --interface eth0      measure an interface of this machine (as root)
+  weir replay FILE.pcap          measure a capture of tcpdump or Wireshark; needs no root
+  weir check --config FILE       every mistake in a configuration, or what it costs in memory
+  config/weir.yaml               every setting, explained; config/examples for common cases
+  config/weir.service            weir as a systemd service, with two capabilities instead of root
+  README.md                      what the numbers mean, and how far they can be trusted
+
+  The binary is target/release/weir.";
+
+#[expect(clippy::print_stderr, reason = "this is where the demo says why it broke off")]
+fn main() -> ExitCode {
+    match interrupt::listen().and_then(|()| demo()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if interrupt::happened() => {
+            eprintln!("\n  interrupted; what the demo had made is removed");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("\nscripts/demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo() -> Result<()> {
+    requirements().map_err(|reason| anyhow!(reason))?;
+    heading("weir on a router")?;
+    let lab = Lab::new()?;
+    silence(&lab)?;
+    step("lab", "client ─── wan0 [router] lan0 ─── server: three network namespaces, IPv4 and IPv6")?;
+    let collector = lab.router.enter(|| Collector::listen(COLLECTOR))??;
+    let mut weir = Daemon::start(Some(&lab.router), |_| config(&collector))?;
+    weir.wait_for_line("measuring every packet", TIMEOUT)?;
+    step("weir", format_args!("`weir run` in the router, on wan0 and lan0; a report every {INTERVAL_SECONDS} s"))?;
+    step("", format_args!("by HTTP to a small collector at {}", collector.url()))?;
+
+    let before = Sent::read(&lab)?;
+    let mut reports = Vec::new();
+    let traffic = send(&lab, &collector, &mut reports)?;
+    let sent = Sent::read(&lab)?.since(&before);
+    let status = weir.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}\n{}", weir.log()?);
+    step("stop", "SIGTERM: weir closes the window, delivers the last report and ends")?;
+    while take_report(&collector, Duration::ZERO, &mut reports)? {}
+
+    let fullest = reports.iter().max_by_key(|report| report.totals.packets).context("no report came")?;
+    heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
+    write_styled_tables(fullest, Style { color: show::color() }, &mut io::stdout().lock())?;
+    heading("The same report, as JSON")?;
+    show::write(&show::json(fullest)?)?;
+    heading("Is it right?")?;
+    check(&reports, &sent, &traffic)?;
+    heading("Where to go next")?;
+    show::write(NEXT)
+}
+
+fn config(collector: &Collector) -> String {
+    format!(
+        "observer: {{name: router}}\n\
+         interfaces: [wan0, lan0]\n\
+         report: {{interval: {INTERVAL_SECONDS}s, top: {TOP}}}\n\
+         sinks: [{{type: http, url: \"{}\"}}]\n",
+        collector.url()
+    )
+}
+
+/// Nobody asks for routers that are there, and what kernels say when they join is over: so that the only packets are
+/// those that the demo sends, and what comes of them.
+fn silence(lab: &Lab) -> Result<()> {
+    for host in [&lab.client, &lab.server] {
+        host.set("ipv6/conf/eth0/router_solicitations", "0")?;
+    }
+    let mut last = (Sent::read(lab)?, clock::now());
+    clock::wait_for("silence in the laboratory", TIMEOUT, || {
+        interrupt::check()?;
+        let now = Sent::read(lab)?;
+        if now != last.0 {
+            last = (now, clock::now());
+        }
+        Ok((last.1.elapsed() >= QUIET).then_some(()))
+    })
+}
+
+/// Packets that the client and the server sent towards the router, as their own kernels count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    client: u64,
+    server: u64,
+}
+
+impl Sent {
+    fn read(lab: &Lab) -> Result<Self> {
+        let [client, server] = [&lab.client, &lab.server].map(|host| host.counters("eth0"));
+        Ok(Self { client: client?.sent.packets, server: server?.sent.packets })
+    }
+
+    fn since(self, earlier: &Self) -> Self {
+        Self { client: self.client - earlier.client, server: self.server - earlier.server }
+    }
+}
+
+/// What was sent by the demo's own count.
+struct Traffic {
+    injected: Oracle,
+    returned: Returned,
+}
+
+/// Sends everything, and shows the reports that come meanwhile.
+fn send(lab: &Lab, collector: &Collector, reports: &mut Vec<Report>) -> Result<Traffic> {
+    let packets = story::packets()?;
+    step(
+        "traffic",
+        format_args!("{} generated frames on wan0, as in tests/corpus/demo.pcap:", thousands(packets.len() as u64)),
+    )?;
+    step("", "VLANs, fragments, extension headers, ARP, damaged packets, a scan; and live")?;
+    step("", "TCP and UDP between client and server, whose every byte has to come back")?;
+    thread::scope(|scope| {
+        let generator = scope.spawn(|| {
+            let mut injected = Oracle::new();
+            let packets = packets.iter().take_while(|_| !interrupt::happened());
+            let packets = packets.inspect(|packet| injected.add(&packet.truth));
+            lab.client.enter(|| inject::send("eth0", packets, PACE))??;
+            anyhow::Ok(injected)
+        });
+        let live = scope.spawn(|| live::exchange(lab));
+        while !(generator.is_finished() && live.is_finished()) {
+            take_report(collector, POLL_INTERVAL, reports)?;
+        }
+        let panicked = |_| anyhow!("a thread that sends traffic panicked");
+        let injected = generator.join().map_err(panicked)?.context("cannot inject")?;
+        let returned = live.join().map_err(panicked)?.context("live traffic was harmed")?;
+        interrupt::check()?;
+        Ok(Traffic { injected, returned })
+    })
+}
+
+/// Takes the next report, if one comes in time, and says what is in it.
+fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Report>) -> Result<bool> {
+    let Some(received) = collector.next(timeout) else { return Ok(false) };
+    let report: Report = serde_json::from_value(received.report).context("the collector received no report")?;
+    let Report { window, observer, interfaces, totals, .. } = &report;
+    let seen = interfaces.iter().map(|one| format!("{} {}", one.name, thousands(one.ledger.seen.packets)));
+    step(
+        "report",
+        format_args!(
+            "{}  {} – {} UTC  {:>7} packets ({})",
+            observer.seq,
+            window.start.strftime("%H:%M:%S"),
+            window.end.strftime("%H:%M:%S"),
+            thousands(totals.packets),
+            seen.collect::<Vec<_>>().join(", "),
+        ),
+    )?;
+    reports.push(report);
+    Ok(true)
+}
+
+/// Says what was sent and what weir saw of it.
+fn check(reports: &[Report], sent: &Sent, traffic: &Traffic) -> Result<()> {
+    let Sent { client, server } = *sent;
+    let Traffic { injected, returned: Returned { stream_bytes, datagrams } } = traffic;
+    let mut right = true;
+    let mut line = |what: &str, text: String, holds: bool| {
+        right &= holds;
+        step(what, format_args!("{text}{}", if holds { "" } else { "   <-- WRONG" }))
+    };
+    for (interface, who, sent) in [("wan0", "client", client), ("lan0", "server", server)] {
+        let seen = seen_on(reports, interface);
+        let verdict = if seen == sent { "equal" } else { "NOT EQUAL" };
+        let text = format!("the {who} sent {} packets, weir saw {}: {verdict}", thousands(sent), thousands(seen));
+        line(interface, text, seen == sent)?;
+    }
+    let text =
+        format!("{} of those on wan0 are the generator's, by its own count;", thousands(injected.sent().packets));
+    line("", text, injected.sent().packets <= client)?;
+    let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
+    let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
+    let equal = skipped
+        .iter()
+        .map(|(reason, packets)| (reason.as_str(), *packets))
+        .eq(known.iter().map(|(reason, tally)| (*reason, tally.packets)));
+    let text = format!(
+        "{} of them are not IP (ARP apart) or damaged: weir skipped {}, for the same reasons",
+        known.values().map(|tally| tally.packets).sum::<u64>(),
+        skipped.values().sum::<u64>()
+    );
+    line("", text, equal)?;
+    let balanced = reports.iter().flat_map(|report| &report.interfaces).all(|one| balances(&one.ledger));
+    let lost: u64 = reports.iter().flat_map(|report| &report.interfaces).map(|one| lost(&one.ledger)).sum();
+    let verdict = if balanced { "balances" } else { "DOES NOT BALANCE" };
+    let text = format!("{verdict} in all {} reports, to the packet and the byte; {lost} packets lost", reports.len());
+    line("ledger", text, balanced)?;
+    let text = format!(
+        "{} MiB by TCP and {} datagrams came back as they were sent: weir harmed nothing",
+        *stream_bytes >> 20,
+        thousands(*datagrams)
+    );
+    line("live", text, true)?;
+    ensure!(right, "weir's reports are wrong: please report this as a defect");
+    Ok(())
+}
+
+/// Packets without a flow by reason; without ARP, which the kernels of the laboratory speak too.
+fn skipped_without_arp(reports: &[Report]) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for interface in reports.iter().flat_map(|report| &report.interfaces) {
+        for (reason, tally) in interface.ledger.skipped.iter().filter(|(reason, _)| *reason != "arp") {
+            *sums.entry(reason.clone()).or_default() += tally.packets;
+        }
+    }
+    sums
+}
+
+fn seen_on(reports: &[Report], interface: &str) -> u64 {
+    let interfaces = reports.iter().flat_map(|report| &report.interfaces);
+    interfaces.filter(|one| one.name == interface).map(|one| one.ledger.seen.packets).sum()
+}
+
+/// `seen = attributed + sampled_out + skipped + lost`, stated anew, from the report as it was received.
+fn balances(ledger: &Ledger) -> bool {
+    let Ledger { seen, attributed, sampled_out, skipped, lost } = ledger;
+    let parts = || [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
+    let sum = |part: fn(&Tally) -> u64| parts().map(part).sum::<u64>();
+    (sum(|tally| tally.packets), sum(|tally| tally.bytes)) == (seen.packets, seen.bytes)
+}
+
+fn lost(ledger: &Ledger) -> u64 {
+    ledger.lost.values().map(|tally| tally.packets).sum()
+}

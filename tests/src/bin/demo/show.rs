@@ -1,0 +1,154 @@
+//! How the demo looks: narration, and JSON that fits a terminal.
+
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// The widest line of JSON, in columns.
+const WIDTH: usize = 96;
+
+/// Whether standard output shows colours.
+pub fn color() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+fn styled(code: &str, text: &str) -> String {
+    if color() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// A line of narration: what it is about, and what there is to say.
+///
+/// # Errors
+///
+/// Those of standard output, as for all here.
+pub fn step(what: &str, text: impl Display) -> Result<()> {
+    write(&format!("  {} {text}", styled("1", &format!("{what:<8}"))))
+}
+
+/// A heading with a rule.
+pub fn heading(text: &str) -> Result<()> {
+    let rule = "─".repeat(WIDTH.saturating_sub(text.chars().count() + 4));
+    write(&format!("\n{} {} {}\n", styled("2", "──"), styled("1", text), styled("2", &rule)))
+}
+
+/// A line as it is.
+pub fn write(text: &str) -> Result<()> {
+    Ok(writeln!(io::stdout(), "{text}")?)
+}
+
+/// A number with its thousands apart.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+/// JSON, with a line for whatever fits one; fields keep their order.
+///
+/// # Errors
+///
+/// Those of serialising `value`.
+pub fn json(value: &impl Serialize) -> Result<String> {
+    let pretty = serde_json::to_string_pretty(value)?;
+    let lines: Vec<_> = pretty.lines().collect();
+    let mut folded = Vec::new();
+    fold(&lines, &mut folded);
+    Ok(folded.join("\n"))
+}
+
+/// Each value of `lines` (all those at the first one's indent) becomes one line, if it fits; neighbours that do share
+/// lines, but for the objects of a list.
+fn fold(lines: &[&str], folded: &mut Vec<String>) {
+    let mut rest = lines;
+    let mut shared = false;
+    while !rest.is_empty() {
+        let (value, others) = rest.split_at(value_lines(rest));
+        rest = others;
+        let line = join(value);
+        let sharing = !line.trim_start().starts_with('{');
+        match folded.last_mut() {
+            Some(last) if shared && sharing && width(last) + 1 + width(line.trim_start()) <= WIDTH => {
+                last.push(' ');
+                last.push_str(line.trim_start());
+                continue;
+            }
+            _ if width(&line) <= WIDTH => {
+                shared = sharing;
+                folded.push(line);
+            }
+            _ => {
+                shared = false;
+                fold_long(value, folded);
+            }
+        }
+    }
+}
+
+/// A value that takes several lines; the objects of a list do without lines for their braces alone.
+fn fold_long(value: &[&str], folded: &mut Vec<String>) {
+    let [open, inner @ .., close] = value else {
+        folded.extend(value.iter().map(|line| (*line).to_owned()));
+        return;
+    };
+    let from = folded.len() + 1;
+    folded.push((*open).to_owned());
+    fold(inner, folded);
+    if open.starts_with(' ') && open.trim_start() == "{" && folded.len() > from {
+        let first = folded.remove(from);
+        folded[from - 1].push_str(first.trim_start());
+        if let Some(last) = folded.last_mut() {
+            last.push_str(close.trim_start());
+        }
+    } else {
+        folded.push((*close).to_owned());
+    }
+}
+
+/// How many lines the first value has.
+fn value_lines(lines: &[&str]) -> usize {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    match lines {
+        [first, rest @ ..] if first.ends_with(['{', '[']) => {
+            let end = rest.iter().position(|line| indent(line) == indent(first));
+            end.map_or(lines.len(), |end| end + 2)
+        }
+        _ => 1,
+    }
+}
+
+fn join(lines: &[&str]) -> String {
+    let Some((first, rest)) = lines.split_first() else { return String::new() };
+    let mut line = (*first).to_owned();
+    for part in rest {
+        if line.ends_with(',') {
+            line.push(' ');
+        }
+        line.push_str(part.trim_start());
+    }
+    line
+}
+
+fn width(line: &str) -> usize {
+    line.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn json_keeps_its_meaning_and_the_width() {
+        let numbers: Vec<_> = (0..100).map(|n| [n, n * n]).collect();
+        let value = serde_json::json!({"short": {"a": 1}, "numbers": numbers, "list": [{"name": "x".repeat(60)}, {"name": "y".repeat(60)}]});
+        let text = json(&value).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        // A closing brace may follow.
+        assert!(text.lines().all(|line| width(line) <= WIDTH + 2), "{text}");
+        assert!(text.lines().count() < 30, "{text}");
+    }
+}
