@@ -1,43 +1,91 @@
 //! What weir says to people: the way out of every mistake, and what a configuration costs.
 
 use std::{
+    ffi::OsString,
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
     process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use weir_tests::{
     daemon::weir_binary,
     netns::{Lab, QuietPair},
     scratch::Scratch,
 };
 
-use crate::watch::{Ended, Watch, number, weir};
+use crate::watch::{Ended, Watch, check_accounts, modes, number, weir};
 
 tests![
     without_privilege_it_says_what_it_needs,
+    the_capabilities_of_the_unit_are_enough,
     without_an_interface_it_says_how_to_name_one,
     a_mistake_in_the_configuration_has_a_place_and_a_remedy,
     check_prints_what_is_in_force_and_its_memory
 ];
 
+const NOBODY: u32 = 65_534;
+
+/// A copy of the binary, and a configuration, where everybody may read them.
+struct Public {
+    scratch: Scratch,
+}
+
+impl Public {
+    fn new(config: &str) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
+        fs::copy(weir_binary()?, scratch.file("weir"))?;
+        fs::write(scratch.file("weir.yaml"), config)?;
+        fs::set_permissions(scratch.file("weir.yaml"), fs::Permissions::from_mode(0o644))?;
+        Ok(Self { scratch })
+    }
+
+    /// `weir run`, as words of a command line.
+    fn run(&self) -> [OsString; 4] {
+        let [binary, config] = ["weir", "weir.yaml"].map(|name| self.scratch.file(name).into_os_string());
+        [binary, "run".into(), "--config".into(), config]
+    }
+}
+
 fn without_privilege_it_says_what_it_needs() -> Result<()> {
-    const NOBODY: u32 = 65_534;
     let pair = Lab::quiet_pair()?;
-    let scratch = Scratch::new()?;
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
-    // Where everybody may run it, whoever may enter the directory that it was built in.
-    let binary = scratch.file("weir");
-    fs::copy(weir_binary()?, &binary)?;
-    let config = scratch.file("weir.yaml");
-    fs::write(&config, format!("interfaces: [{}]\n", QuietPair::OBSERVER_INTERFACE))?;
-    fs::set_permissions(&config, fs::Permissions::from_mode(0o644))?;
-    let mut command = Command::new(&binary);
-    command.arg("run").arg("--config").arg(&config).uid(NOBODY).gid(NOBODY);
+    let public = Public::new(&format!("interfaces: [{}]\n", QuietPair::OBSERVER_INTERFACE))?;
+    let [binary, arguments @ ..] = public.run();
+    let mut command = Command::new(binary);
+    command.args(arguments).uid(NOBODY).gid(NOBODY);
     let ended = pair.observer.enter(|| Ended::of(&mut command))??;
     ended.check(3, &["not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF"])?;
     ensure!(ended.err.lines().count() == 1, "one sentence is enough:\n{}", ended.err);
+    Ok(())
+}
+
+fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/weir.service");
+    let unit = fs::read_to_string(unit)?;
+    let granted = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities="));
+    let granted = granted.context("the unit grants no capabilities")?.to_lowercase();
+    let names: Vec<_> = granted.split(' ').map(|name| name.replace("cap_", "+")).collect();
+    let capabilities = format!("-all,{}", names.join(","));
+
+    let pair = Lab::quiet_pair()?;
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    let public = Public::new(&format!("interfaces: [{interface}]\nreport: {{interval: 1s}}\n"))?;
+    let mut command = pair.observer.command("timeout");
+    command.args(["--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
+    for set in ["inh-caps", "ambient-caps", "bounding-set"] {
+        command.arg(format!("--{set}={capabilities}"));
+    }
+    let ended = Ended::of(command.args(public.run()))?;
+    ended.check(0, &["measuring every packet"])?;
+    let reports = ended.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    check_accounts(&reports)?;
+    ensure!(!reports.is_empty(), "it reported nothing");
+    let modes = modes(interface, &reports);
+    ensure!(modes.iter().all(|mode| *mode == "xdp-native"), "with {granted}: {modes:?}");
     Ok(())
 }
 
