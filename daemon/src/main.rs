@@ -102,11 +102,12 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
     Ok(interfaces)
 }
 
-/// A channel on which an interrupt or SIGTERM arrives; a second one ends the process at once.
+/// A channel that is closed by an interrupt or SIGTERM; a second one ends the process at once, however far stopping is.
 fn stop_on_signal() -> Result<Receiver<()>, Failure> {
-    let (told, stop) = bounded(1);
+    let (open, stop) = bounded(0);
+    let mut open = Some(open);
     ctrlc::set_handler(move || {
-        if told.try_send(()).is_err() {
+        if open.take().is_none() {
             std::process::exit(Exit::Interrupted as i32);
         }
     })

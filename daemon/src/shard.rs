@@ -99,9 +99,15 @@ impl<K: Copy + Eq> Dimension<K> {
         self.by_packets.offer(hash, key, tally, estimate);
     }
 
-    /// Every candidate, some of them twice.
+    /// Every candidate, once.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate<K>> {
-        self.by_bytes.iter().chain(self.by_packets.iter())
+        let others = self.by_packets.iter().filter(|other| self.by_bytes.get(other.hash, &other.key).is_none());
+        self.by_bytes.iter().chain(others)
+    }
+
+    /// Whether `key` is a candidate.
+    pub fn has_candidate(&self, hash: u64, key: &K) -> bool {
+        [&self.by_bytes, &self.by_packets].into_iter().any(|candidates| candidates.get(hash, key).is_some())
     }
 
     /// Bounds that always hold for what this shard saw of `key`: what was counted while it was a candidate, and at most

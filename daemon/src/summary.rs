@@ -1,6 +1,6 @@
 //! All shards of a window merged: what the window comes to, with the error of each estimate.
 
-use std::{cmp::Reverse, collections::HashSet, hash::Hash};
+use std::cmp::Reverse;
 
 use hdrhistogram::Histogram;
 use weir_common::{
@@ -168,39 +168,47 @@ impl NewFlows {
     }
 }
 
-fn rank<K: Copy + Eq + Hash + Ord>(
+fn rank<K: Copy + Ord>(
     window: &[Closed],
     dimension: impl Fn(&Shard) -> &Dimension<K>,
     lost: Tally,
     top: usize,
 ) -> Ranking<K> {
-    let mut known = HashSet::new();
-    let mut all: Vec<_> = window
-        .iter()
-        .flat_map(|closed| dimension(&closed.shard).candidates())
-        .filter(|candidate| known.insert(candidate.key))
-        .map(|Candidate { hash, key, .. }| {
+    let (mut by_bytes, mut by_packets) = (Vec::with_capacity(top), Vec::with_capacity(top));
+    for (nth, closed) in window.iter().enumerate() {
+        for Candidate { hash, key, .. } in dimension(&closed.shard).candidates() {
+            if window[..nth].iter().any(|earlier| dimension(&earlier.shard).has_candidate(*hash, key)) {
+                continue;
+            }
             let (mut lower, mut upper) = (Tally::default(), Tally::default());
             for closed in window {
                 let bounds = dimension(&closed.shard).bounds(*hash, key);
                 lower.add(bounds.0);
                 upper.add(bounds.1);
             }
-            // The upper end is the estimate: where it differs from the lower one, the difference is mostly what the key did
-            // before it became a candidate.
+            // The upper end is the estimate: where it differs from the lower one, the difference is mostly what the key
+            // did before it became a candidate.
             let estimate = |metric: Metric| Estimate {
                 value: metric.of(upper),
                 lower: metric.of(lower),
                 upper: metric.of(upper).saturating_add(metric.of(lost)),
             };
-            Ranked { key: *key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) }
-        })
-        .collect();
-    all.sort_unstable_by_key(|ranked| (Reverse((ranked.bytes.value, ranked.packets.value)), ranked.key));
-    let by_bytes = all.iter().take(top).copied().collect();
-    all.sort_unstable_by_key(|ranked| (Reverse((ranked.packets.value, ranked.bytes.value)), ranked.key));
-    all.truncate(top);
-    Ranking { by_bytes, by_packets: all }
+            let ranked = Ranked { key: *key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };
+            keep_largest(&mut by_bytes, top, ranked, |r| (Reverse((r.bytes.value, r.packets.value)), r.key));
+            keep_largest(&mut by_packets, top, ranked, |r| (Reverse((r.packets.value, r.bytes.value)), r.key));
+        }
+    }
+    Ranking { by_bytes, by_packets }
+}
+
+/// Adds to a list that holds the `top` first by `order`, in that order. It never grows beyond them: what a window's end
+/// takes must not depend on how many candidates there are.
+fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
+    let place = list.partition_point(|kept| order(kept) < order(&new));
+    if place < top {
+        list.truncate(top - 1);
+        list.insert(place, new);
+    }
 }
 
 fn sizes(window: &[Closed]) -> Histogram<u64> {
@@ -212,4 +220,23 @@ fn sizes(window: &[Closed]) -> Histogram<u64> {
         }
     }
     histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {
+        let numbers: Vec<u64> = (0..500).map(|n| n * 7919 % 500).collect();
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable_by_key(|n| Reverse(*n));
+        for top in [0, 1, 10, 499, 1_000] {
+            let mut kept = Vec::with_capacity(top);
+            let capacity = kept.capacity();
+            numbers.iter().for_each(|n| keep_largest(&mut kept, top, *n, |n| Reverse(*n)));
+            assert_eq!(kept, sorted[..top.min(500)]);
+            assert_eq!(kept.capacity(), capacity);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Result, bail};
@@ -14,6 +14,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 #[expect(clippy::disallowed_methods, reason = "the laboratory paces real traffic and waits for real processes")]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// The wall clock, since the Unix epoch: what weir's windows are aligned to.
+pub fn since_epoch() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 /// Looks again and again until `look` finds something.

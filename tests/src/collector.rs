@@ -44,6 +44,8 @@ pub enum Behaviour {
 pub struct Received {
     /// The `Idempotency-Key` that it came with.
     pub idempotency_key: Option<String>,
+    /// The `Content-Encoding` that it came in: `gzip`, or none for plain text.
+    pub encoding: Option<String>,
     /// The report.
     pub report: Value,
 }
@@ -295,7 +297,7 @@ fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
     let lines = body.lines().filter(|line| !line.is_empty());
     let received = lines.map(|line| {
         let report = serde_json::from_str(line).map_err(|_| 400u16)?;
-        Ok(Received { idempotency_key: idempotency_key.clone(), report })
+        Ok(Received { idempotency_key: idempotency_key.clone(), encoding: encoding.clone(), report })
     });
     received.collect()
 }
@@ -348,6 +350,8 @@ mod tests {
         let received = collector.wait_for(3, TIMEOUT).unwrap();
         let keys: Vec<_> = received.iter().map(|received| received.idempotency_key.as_deref()).collect();
         assert_eq!(keys, [Some("a/b/1"), Some("a/b/1"), None]);
+        let encodings: Vec<_> = received.iter().map(|received| received.encoding.as_deref()).collect();
+        assert_eq!(encodings, [None, None, Some("gzip")]);
         let reports: Vec<_> = received.into_iter().map(|received| received.report).collect();
         assert_eq!(reports, [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})]);
         let in_turn: Vec<_> = (0..3).map(|_| collector.next(TIMEOUT).unwrap().report).collect();

@@ -1,0 +1,81 @@
+//! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
+//!
+//! One file per promise. Needs root, and counts as ignored without. Tests run one after the other unless
+//! `--test-threads` says otherwise: several of them measure time or memory.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use weir_tests::netns;
+
+/// A test and its name.
+type Test = (&'static str, fn() -> Result<()>);
+
+/// Names the functions of a file that are tests.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        /// This file's tests.
+        pub const TESTS: &[crate::Test] = &[$((stringify!($test), $test)),+];
+    };
+}
+
+mod forwarding;
+mod interfaces;
+mod ledger;
+mod memory;
+mod notify;
+mod sinks;
+mod stop;
+mod systemd;
+mod usage;
+mod watch;
+mod windows;
+
+/// The tests of one file, and what they cannot run without.
+struct Suite {
+    name: &'static str,
+    tests: &'static [Test],
+    requirements: fn() -> Result<(), String>,
+}
+
+const SUITES: [Suite; 10] = [
+    Suite::in_namespaces("ledger", ledger::TESTS),
+    Suite::in_namespaces("windows", windows::TESTS),
+    Suite::in_namespaces("forwarding", forwarding::TESTS),
+    Suite::in_namespaces("stop", stop::TESTS),
+    Suite::in_namespaces("interfaces", interfaces::TESTS),
+    Suite::in_namespaces("sinks", sinks::TESTS),
+    Suite::in_namespaces("memory", memory::TESTS),
+    Suite::in_namespaces("usage", usage::TESTS),
+    Suite::in_namespaces("notify", notify::TESTS),
+    Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(1));
+    let trials = SUITES.iter().flat_map(Suite::trials).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+impl Suite {
+    const fn in_namespaces(name: &'static str, tests: &'static [Test]) -> Self {
+        Self { name, tests, requirements: netns::requirements }
+    }
+
+    #[expect(clippy::print_stderr, reason = "whoever sees a test ignored should see why")]
+    fn trials(&self) -> Vec<Trial> {
+        let Self { name: suite, tests, requirements } = self;
+        let missing = requirements().err();
+        if let Some(reason) = &missing {
+            eprintln!("{suite}: ignored: {reason}");
+        }
+        let trial = |(name, test): &Test| {
+            let test = *test;
+            let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
+            Trial::test(format!("{suite}::{name}"), run).with_ignored_flag(missing.is_some())
+        };
+        tests.iter().map(trial).collect()
+    }
+}

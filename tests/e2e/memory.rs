@@ -1,0 +1,94 @@
+//! Memory is one fixed number, the same for ten flows and for a million spoofed ones.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    inject::Pace,
+    oracle::{By, Dimension, Oracle},
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::watch::{self, QUIET_LINK, TIMEOUT, Watch, judge, list, number};
+
+tests![a_million_spoofed_flows_take_no_more_memory];
+
+/// What the default configuration may take, in bytes.
+const RSS_MAX: u64 = 64 << 20;
+/// How much the resident set may change, as a share.
+const CHANGE_MAX: f64 = 0.02;
+/// One packet in so many belongs to a heavy hitter.
+const HEAVY_EVERY: usize = 10;
+
+fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {
+    let mut watch = Watch::start("report: {interval: 2s}\n")?;
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 71, packets: 1_000, flows: 10, ..Plan::default() }, &mut oracle)?;
+    let calm = watch.daemon.reports()?.len() + 2;
+    watch.daemon.wait_for_reports(calm, TIMEOUT)?;
+    let before = resident(watch.daemon.pid())?;
+
+    // Drawn out of four million, 1,200,000 packets belong to more than a million flows.
+    let small = Mix { damaged: 0.0, ..Mix::plain() };
+    let flood = Plan { seed: 72, packets: 1_200_000, flows: 4_000_000, zipf: 0.0, mix: small, ..Plan::default() };
+    let heavy = Plan { seed: 73, packets: flood.packets, flows: 10, zipf: 1.0, mix: small, ..Plan::default() };
+    let (mut spoofed, mut heavy) = (Traffic::new(flood)?, Traffic::new(heavy)?);
+    let mixed =
+        (0..).map_while(|nth: usize| if nth.is_multiple_of(HEAVY_EVERY) { heavy.next() } else { spoofed.next() });
+    watch::send(&watch.pair, QUIET_LINK, mixed, Pace::Unlimited, &mut oracle)?;
+    let flows = oracle.distinct(Dimension::Flows);
+    ensure!(flows > 1_000_000, "the flood had {flows} flows only");
+    let flooded = watch.daemon.reports()?.len() + 2;
+    let reports = watch.daemon.wait_for_reports(flooded, TIMEOUT)?;
+    let after = resident(watch.daemon.pid())?;
+
+    let planned = number(&reports[0]["self"]["memory_bytes"])?;
+    for (when, bytes) in [("before", before), ("after", after)] {
+        ensure!(bytes < RSS_MAX.min(planned), "{bytes} bytes {when} the flood; planned are {planned}");
+    }
+    let change = after.abs_diff(before) as f64 / before as f64;
+    ensure!(change <= CHANGE_MAX, "{before} bytes before the flood and {after} after it: {:.1} %", change * 100.0);
+    let reported: Result<Vec<_>> = reports.iter().map(|report| number(&report["self"]["rss_bytes"])).collect();
+    let reported = reported?;
+    ensure!(reported.iter().all(|rss| *rss > 0 && *rss < planned), "self.rss_bytes {reported:?}, planned {planned}");
+
+    let reports = watch.stop()?;
+    judge("all windows together", oracle.check_reports(&reports))?;
+    check_heaviest(&oracle, &reports)
+}
+
+/// The resident set of a process, in bytes, as the kernel accounts it.
+fn resident(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().with_context(|| format!("VmRSS:{line}"))?;
+    Ok(kib << 10)
+}
+
+/// The three largest sources of all packets lead the lists of every window that the flood filled.
+fn check_heaviest(oracle: &Oracle, reports: &[Value]) -> Result<()> {
+    const FULL_PACKETS: u64 = 50_000;
+    let heaviest = oracle.top(Dimension::Flows, By::Packets, 3);
+    let full = reports.iter().filter(|report| report["totals"]["packets"].as_u64().is_some_and(|n| n > FULL_PACKETS));
+    let full: Vec<_> = full.collect();
+    ensure!(!full.is_empty(), "no window had more than {FULL_PACKETS} packets");
+    for report in full {
+        let listed = list(&report["top_by_packets"]["flows"])?;
+        for (subject, _) in &heaviest {
+            let name = subject.to_string();
+            let found = listed.iter().any(|flow| {
+                let text = |field: &str| flow[field].as_str().unwrap_or_default();
+                name.starts_with(&format!(
+                    "{} {} > {} {} ",
+                    text("src_ip"),
+                    flow["src_port"],
+                    text("dst_ip"),
+                    flow["dst_port"]
+                ))
+            });
+            ensure!(found, "report {}: {name} is not among the first ten", report["id"]);
+        }
+    }
+    Ok(())
+}

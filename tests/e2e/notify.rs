@@ -1,0 +1,87 @@
+//! weir as a service of `Type=notify`: systemd is told what is so, when it is so.
+
+use std::{
+    fs, io,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use weir_tests::{
+    daemon::{Daemon, weir_binary},
+    netns::{Lab, QuietPair},
+    scratch::Scratch,
+};
+
+use crate::watch::{TIMEOUT, config, has_program, stop};
+
+tests![ready_once_attached_and_stopping_at_the_end, never_ready_where_it_cannot_attach];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// A socket as systemd has it, and weir with its address in its environment.
+struct Service {
+    socket: UnixDatagram,
+    program: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Service {
+    fn new() -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let address = scratch.file("notify");
+        let socket = UnixDatagram::bind(&address)?;
+        let program = scratch.file("weir");
+        let script = format!(
+            "#!/bin/sh\nNOTIFY_SOCKET='{}' exec '{}' \"$@\"\n",
+            address.display(),
+            weir_binary()?.canonicalize()?.display()
+        );
+        fs::write(&program, script)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+        Ok(Self { socket, program, _scratch: scratch })
+    }
+
+    /// The next message within `timeout`, if there is one.
+    fn told(&self, timeout: Duration) -> Result<Option<String>> {
+        let mut message = [0; 4096];
+        self.socket.set_read_timeout(Some(timeout))?;
+        match self.socket.recv(&mut message) {
+            Ok(length) => Ok(Some(String::from_utf8_lossy(&message[..length]).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn ready_once_attached_and_stopping_at_the_end() -> Result<()> {
+    let service = Service::new()?;
+    let pair = Lab::quiet_pair()?;
+    let settings = format!("interfaces: [{INTERFACE}]\n");
+    let mut daemon =
+        Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
+    let ready =
+        service.told(TIMEOUT)?.with_context(|| format!("it never was ready:\n{}", daemon.log().unwrap_or_default()))?;
+    ensure!(has_program(&pair.observer, INTERFACE)?, "it was ready before it was attached");
+    ensure!(ready.lines().any(|line| line == "READY=1"), "{ready}");
+    let status = format!("STATUS=measuring {INTERFACE} (xdp-native)");
+    ensure!(ready.lines().any(|line| line == status), "{ready}");
+    let reports = stop(&mut daemon)?;
+    ensure!(!reports.is_empty(), "it reported nothing");
+    let stopping = service.told(TIMEOUT)?.context("it did not say that it stops")?;
+    ensure!(stopping.lines().any(|line| line == "STOPPING=1"), "{stopping}");
+    Ok(())
+}
+
+fn never_ready_where_it_cannot_attach() -> Result<()> {
+    let service = Service::new()?;
+    let pair = Lab::quiet_pair()?;
+    let settings = format!("interfaces: [{INTERFACE}, nope0]\n");
+    let mut daemon =
+        Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
+    daemon.wait(TIMEOUT)?;
+    let told = service.told(Duration::from_millis(100))?;
+    ensure!(told.is_none(), "it told: {told:?}");
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Reports arrive once; a sink that does not take them costs reports of its own, declared, and nothing else.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::Ipv4Addr,
+    path::Path,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    collector::{Behaviour, Collector},
+    daemon::Daemon,
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    traffic::Plan,
+};
+
+use crate::watch::{TIMEOUT, Watch, check_accounts, config, judge, list, number, stop};
+
+tests![reports_arrive_once_named_and_packed, a_sink_that_fails_costs_only_its_own_reports];
+
+fn collector(namespace: &Namespace) -> Result<Collector> {
+    namespace.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))?
+}
+
+fn settings(reports: &Path, sinks: &[String]) -> String {
+    let config =
+        config(&format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", QuietPair::OBSERVER_INTERFACE), reports);
+    let sinks: String = sinks.iter().map(|sink| format!("  - {sink}\n")).collect();
+    config + &sinks
+}
+
+fn reports_arrive_once_named_and_packed() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let [packed, plain] = [collector(&pair.observer)?, collector(&pair.observer)?];
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
+        let packed = format!("{{type: http, url: \"{}\"}}", packed.url());
+        let plain = format!("{{type: http, url: \"{}\", compress: none}}", plain.url());
+        settings(reports, &[packed, plain])
+    })?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    let mut watch = Watch { pair, daemon };
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 61, ..Plan::default() }, &mut oracle)?;
+    watch.daemon.wait_for_reports(3, TIMEOUT)?;
+    let reports = watch.stop()?;
+    judge("the reports in the file", oracle.check_reports(&reports))?;
+    for (collector, encoding) in [(packed, Some("gzip")), (plain, None)] {
+        let received = collector.wait_for(reports.len(), TIMEOUT)?;
+        for received in &received {
+            let id = received.report["id"].as_str();
+            ensure!(received.idempotency_key.as_deref() == id, "{:?} with report {id:?}", received.idempotency_key);
+            ensure!(received.encoding.as_deref() == encoding, "{:?} is not {encoding:?}", received.encoding);
+        }
+        let received: Vec<_> = received.into_iter().map(|received| received.report).collect();
+        ensure!(received == reports, "{} reports received, and {} in the file, differ", received.len(), reports.len());
+    }
+    Ok(())
+}
+
+fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
+    const BEHAVIOURS: [Behaviour; 4] =
+        [Behaviour::Down, Behaviour::Hang, Behaviour::Refuse(503), Behaviour::Refuse(403)];
+    let pair = Lab::quiet_pair()?;
+    let failing: Vec<_> = BEHAVIOURS
+        .into_iter()
+        .map(|behaviour| {
+            let collector = collector(&pair.observer)?;
+            pair.observer.enter(|| collector.behave(behaviour))??;
+            Ok((behaviour, collector))
+        })
+        .collect::<Result<_>>()?;
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
+        let sinks = failing
+            .iter()
+            .map(|(_, collector)| format!("{{type: http, url: \"{}\", timeout: 300ms, queue: 2}}", collector.url()));
+        settings(reports, &sinks.collect::<Vec<_>>())
+    })?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    let mut watch = Watch { pair, daemon };
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 62, ..Plan::default() }, &mut oracle)?;
+    let while_failing = watch.daemon.wait_for_reports(5, TIMEOUT)?;
+    check_on_time(&while_failing)?;
+    for (behaviour, collector) in &failing {
+        let account = account(while_failing.last().context("there are five")?, collector)?;
+        ensure!(account["delivered"] == 0, "{behaviour:?}: {account}");
+        ensure!(number(&account["dropped"])? > 0, "{behaviour:?}: no drop is declared: {account}");
+        ensure!(
+            number(&account["failed_attempts"])? > 0 && account["last_error"].is_string(),
+            "{behaviour:?}: {account}"
+        );
+        watch.pair.observer.enter(|| collector.behave(Behaviour::Accept))??;
+    }
+    watch.send(Plan { seed: 63, ..Plan::default() }, &mut oracle)?;
+    for (behaviour, collector) in &failing {
+        // More than were waiting: newer ones arrive too.
+        collector.wait_for(4, TIMEOUT).with_context(|| format!("after {behaviour:?}"))?;
+    }
+    let reports = stop(&mut watch.daemon)?;
+    judge("the reports in the file", oracle.check_reports(&reports))?;
+    check_on_time(&reports)?;
+
+    let last = reports.last().context("there are reports")?;
+    for (behaviour, collector) in &failing {
+        let received: Vec<_> = collector.received().into_iter().map(|received| received.report).collect();
+        check_accounts(&received)?;
+        let sent: HashMap<_, _> = reports.iter().map(|report| (report["id"].to_string(), report)).collect();
+        let ids: BTreeSet<_> = received.iter().map(|report| report["id"].to_string()).collect();
+        ensure!(ids.len() == received.len(), "{behaviour:?}: a report came twice, of {}", received.len());
+        ensure!(
+            received.iter().all(|report| sent[&report["id"].to_string()] == report),
+            "{behaviour:?}: not as in the file"
+        );
+        let dropped = number(&account(last, collector)?["dropped"])?;
+        let accounted = dropped + received.len() as u64;
+        let all = reports.len() as u64;
+        ensure!(accounted == all, "{behaviour:?}: {} received and {dropped} dropped of {all}", received.len());
+    }
+    Ok(())
+}
+
+/// Windows of one second, numbered without a gap: measuring did not wait.
+fn check_on_time(reports: &[Value]) -> Result<()> {
+    for (nth, report) in reports.iter().enumerate() {
+        ensure!(
+            report["observer"]["seq"] == nth as u64 + 1,
+            "report {nth} has the number {}",
+            report["observer"]["seq"]
+        );
+        let seconds = report["window"]["seconds"].as_f64().context("a window has no length")?;
+        let within = nth > 0 && nth + 1 < reports.len();
+        ensure!(!within || (0.9..1.1).contains(&seconds), "window {nth} took {seconds} s");
+    }
+    Ok(())
+}
+
+/// A collector's account in a report.
+fn account<'a>(report: &'a Value, collector: &Collector) -> Result<&'a Value> {
+    let address = collector.address().to_string();
+    let mut accounts = list(&report["self"]["sinks"])?.iter();
+    accounts
+        .find(|account| account["name"].as_str().is_some_and(|name| name.contains(&address)))
+        .with_context(|| format!("no account of {address}"))
+}

@@ -1,0 +1,137 @@
+//! What weir says to people: the way out of every mistake, and what a configuration costs.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    daemon::weir_binary,
+    netns::{Lab, QuietPair},
+    scratch::Scratch,
+};
+
+use crate::watch::{Ended, Watch, check_accounts, modes, number, weir};
+
+tests![
+    without_privilege_it_says_what_it_needs,
+    the_capabilities_of_the_unit_are_enough,
+    without_an_interface_it_says_how_to_name_one,
+    a_mistake_in_the_configuration_has_a_place_and_a_remedy,
+    check_prints_what_is_in_force_and_its_memory
+];
+
+const NOBODY: u32 = 65_534;
+
+/// A copy of the binary, and a configuration, where everybody may read them.
+struct Public {
+    scratch: Scratch,
+}
+
+impl Public {
+    fn new(config: &str) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
+        fs::copy(weir_binary()?, scratch.file("weir"))?;
+        fs::write(scratch.file("weir.yaml"), config)?;
+        fs::set_permissions(scratch.file("weir.yaml"), fs::Permissions::from_mode(0o644))?;
+        Ok(Self { scratch })
+    }
+
+    /// `weir run`, as words of a command line.
+    fn run(&self) -> [OsString; 4] {
+        let [binary, config] = ["weir", "weir.yaml"].map(|name| self.scratch.file(name).into_os_string());
+        [binary, "run".into(), "--config".into(), config]
+    }
+}
+
+fn without_privilege_it_says_what_it_needs() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let public = Public::new(&format!("interfaces: [{}]\n", QuietPair::OBSERVER_INTERFACE))?;
+    let [binary, arguments @ ..] = public.run();
+    let mut command = Command::new(binary);
+    command.args(arguments).uid(NOBODY).gid(NOBODY);
+    let ended = pair.observer.enter(|| Ended::of(&mut command))??;
+    ended.check(3, &["not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF"])?;
+    ensure!(ended.err.lines().count() == 1, "one sentence is enough:\n{}", ended.err);
+    Ok(())
+}
+
+fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/weir.service");
+    let unit = fs::read_to_string(unit)?;
+    let granted = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities="));
+    let granted = granted.context("the unit grants no capabilities")?.to_lowercase();
+    let names: Vec<_> = granted.split(' ').map(|name| name.replace("cap_", "+")).collect();
+    let capabilities = format!("-all,{}", names.join(","));
+
+    let pair = Lab::quiet_pair()?;
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    let public = Public::new(&format!("interfaces: [{interface}]\nreport: {{interval: 1s}}\n"))?;
+    let mut command = pair.observer.command("timeout");
+    command.args(["--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
+    for set in ["inh-caps", "ambient-caps", "bounding-set"] {
+        command.arg(format!("--{set}={capabilities}"));
+    }
+    let ended = Ended::of(command.args(public.run()))?;
+    ended.check(0, &["measuring every packet"])?;
+    let reports = ended.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    check_accounts(&reports)?;
+    ensure!(!reports.is_empty(), "it reported nothing");
+    let modes = modes(interface, &reports);
+    ensure!(modes.iter().all(|mode| *mode == "xdp-native"), "with {granted}: {modes:?}");
+    Ok(())
+}
+
+fn without_an_interface_it_says_how_to_name_one() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let config = scratch.file("weir.yaml");
+    fs::write(&config, "interfaces: []\n")?;
+    let ended = weir(&["run", "--config", &config.display().to_string()])?;
+    ended.check(2, &["no interface to measure", "--interface eth0", "interfaces:"])
+}
+
+fn a_mistake_in_the_configuration_has_a_place_and_a_remedy() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let config = scratch.file("weir.yaml");
+    fs::write(&config, "interfaces: [eth0]\nreport:\n  intervall: 10s\n  top: 1000\n")?;
+    let path = config.display().to_string();
+    for command in ["run", "check"] {
+        let ended = weir(&[command, "--config", &path])?;
+        let typo = format!("{path}:3:3: ");
+        let limit = format!("{path}:4:8: ");
+        ended.check(2, &[&typo, "intervall", "did you mean", "interval", &limit, "1000"])?;
+    }
+    let missing = scratch.file("missing.yaml").display().to_string();
+    weir(&["check", "--config", &missing])?.check(2, &[&missing, "No such file"])
+}
+
+fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let config = scratch.file("weir.yaml");
+    fs::write(&config, "report: {interval: 1s, top: 7}\nhash_key: \"00112233445566778899aabbccddeeff\"\n")?;
+    let ended = weir(&["check", "--config", &config.display().to_string()])?;
+    ended.check(0, &[])?;
+    for part in ["interval: 1s", "top: 7", "cache_flows: 4096"] {
+        ensure!(ended.out.contains(part), "\"{part}\" is not in:\n{}", ended.out);
+    }
+    ensure!(!ended.out.contains("00112233"), "the key is shown:\n{}", ended.out);
+
+    // What it says about the defaults is what the running daemon plans with, to the unit that it prints.
+    let empty = scratch.file("empty.yaml");
+    fs::write(&empty, "sinks: [{type: file, path: /dev/null}]\n")?;
+    let checked = weir(&["check", "--config", &empty.display().to_string()])?;
+    checked.check(0, &[])?;
+    let line = checked.out.lines().find(|line| line.trim_start().starts_with("resident, at most"));
+    let said = line.with_context(|| format!("no memory in:\n{}", checked.out))?;
+    let reports = Watch::start("")?.stop()?;
+    let planned = number(&reports[0]["self"]["memory_bytes"])? as f64 / f64::from(1 << 20);
+    ensure!(said.contains(&format!(" {planned:.1} MiB ")), "{planned:.1} MiB are planned, but it said:\n{said}");
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! What the tests share: weir on a quiet link, traffic for it, and the account that each report has to give.
+
+use std::{fmt::Display, path::Path, process::Command, sync::OnceLock, time::Duration};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use jsonschema::Validator;
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{
+    clock,
+    daemon::{Daemon, weir_binary},
+    inject::{self, Pace},
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    traffic::{Packet, Plan, Traffic},
+};
+
+/// Far longer than anything takes that works; only a failing test waits for it.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// A window that no test outlives; see [`one_window`].
+pub const ONE_WINDOW: &str = "report: {interval: 1h}\nseen_flows: {generation: 1h}\n";
+
+/// weir on the observer's end of a quiet link.
+pub struct Watch {
+    /// The link.
+    pub pair: QuietPair,
+    /// The daemon, which measures and reports to its file.
+    pub daemon: Daemon,
+}
+
+impl Watch {
+    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks.
+    pub fn start(settings: &str) -> Result<Self> {
+        let pair = Lab::quiet_pair()?;
+        let daemon = measure(&pair.observer, &format!("interfaces: [{}]\n{settings}", QuietPair::OBSERVER_INTERFACE))?;
+        Ok(Self { pair, daemon })
+    }
+
+    /// As [`Watch::start`], with a single window that is still open when the test ends.
+    pub fn one_window(settings: &str) -> Result<Self> {
+        one_window();
+        Self::start(&format!("{ONE_WINDOW}{settings}"))
+    }
+
+    /// Sends a plan's packets as fast as they go, tells the oracle of each, and waits until all have arrived.
+    pub fn send(&self, plan: Plan, oracle: &mut Oracle) -> Result<Tally> {
+        send(&self.pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, oracle)
+    }
+
+    /// Stops weir and gives all its reports, each of which keeps to the schema and balances.
+    pub fn stop(mut self) -> Result<Vec<Value>> {
+        stop(&mut self.daemon)
+    }
+}
+
+/// Starts weir with these settings, which name no sinks, and returns when it measures.
+pub fn measure(namespace: &Namespace, settings: &str) -> Result<Daemon> {
+    let mut daemon = Daemon::start(Some(namespace), |reports| config(settings, reports))?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    Ok(daemon)
+}
+
+/// A configuration that reports to a file; more sinks may be appended to it, a line each.
+pub fn config(settings: &str, reports: &Path) -> String {
+    format!("{settings}\nsinks:\n  - {{type: file, path: {}}}\n", reports.display())
+}
+
+/// Waits until the next full hour is some minutes away, if it is not: then a window of an hour is cut only by the end
+/// of the test.
+pub fn one_window() {
+    const HOUR_SECONDS: u64 = 3600;
+    const ENOUGH_SECONDS: u64 = 120;
+    let left = HOUR_SECONDS - clock::since_epoch().as_secs() % HOUR_SECONDS;
+    if left < ENOUGH_SECONDS {
+        std::thread::sleep(Duration::from_secs(left));
+    }
+}
+
+/// A quiet link's ends: where frames are injected, and where they arrive.
+pub const QUIET_LINK: [&str; 2] = [QuietPair::GENERATOR_INTERFACE, QuietPair::OBSERVER_INTERFACE];
+
+/// Sends packets over a link of the pair, tells the oracle of each, and waits until all have arrived. Gives what was
+/// sent.
+pub fn send(
+    pair: &QuietPair,
+    [from, to]: [&str; 2],
+    packets: impl Iterator<Item = Packet> + Send,
+    pace: Pace,
+    oracle: &mut Oracle,
+) -> Result<Tally> {
+    let arrived = || anyhow::Ok(pair.observer.counters(to)?.received.packets);
+    let before = arrived()?;
+    let packets = packets.inspect(|packet| oracle.add(&packet.truth));
+    let sent = pair.generator.enter(|| inject::send(from, packets, pace))??;
+    let all = || Ok((arrived()? - before >= sent.packets).then_some(()));
+    clock::wait_for("the arrival of all packets", TIMEOUT, all)
+        .with_context(|| format!("{} were sent; arrived: {:?}", sent.packets, arrived().map(|now| now - before)))?;
+    Ok(sent)
+}
+
+/// Stops a daemon and gives all its reports, each of which keeps to the schema and balances.
+pub fn stop(daemon: &mut Daemon) -> Result<Vec<Value>> {
+    let status = daemon.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}\n{}", daemon.log()?);
+    let reports = daemon.reports()?;
+    check_accounts(&reports)?;
+    Ok(reports)
+}
+
+/// Holds reports against the schema that weir prints, and each interface's ledger against the law.
+pub fn check_accounts(reports: &[Value]) -> Result<()> {
+    let validator = validator()?;
+    for report in reports {
+        let id = &report["id"];
+        let errors: Vec<_> =
+            validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        ensure!(errors.is_empty(), "report {id} does not keep to the schema:\n{}", errors.join("\n"));
+        for interface in list(&report["interfaces"])? {
+            let ledger = &interface["ledger"];
+            let parts = ["skipped", "lost"].map(|part| ledger[part].as_object().into_iter().flatten());
+            let parts = parts.into_iter().flatten().map(|(_, tally)| tally);
+            let accounted: Result<Tally> =
+                parts.chain([&ledger["attributed"], &ledger["sampled_out"]]).map(tally).sum_tallies();
+            let (seen, accounted) = (tally(&ledger["seen"])?, accounted?);
+            ensure!(seen == accounted, "report {id}, {}: seen {seen:?} but accounted {accounted:?}", interface["name"]);
+        }
+    }
+    Ok(())
+}
+
+/// What the interface was seen to receive, over all these reports.
+pub fn seen_on(interface: &str, reports: &[Value]) -> Result<Tally> {
+    let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
+    let interfaces = interfaces?.into_iter().flatten().filter(|candidate| candidate["name"] == interface);
+    interfaces.map(|interface| tally(&interface["ledger"]["seen"])).sum_tallies()
+}
+
+/// An interface's modes, in the order of the reports.
+pub fn modes<'a>(interface: &str, reports: &'a [Value]) -> Vec<&'a str> {
+    let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
+    interfaces
+        .filter(|candidate| candidate["name"] == interface)
+        .filter_map(|interface| interface["mode"].as_str())
+        .collect()
+}
+
+/// The elements of a list.
+pub fn list(value: &Value) -> Result<&Vec<Value>> {
+    value.as_array().with_context(|| format!("{value} is not a list"))
+}
+
+/// A count.
+pub fn number(value: &Value) -> Result<u64> {
+    value.as_u64().with_context(|| format!("{value} is not a number from 0 up"))
+}
+
+fn tally(value: &Value) -> Result<Tally> {
+    Ok(Tally::new(number(&value["packets"])?, number(&value["bytes"])?))
+}
+
+trait SumTallies {
+    fn sum_tallies(self) -> Result<Tally>;
+}
+
+impl<I: Iterator<Item = Result<Tally>>> SumTallies for I {
+    fn sum_tallies(mut self) -> Result<Tally> {
+        self.try_fold(Tally::default(), |mut sum, tally| {
+            sum.add(tally?);
+            Ok(sum)
+        })
+    }
+}
+
+/// An oracle's judgement as an error with a line for each deviation.
+pub fn judge(about: impl Display, judgement: Result<(), Vec<String>>) -> Result<()> {
+    judgement.map_err(|deviations| anyhow!("{about}: {} deviations:\n{}", deviations.len(), deviations.join("\n")))
+}
+
+/// Whether there is an XDP program on the interface.
+pub fn has_program(namespace: &Namespace, interface: &str) -> Result<bool> {
+    let shown: Value = serde_json::from_str(&namespace.ip(&format!("-d -j link show dev {interface}"))?)?;
+    Ok(shown[0].get("xdp").is_some())
+}
+
+/// Runs weir to its end, outside of any namespace.
+pub fn weir(arguments: &[&str]) -> Result<Ended> {
+    Ended::of(Command::new(weir_binary()?).args(arguments))
+}
+
+/// How a command ended.
+pub struct Ended {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// What it wrote to its standard output.
+    pub out: String,
+    /// What it wrote to its standard error.
+    pub err: String,
+}
+
+impl Ended {
+    /// Runs a command to its end.
+    pub fn of(command: &mut Command) -> Result<Self> {
+        let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+        let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok(Self { code: output.status.code(), out, err })
+    }
+
+    /// Holds the exit code and parts of what it wrote to its standard error against what they should be.
+    pub fn check(&self, code: i32, parts: &[&str]) -> Result<()> {
+        let Self { code: actual, out, err } = self;
+        ensure!(*actual == Some(code), "it ended with {actual:?} and not with {code}; it wrote:\n{err}{out}");
+        for part in parts {
+            ensure!(err.contains(part), "it did not write \"{part}\" but:\n{err}");
+        }
+        Ok(())
+    }
+}
+
+/// The validator of the schema that `weir schema report` prints.
+fn validator() -> Result<&'static Validator> {
+    static MADE: OnceLock<Result<Validator, String>> = OnceLock::new();
+    let make = || {
+        let printed = weir(&["schema", "report"])?;
+        printed.check(0, &[])?;
+        let schema = serde_json::from_str(&printed.out).context("`weir schema report` printed no JSON")?;
+        jsonschema::draft202012::options()
+            .should_validate_formats(true)
+            .build(&schema)
+            .map_err(|error| anyhow!("`weir schema report` printed no JSON Schema: {error}"))
+    };
+    MADE.get_or_init(|| make().map_err(|error| format!("{error:#}"))).as_ref().map_err(|error| anyhow!("{error}"))
+}
