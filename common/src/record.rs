@@ -27,9 +27,7 @@ pub struct Record {
     /// The sampling rate in force: one packet in this many was counted.
     pub sampling: u32,
     /// All TCP flags seen, `ORed` (RFC 9293: FIN is bit 0).
-    pub tcp_flags: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    pub tcp_flags: u32,
 }
 
 const _: () = assert!(size_of::<Record>() == 80 && align_of::<Record>() == 8);
@@ -44,8 +42,7 @@ impl Record {
             first_ns: now_ns,
             last_ns: now_ns,
             sampling: 1,
-            tcp_flags,
-            reserved: [0; 3],
+            tcp_flags: tcp_flags as u32,
         }
     }
 
@@ -53,7 +50,7 @@ impl Record {
     #[inline(always)]
     pub const fn add(&mut self, bytes: u64, tcp_flags: u8, now_ns: u64) {
         self.tally.add(Tally::new(1, bytes));
-        self.tcp_flags |= tcp_flags;
+        self.tcp_flags |= tcp_flags as u32;
         self.last_ns = now_ns;
     }
 

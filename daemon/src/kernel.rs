@@ -116,7 +116,7 @@ pub struct Parts<'a> {
     pub weir: &'a mut Xdp,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
-    /// Measures one captured packet.
+    /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
     pub replay: &'a Xdp,
     /// Does nothing; to be loaded by [`Kernel::load_benchmark`].
     pub baseline: &'a Xdp,
@@ -148,8 +148,17 @@ impl Kernel {
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
-        load_programs(&mut ebpf, &["weir", "flush", "replay"])?;
+        load_programs(&mut ebpf, &["weir", "flush"])?;
         Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes })
+    }
+
+    /// Loads the program that only replay runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take it.
+    pub fn load_replay(&mut self) -> Result<(), KernelError> {
+        load_programs(&mut self.ebpf, &["replay"])
     }
 
     /// Loads the programs that only the benchmark runs.

@@ -222,7 +222,7 @@ impl Comparison<'_, '_> {
             Ok(_) => self.attributed.add(one),
             Err(skip) => self.counters.skipped[skip as usize].add(one),
         }
-        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, tcp_flags));
+        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, u32::from(tcp_flags)));
         let records = self.object.records()?;
         let found: Vec<_> =
             records.iter().map(|Record { key, tally, tcp_flags, .. }| (*key, *tally, *tcp_flags)).collect();

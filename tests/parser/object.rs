@@ -76,6 +76,7 @@ impl Object<'_> {
         let run = || {
             pin(cpu)?;
             let mut kernel = Kernel::load(&plan)?;
+            kernel.load_replay()?;
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0)?;

@@ -128,6 +128,7 @@ pub fn replay(
         let cpu = crate::kernel::online_cpus()?.first().copied().unwrap_or(0);
         pin(cpu)?;
         let mut kernel = Kernel::load(&plan)?;
+        kernel.load_replay()?;
         let ring = kernel.ring(cpu)?;
         run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, shard())?)
     } else {

@@ -24,10 +24,6 @@ const BAR: usize = 32;
 const ROWS_MAX: usize = 10;
 /// The longest error of a sink that is shown, in characters.
 const ERROR_MAX: usize = 90;
-/// Upper edges of the chart of packet sizes in bytes: powers of two, and the sizes where Ethernet changes its nature
-/// (64 is its least, 1518 its ordinary greatest with a VLAN tag, 9018 that of jumbo frames).
-const SIZE_EDGES: [u64; 8] = [64, 128, 256, 512, 1024, 1518, 9018, u64::MAX];
-
 /// How tables look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
@@ -129,7 +125,10 @@ impl<W: Write> Page<'_, W> {
         ];
         for (what, entries) in lists {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
-            let remark = format!("± at {}", confidence_text(*confidence));
+            let remark = match *confidence {
+                1.0.. => "± holds always".to_owned(),
+                confidence => format!("± at {}", confidence_text(confidence)),
+            };
             self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
         }
         Ok(())
@@ -139,8 +138,10 @@ impl<W: Write> Page<'_, W> {
 fn interval(window: &Window) -> String {
     let Window { start, end, seconds } = window;
     let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
-    let end = if day(start) == day(end) { end.strftime("%H:%M:%S%.f") } else { end.strftime("%Y-%m-%d %H:%M:%S%.f") };
-    format!("{} – {end} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"))
+    let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
+    let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
+    let seconds = (seconds * 1e3).round() / 1e3;
+    format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
 }
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
@@ -349,20 +350,13 @@ fn quantiles(sizes: &Histogram) -> String {
 }
 
 fn chart(sizes: &Histogram) -> Grid {
-    let mut packets = [0_u64; SIZE_EDGES.len()];
-    for (edge, in_bucket) in &sizes.buckets {
-        // The last edge is the greatest there is, so that each bucket finds its own.
-        let bin = SIZE_EDGES.partition_point(|limit| limit < edge);
-        packets[bin] = packets[bin].saturating_add(*in_bucket);
-    }
     let mut grid = Grid::new([Right, Right, Right, Left]);
-    let last = packets.iter().rposition(|packets| *packets > 0).map_or(0, |last| last + 1);
-    let most = packets.iter().copied().max().unwrap_or_default();
+    let most = sizes.buckets.iter().map(|(_, packets)| *packets).max().unwrap_or_default();
     let mut least = 0;
-    for (edge, packets) in SIZE_EDGES.into_iter().zip(packets).take(last) {
-        let range = if edge == u64::MAX { format!("{least} –       ") } else { format!("{least} – {edge:>4}") };
-        let share = percent(ratio(packets, sizes.count));
-        grid.row([range.into(), exact(packets).into(), share.into(), bar(ratio(packets, most)).into()]);
+    for (edge, packets) in &sizes.buckets {
+        let range = format!("{least} – {edge:>4}");
+        let share = percent(ratio(*packets, sizes.count));
+        grid.row([range.into(), exact(*packets).into(), share.into(), bar(ratio(*packets, most)).into()]);
         least = edge.saturating_add(1);
     }
     grid

@@ -49,7 +49,7 @@ const NEXT: &str = "  weir run --interface eth0      measure an interface of thi
   weir replay FILE.pcap          measure a capture of tcpdump or Wireshark; needs no root
   weir check --config FILE       every mistake in a configuration, or what it costs in memory
   config/weir.yaml               every setting, explained; config/examples for common cases
-  config/weir.service            weir as a systemd service, with two capabilities instead of root
+  config/weir.service            weir as a systemd service, with capabilities instead of root
   README.md                      what the numbers mean, and how far they can be trusted
 
   The binary is target/release/weir.";
