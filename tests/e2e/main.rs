@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Failed, Trial};
-use weir_tests::netns;
+use libtest_mimic::{Arguments, Trial};
+use weir_tests::{netns, trial::trial};
 
 /// A test and its name.
 type Test = (&'static str, fn() -> Result<()>);
@@ -64,18 +64,9 @@ impl Suite {
         Self { name, tests, requirements: netns::requirements }
     }
 
-    #[expect(clippy::print_stderr, reason = "whoever sees a test ignored should see why")]
     fn trials(&self) -> Vec<Trial> {
         let Self { name: suite, tests, requirements } = self;
-        let missing = requirements().err();
-        if let Some(reason) = &missing {
-            eprintln!("{suite}: ignored: {reason}");
-        }
-        let trial = |(name, test): &Test| {
-            let test = *test;
-            let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
-            Trial::test(format!("{suite}::{name}"), run).with_ignored_flag(missing.is_some())
-        };
-        tests.iter().map(trial).collect()
+        let met = requirements();
+        tests.iter().map(|(name, test)| trial(format!("{suite}::{name}"), *test, &[&met])).collect()
     }
 }

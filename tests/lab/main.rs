@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use serde_json::json;
 use weir_tests::{
     clock,
@@ -23,15 +23,14 @@ use weir_tests::{
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
+    trial::trial,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let trial = |name: &str, test: fn() -> Result<()>| {
-        let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
-        Trial::test(name, run).with_ignored_flag(requirements().is_err())
-    };
+    let met = requirements();
+    let trial = |name, test| trial(name, test, &[&met]);
     let trials = vec![
         trial("packets_pass_from_client_to_server", packets_pass_from_client_to_server),
         trial("only_what_is_injected_arrives", only_what_is_injected_arrives),

@@ -5,10 +5,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
-use libtest_mimic::{Arguments, Failed, Trial};
-use rustix::process::geteuid;
-use weir_tests::captures;
+use libtest_mimic::Arguments;
+use weir_tests::{
+    captures,
+    trial::{root, trial},
+};
 
 mod cache;
 mod differential;
@@ -18,7 +19,7 @@ mod opinion;
 mod table;
 
 fn main() -> ExitCode {
-    let root = if geteuid().is_root() { Ok(()) } else { Err("loading eBPF programs needs root".to_owned()) };
+    let root = root();
     let corpus = captures::all().map(drop);
     let kernel = |name, test| trial(name, test, &[&root]);
     let trials = vec![
@@ -40,19 +41,4 @@ fn main() -> ExitCode {
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-/// A test that is ignored if it lacks something, and says what.
-fn trial(name: &str, test: fn() -> Result<()>, needs: &[&Result<(), String>]) -> Trial {
-    let lacks: Vec<_> = needs.iter().filter_map(|need| need.as_ref().err()).collect();
-    for lack in &lacks {
-        say(&format!("{name} is ignored: {lack}"));
-    }
-    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
-        .with_ignored_flag(!lacks.is_empty())
-}
-
-#[expect(clippy::print_stderr, reason = "why tests are ignored is for whoever runs them")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }
