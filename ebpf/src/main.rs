@@ -125,7 +125,7 @@ fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64, vary: bool) 
     if vary {
         key.src.0[1] ^= counters.seen.packets << 32;
     }
-    // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one 30 ns.
+    // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one far more.
     let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
     if busy {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
