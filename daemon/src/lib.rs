@@ -1,11 +1,12 @@
 //! The weir daemon as a library, in pipeline order: [`kernel`] loads the programs and [`attach`] puts them on interfaces;
-//! each CPU's [`ring`] is read by its [`worker`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
+//! each CPU's [`ring`] is read by its [`worker`] in a [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
 //! [`summary`], the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the threads;
 //! [`replay`] does the same over a [`capture`].
 
 #![forbid(unsafe_code)]
 
 pub mod attach;
+pub mod batch;
 pub mod capture;
 pub mod cli;
 pub mod clock;

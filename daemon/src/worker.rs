@@ -15,21 +15,16 @@ use std::{sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
-use weir_common::{
-    control::Flush,
-    record::{Entry, Record},
-    sketch::Seen,
-};
+use weir_common::{control::Flush, record::Entry, sketch::Seen};
 
 use crate::{
+    batch::Batch,
     edge::{Edge, EdgeReader},
     kernel::{FlushProgram, KernelError},
     ring::Ring,
     shard::Shard,
 };
 
-/// Records absorbed at a time: 20 KiB, which stays in the first-level cache.
-const BATCH_RECORDS: usize = 256;
 /// A worker looks at its ring at least this often, woken or not.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -84,8 +79,7 @@ pub struct Collector<'a> {
     seen: Arc<Seen>,
     edges: EdgeReader,
     epoch: u8,
-    shard: Box<Shard>,
-    batch: Vec<Record>,
+    batch: Batch,
     ring_peak: f64,
 }
 
@@ -98,8 +92,7 @@ impl<'a> Collector<'a> {
             seen,
             edges: EdgeReader::new(interfaces),
             epoch: 0,
-            shard,
-            batch: Vec::with_capacity(BATCH_RECORDS),
+            batch: Batch::new(shard),
             ring_peak: 0.0,
         }
     }
@@ -111,21 +104,21 @@ impl<'a> Collector<'a> {
 
     /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns the
     /// edge, once it came.
-    fn drain_across(&mut self, mut next: Option<&mut Next>) -> Taken {
-        let Self { ring, seen, edges, epoch, shard, batch, ring_peak, flush: _ } = self;
+    fn drain_across(&mut self, mut next: Option<&mut Batch>) -> Taken {
+        let Self { ring, seen, edges, epoch, batch, ring_peak, flush: _ } = self;
         let mut closed = None;
         let drained = ring.drain(|entry| match entry {
-            Entry::Record(record) if record.key.epoch == *epoch => push(batch, record, shard, seen),
+            Entry::Record(record) if record.key.epoch == *epoch => batch.push(record, seen),
             // Only a closing window lets the next epoch begin.
             Entry::Record(record) => {
                 if let Some(next) = &mut next {
-                    push(&mut next.batch, record, &mut next.shard, seen);
+                    next.push(record, seen);
                 }
             }
             Entry::Interface(edge) => edges.interface(edge),
             Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
         });
-        settle(batch, shard, seen);
+        batch.settle(seen);
         *ring_peak = ring_peak.max(drained.fill);
         Taken { edge: closed, more: drained.more }
     }
@@ -136,7 +129,7 @@ impl<'a> Collector<'a> {
     ///
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        let mut next = Next { shard: spare, batch: Vec::with_capacity(BATCH_RECORDS) };
+        let mut next = Batch::new(spare);
         while self.drain() {}
         let mut state = Flush::Again;
         loop {
@@ -145,9 +138,8 @@ impl<'a> Collector<'a> {
                 state = self.flush.run()?;
             }
             if let Some(edge) = self.drain_across(Some(&mut next)).edge {
-                settle(&mut next.batch, &mut next.shard, &self.seen);
                 self.epoch = self.epoch.wrapping_add(1);
-                let shard = std::mem::replace(&mut self.shard, next.shard);
+                let shard = self.batch.replace(next, &self.seen);
                 return Ok(Closed { shard, edge, ring_peak: std::mem::take(&mut self.ring_peak) });
             }
             if state == Flush::NoRing {
@@ -161,25 +153,6 @@ impl<'a> Collector<'a> {
 struct Taken {
     edge: Option<Edge>,
     more: bool,
-}
-
-/// Where the records of the next window go while this one is closing.
-struct Next {
-    shard: Box<Shard>,
-    batch: Vec<Record>,
-}
-
-#[inline]
-fn push(batch: &mut Vec<Record>, record: &Record, shard: &mut Shard, seen: &Seen) {
-    batch.push(*record);
-    if batch.len() == BATCH_RECORDS {
-        settle(batch, shard, seen);
-    }
-}
-
-fn settle(batch: &mut Vec<Record>, shard: &mut Shard, seen: &Seen) {
-    shard.absorb(batch, seen);
-    batch.clear();
 }
 
 /// Runs a worker until the sender of its orders is gone.

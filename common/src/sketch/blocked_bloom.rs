@@ -3,8 +3,8 @@
 //! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
 //! planned at construction and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.001: 1.9 MiB (15.7 bits a key); one cache line a key: 35 ns to find it or not,
-//! 170 ns to insert a new one (eight atomic updates); 1 ms for the exact rate.
+//! **Cost** for 1,000,000 keys at 0.001: 1.9 MiB (15.7 bits a key); one cache line a key, and
+//! eight atomic updates to insert a new one; the exact rate reads everything.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Putze, Sanders and Singler,
 //! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is the choice of Apache

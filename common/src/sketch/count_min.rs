@@ -6,7 +6,7 @@
 //! Two estimates, of packets and of bytes, each hold on their own.
 //!
 //! **Cost** at error 0.0005 and probability 0.001: 8,192 cells x 7 rows x 16 bytes = 896 KiB; an update touches one
-//! cache line a row, 150 ns for scattered keys and 80 ns for a few hot ones.
+//! cache line a row.
 //!
 //! **Papers**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its
 //! applications", 2005; conservative update: Estan and Varghese, "New directions in traffic measurement and

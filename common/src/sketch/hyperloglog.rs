@@ -3,8 +3,8 @@
 //! **Errs** both ways, by a relative standard error of 1.04 / sqrt(registers), less for counts below the number of
 //! registers; without bias from 0 up. Below some hundredth of the registers the rounded value is nearly always exact.
 //!
-//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB; an insertion touches one register, 5 ns; an answer reads
-//! them all, 0.1 ms.
+//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB; an insertion touches one register; an answer reads
+//! them all.
 //!
 //! **Papers**: Flajolet, Fusy, Gandouet and Meunier, "`HyperLogLog`: the analysis of a near-optimal cardinality
 //! estimation algorithm", 2007; the estimator: Ertl, "New cardinality estimation algorithms for `HyperLogLog`

@@ -19,8 +19,6 @@
 //! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much. The
 //!   operating system hands out zeroed pages only when they are first written: call `clear()` once after
 //!   construction to make them resident before traffic does.
-//! - **Time.** The times in the files' headers are of the dev profile (optimisation level 1) on a busy two-core
-//!   machine: good for comparing the sketches with each other; those of a release build are not yet measured.
 //! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
 //!   cannot change a result, and each sketch's `merge` commutes, is associative, and has the empty sketch as identity.
 //! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes

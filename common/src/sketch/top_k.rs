@@ -8,8 +8,8 @@
 //! of its bucket, or one that was evicted and did not come back. Size it for some hundred times the k that is
 //! reported.
 //!
-//! **Cost** for 1,024 flows: 97 KiB; one cache line and 11 ns for a key that does not get in (its bucket's hashes;
-//! the bucket's price of admission stays in L1), two or three and 15 ns for one that is held.
+//! **Cost** for 1,024 flows: 97 KiB; one cache line for a key that does not get in (its bucket's hashes;
+//! the bucket's price of admission stays in L1), two or three for one that is held.
 //!
 //! **Papers**: the sketch with a heap of candidates is Charikar, Chen and Farach-Colton, "Finding frequent items in
 //! data streams", 2002; here with a set-associative table for the heap, so that an update is one bucket and not

@@ -14,15 +14,13 @@ use weir_common::{
 
 use super::Datapath;
 use crate::{
+    batch::Batch,
     capture::Packet,
     edge::Edge,
     kernel::{KernelError, Plan},
     shard::Shard,
     worker::Closed,
 };
-
-/// Records absorbed at a time, as in a worker.
-const BATCH_RECORDS: usize = 256;
 
 /// What the kernel does on one CPU, with one interface.
 pub struct SoftwareDatapath {
@@ -31,8 +29,7 @@ pub struct SoftwareDatapath {
     mask: usize,
     epoch: u8,
     edge: Edge,
-    batch: Vec<Record>,
-    shard: Box<Shard>,
+    batch: Batch,
     seen: Arc<Seen>,
 }
 
@@ -46,8 +43,7 @@ impl SoftwareDatapath {
             mask: slots - 1,
             epoch: 0,
             edge: Edge::empty(1),
-            batch: Vec::with_capacity(BATCH_RECORDS),
-            shard,
+            batch: Batch::new(shard),
             seen,
         }
     }
@@ -61,20 +57,8 @@ impl SoftwareDatapath {
         }
         let evicted = std::mem::replace(record, Record::first(key, bytes, tcp_flags, now_ns));
         if !evicted.is_empty() {
-            self.emit(evicted);
+            self.batch.push(&evicted, &self.seen);
         }
-    }
-
-    fn emit(&mut self, record: Record) {
-        self.batch.push(record);
-        if self.batch.len() == BATCH_RECORDS {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        self.shard.absorb(&self.batch, &self.seen);
-        self.batch.clear();
     }
 }
 
@@ -98,13 +82,12 @@ impl Datapath for SoftwareDatapath {
         for slot in 0..self.cache.len() {
             let record = std::mem::take(&mut self.cache[slot]);
             if !record.is_empty() {
-                self.emit(record);
+                self.batch.push(&record, &self.seen);
             }
         }
-        self.settle();
         self.epoch = self.epoch.wrapping_add(1);
         Ok(Closed {
-            shard: std::mem::replace(&mut self.shard, spare),
+            shard: self.batch.replace(Batch::new(spare), &self.seen),
             edge: std::mem::replace(&mut self.edge, Edge::empty(1)),
             ring_peak: 0.0,
         })
