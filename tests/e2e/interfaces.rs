@@ -42,6 +42,8 @@ fn make_second_link(pair: &QuietPair) -> Result<()> {
     generator.ip(&format!("link add {near} type veth peer name {far} netns {}", observer.name()))?;
     generator.ip(&format!("link set {near} arp off up"))?;
     observer.ip(&format!("link set {far} arp off up"))?;
+    generator.wait_until_up(near)?;
+    observer.wait_until_up(far)?;
     Ok(())
 }
 

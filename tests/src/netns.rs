@@ -14,12 +14,15 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use weir_common::ledger::Tally;
+
+use crate::clock;
 
 /// Why there can be no laboratory here: not root, no `ip` command, or a root that may not make namespaces.
 ///
@@ -120,6 +123,23 @@ impl Namespace {
         };
         let tally = |direction| anyhow::Ok(Tally::new(count(direction, "packets")?, count(direction, "bytes")?));
         Ok(InterfaceCounters { received: tally("rx")?, sent: tally("tx")? })
+    }
+
+    /// Waits until an interface that was set up, on both ends of its cable, passes packets.
+    ///
+    /// The kernel gets to it in its own time. Until then what is sent is dropped, and the sender is told that it was
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// It did not within ten seconds, or there is no such interface.
+    pub fn wait_until_up(&self, interface: &str) -> Result<()> {
+        let up = || {
+            let text = self.ip(&format!("-j link show dev {interface}"))?;
+            let shown: Value = serde_json::from_str(&text).context("ip -j wrote no JSON")?;
+            Ok((shown[0]["operstate"] == "UP" && shown[0]["qdisc"] != "noop").then_some(()))
+        };
+        clock::wait_for(&format!("{interface} of {} to be up", self.name), Duration::from_secs(10), up)
     }
 
     /// A namespace without IPv6, where interfaces that come up later say nothing on their own.
@@ -230,6 +250,9 @@ impl Lab {
         router.address("wan0", ["10.77.1.1/24", "fd77:1::1/64"])?;
         router.address("lan0", ["10.77.2.1/24", "fd77:2::1/64"])?;
         server.address("eth0", ["10.77.2.2/24", "fd77:2::2/64"])?;
+        for (namespace, interface) in [(client, "eth0"), (router, "wan0"), (router, "lan0"), (server, "eth0")] {
+            namespace.wait_until_up(interface)?;
+        }
         client.route_by(["10.77.1.1", "fd77:1::1"])?;
         server.route_by(["10.77.2.1", "fd77:2::1"])?;
         Ok(lab)
@@ -253,10 +276,12 @@ impl Lab {
             namespace.hush()?;
         }
         join((generator, QuietPair::GENERATOR_INTERFACE), (observer, QuietPair::OBSERVER_INTERFACE))?;
-        for (namespace, interface) in
-            [(generator, QuietPair::GENERATOR_INTERFACE), (observer, QuietPair::OBSERVER_INTERFACE)]
-        {
+        let ends = [(generator, QuietPair::GENERATOR_INTERFACE), (observer, QuietPair::OBSERVER_INTERFACE)];
+        for (namespace, interface) in ends {
             namespace.ip(&format!("link set {interface} arp off up"))?;
+        }
+        for (namespace, interface) in ends {
+            namespace.wait_until_up(interface)?;
         }
         Ok(pair)
     }
