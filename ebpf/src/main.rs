@@ -54,9 +54,7 @@ use crate::{
 /// Measures every packet of an interface.
 #[xdp(frags)]
 pub fn weir(ctx: XdpContext) -> u32 {
-    // SAFETY: the context is the one that the kernel passed to this program.
-    let bytes = unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) };
-    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes, false);
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), false);
     XDP_PASS
 }
 
@@ -65,7 +63,8 @@ pub fn weir(ctx: XdpContext) -> u32 {
 pub fn replay(ctx: XdpContext) -> u32 {
     if let Some(header) = replay_header(&ctx) {
         let frame = Frame::new(&ctx, header.captured as usize);
-        let _ = measure(&ctx, &frame, Link::from_code(header.link as u8), u64::from(header.wire_bytes), false);
+        let one = Tally::new(1, u64::from(header.wire_bytes));
+        let _ = measure(interface(&ctx), &frame, Link::from_code(header.link as u8), one, false);
     }
     XDP_PASS
 }
@@ -85,28 +84,40 @@ pub fn baseline(_ctx: XdpContext) -> u32 {
 /// Measures every packet as one of a flow of its own, since test-run repeats the same.
 #[xdp(frags)]
 pub fn all_miss(ctx: XdpContext) -> u32 {
-    // SAFETY: as in `weir`.
-    let bytes = unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) };
-    let _ = measure(&ctx, &Frame::new(&ctx, usize::MAX), Link::Ethernet, bytes, true);
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), true);
     XDP_PASS
 }
 
+/// The index of the interface that a packet came in by.
+#[inline(always)]
+fn interface(ctx: &XdpContext) -> u32 {
+    ctx.ingress_ifindex() as u32
+}
+
+/// One packet of the context's length, fragments included.
+#[inline(always)]
+fn one(ctx: &XdpContext) -> Tally {
+    // SAFETY: the context is the one that the kernel passed to this program.
+    Tally::new(1, unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) })
+}
+
+/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers.
+///
 /// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
 /// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64, vary: bool) -> Option<()> {
-    let interface = interface_slot(ctx.ingress_ifindex() as u32)?;
+fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> Option<()> {
+    let interface = interface_slot(ifindex)?;
     let state = STATE.get_ptr_mut(0)?;
     // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
     let (epoch, busy) = unsafe { ((*state).epoch as u8, (*state).busy != 0) };
     let counters = COUNTERS.get_ptr_mut(counters_index(epoch, interface))?;
     // SAFETY: as above.
     let counters = unsafe { &mut (*counters).counters };
-    let one = Tally::new(1, bytes);
     counters.seen.add(one);
     let sizes = SIZES.get_ptr_mut(u32::from(epoch & 1))?;
     // SAFETY: as above; `size_class` stays below the array's length, which `get_mut` checks again for the verifier.
-    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(bytes)) } {
+    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(one.bytes)) } {
         *class += 1;
     }
 
@@ -129,10 +140,10 @@ fn measure(ctx: &XdpContext, frame: &Frame, link: Link, bytes: u64, vary: bool) 
     let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
     if busy {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(&Record::first(key, bytes, parsed.tcp_flags, now_ns));
+        ring::emit(&Record::first(key, one.bytes, parsed.tcp_flags, now_ns));
         return Some(());
     }
-    cache::count(key, bytes, parsed.tcp_flags, now_ns)
+    cache::count(key, one.bytes, parsed.tcp_flags, now_ns)
 }
 
 #[inline(always)]
