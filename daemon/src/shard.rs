@@ -252,7 +252,7 @@ impl Shard {
 
     #[inline]
     fn absorb_one(&mut self, record: &Record, seen: &Seen) {
-        let tally = record.tally;
+        let tally = record.tally();
         let key = record.key.identity();
         let v6 = key.is_v6();
         let source = Host { address: key.src, v6 };
