@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn entries_are_told_apart_by_length() {
-        let record = Record::first(FlowKey { proto: 6, ..FlowKey::default() }, Tally::new(1, 60), 2, 5);
+        let record = Record::first(FlowKey::default().with_proto(6), Tally::new(1, 60), 2, 5);
         for records in [&[record][..], &[record; 3]] {
             assert!(matches!(Entry::read(records.as_bytes()), Some(Entry::Records(read)) if *read == *records));
         }

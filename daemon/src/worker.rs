@@ -110,7 +110,7 @@ impl<'a> Collector<'a> {
         let drained = ring.drain(|entry| match entry {
             Entry::Records(records) => {
                 for record in records {
-                    if record.key.epoch == *epoch {
+                    if record.key.epoch() == *epoch {
                         batch.push(record, seen);
                     } else if let Some(next) = &mut next {
                         // Only a closing window lets the next epoch begin.

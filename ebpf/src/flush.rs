@@ -55,7 +55,7 @@ fn evict(id: u32, cpu: &mut Cpu, epoch: u8, slots: u32) -> Option<Flush> {
         }
         // SAFETY: a slot of this CPU's; packets leave the cache alone while `busy` is set.
         let record = unsafe { &mut *cache_slot(id, cpu.cursor)? };
-        if !record.is_empty() && record.key.epoch == epoch {
+        if !record.is_empty() && record.key.epoch() == epoch {
             match ring::push(id, cpu, record) {
                 Ok(()) => *record = Record::default(),
                 Err(loss) => return Some(retry(loss)),

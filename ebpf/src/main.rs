@@ -128,9 +128,7 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
             return Some(());
         }
     };
-    let mut key = parsed.key;
-    key.interface = interface;
-    key.epoch = epoch;
+    let mut key = parsed.key.with_scope(interface, epoch);
     if vary {
         key.src.0[1] ^= counters.seen.packets << 32;
     }

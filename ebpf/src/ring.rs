@@ -64,8 +64,8 @@ pub fn emit(id: u32, cpu: &mut Cpu, record: &Record) {
 
 #[inline(always)]
 fn lose(cpu: &mut Cpu, record: &Record, loss: Loss) {
-    let counters = &mut cpu.counters[usize::from(record.key.epoch & 1)];
-    let edge = at(counters, usize::from(record.key.interface));
+    let counters = &mut cpu.counters[usize::from(record.key.epoch() & 1)];
+    let edge = at(counters, usize::from(record.key.interface()));
     edge.counters.lost[loss as usize].add(record.tally());
 }
 

@@ -114,11 +114,11 @@ pub fn the_edge_separates_the_windows() -> Result<()> {
         ensure!(edge.counters[0].seen == Tally::new(1_000, 100_000), "{:?}", edge.counters[0].seen);
         let (next, _) = object.close()?;
         let (of_first, of_next): (Vec<_>, Vec<_>) =
-            before.into_iter().chain(during).chain(next.records).partition(|record| record.key.epoch == 0);
+            before.into_iter().chain(during).chain(next.records).partition(|record| record.key.epoch() == 0);
         let sum = |records: &[Record]| records.iter().map(|record| record.tally()).sum::<Tally>();
         ensure!(sum(&of_first) == Tally::new(1_000, 100_000), "{:?}", sum(&of_first));
         ensure!(sum(&of_next) == Tally::new(after, after * 200), "{:?}", sum(&of_next));
-        ensure!(of_next.iter().all(|record| record.key.epoch == 1 && record.tcp_flags == 0x10));
+        ensure!(of_next.iter().all(|record| record.key.epoch() == 1 && record.tcp_flags == 0x10));
         ensure!(next.edge.counters[0].seen == Tally::new(after, after * 200), "{:?}", next.edge.counters[0].seen);
         Ok(())
     })
@@ -228,7 +228,7 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
             }
             let (Window { records: last, edge }, _) = object.close()?;
             records.extend(last);
-            ensure!(records.iter().all(|record| record.key.epoch == nth as u8), "window {nth}: another epoch");
+            ensure!(records.iter().all(|record| record.key.epoch() == nth as u8), "window {nth}: another epoch");
             let sizes: u64 = edge.sizes.iter().sum();
             let ledger = Window { records, edge }.ledger();
             ensure!(ledger.balances(), "window {nth}: {ledger:?}");

@@ -57,7 +57,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
         Expect::Flow { key, tcp_flags } => {
             ensure!(window.records.len() == 1, "records: {:?}", window.records);
             let record = window.records[0];
-            let key = FlowKey { epoch, ..key.into() };
+            let key = FlowKey::from(key).with_scope(0, epoch);
             let expected = Record::first(key, tally, tcp_flags, record.first_tick);
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }

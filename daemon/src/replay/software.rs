@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use weir_common::{
-    flow::FlowKey,
     hash::{self, SlotKey},
     ledger::Tally,
     packet::parse,
@@ -71,7 +70,7 @@ impl Datapath for SoftwareDatapath {
         self.edge.sizes[size_class(one.bytes)] += 1;
         match parse(packet.captured, packet.link) {
             Ok(parsed) => {
-                let key = FlowKey { epoch: self.epoch, ..parsed.key };
+                let key = parsed.key.with_scope(0, self.epoch);
                 let tick = (packet.time_ns / NS_PER_MS) as u32;
                 self.count(&Record::first(key, one, parsed.tcp_flags, tick));
             }
