@@ -24,18 +24,14 @@ pub struct Cpu {
     pub closing: u32,
     /// How far `flush` came.
     pub cursor: u32,
-    /// Batches written to the ring, to wake its reader now and then.
-    pub written: u32,
     /// Records in `batch`.
     pub batched: u32,
     /// Packets that sampling leaves out before it takes the next one.
     pub left_out: u32,
-    /// Not 0 once `random` is seeded.
-    pub seeded: u32,
     /// The state of the sampling's random numbers.
     pub random: u64,
     /// Nothing, up to the cache line's end.
-    pub padding: [u64; 3],
+    pub padding: [u64; 4],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
     /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted in

@@ -143,6 +143,7 @@ impl Kernel {
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("CACHE_BITS", &bits, true)
+            .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("CACHE", cpus << bits)

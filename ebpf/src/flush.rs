@@ -25,7 +25,7 @@ const SLOTS_PER_CALL: u32 = 512;
 pub fn flush() -> Option<Flush> {
     let id = this_cpu();
     // SAFETY: this CPU's block. A packet may interrupt on kernels that do not disable softirqs for test-run; it reads
-    // `epoch` and `busy`, and writes only `written` and counters of the open epoch.
+    // `epoch` and `busy`, and writes only counters of the open epoch.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
     if cpu.closing == 0 {
         cpu.closing = 1;

@@ -48,6 +48,10 @@ static SLOT_KEY: SlotKey = SlotKey([0; 5]);
 #[unsafe(no_mangle)]
 static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
 
+/// Set by the loader: the size of a ring.
+#[unsafe(no_mangle)]
+static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
+
 /// Set by the loader: interfaces configured.
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
@@ -64,6 +68,13 @@ pub fn slot_key() -> SlotKey {
 pub fn cache_bits() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const CACHE_BITS) }
+}
+
+/// The size of a ring.
+#[inline(always)]
+pub fn ring_bytes() -> u32 {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const RING_BYTES) }
 }
 
 /// Interfaces configured.

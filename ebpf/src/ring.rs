@@ -1,19 +1,19 @@
 //! The ring: one per CPU, read by the worker that is pinned to that CPU.
 
-use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::generated::bpf_ringbuf_query,
+};
 use weir_common::{
     cpu::{BATCH_RECORDS, Cpu},
     ledger::Loss,
     record::Record,
 };
 
-use crate::maps::{RINGS, at};
+use crate::maps::{RINGS, at, ring_bytes};
 
 /// The reader need not be woken: whoever runs `flush` reads the ring next.
 pub const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
-
-/// The reader is woken once per this many batches; it looks by itself every few milliseconds.
-const WAKE_EVERY: u32 = 8;
 
 /// Puts a record on its way out, in a batch: a reservation in the ring costs some 50 ns, so one serves for many. Where the
 /// batch is full and the ring has no room for it, the record is counted as lost, in its own window and interface.
@@ -46,9 +46,8 @@ pub fn push(id: u32, cpu: &mut Cpu, record: &Record) -> Result<(), Loss> {
 /// There is no ring, or no room in it; they still wait.
 #[inline(always)]
 pub fn write_batch(id: u32, cpu: &mut Cpu) -> Result<(), Loss> {
-    let flags = wakeup(cpu);
     if let Some(records @ [_, ..]) = cpu.batch.get(..cpu.batched as usize) {
-        write::<[Record]>(id, records, flags)?;
+        write::<[Record]>(id, records, wakeup(id))?;
     }
     cpu.batched = 0;
     Ok(())
@@ -57,7 +56,7 @@ pub fn write_batch(id: u32, cpu: &mut Cpu) -> Result<(), Loss> {
 /// Hands over a record at once, where cache and batch are not ours; what finds no room is counted as lost.
 #[inline(always)]
 pub fn emit(id: u32, cpu: &mut Cpu, record: &Record) {
-    if let Err(loss) = write(id, record, wakeup(cpu)) {
+    if let Err(loss) = write(id, record, NO_WAKEUP) {
         lose(cpu, record, loss);
     }
 }
@@ -80,8 +79,15 @@ pub fn write<T: ?Sized>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
     ring.output_untyped::<T>(entry, flags).map_err(|_| Loss::RingFull)
 }
 
+/// The reader is woken when the ring has come to be a quarter full, which a batch brings about once each time, and looks
+/// by itself several times a second. Waking takes an interrupt: 10 us where that is the hypervisor's.
 #[inline(always)]
-fn wakeup(cpu: &mut Cpu) -> u64 {
-    cpu.written = cpu.written.wrapping_add(1);
-    if cpu.written % WAKE_EVERY == 0 { u64::from(BPF_RB_FORCE_WAKEUP) } else { NO_WAKEUP }
+fn wakeup(id: u32) -> u64 {
+    const BATCH_BYTES: u64 = size_of::<[Record; BATCH_RECORDS]>() as u64 + 8;
+    let Some(ring) = RINGS.get(id) else { return NO_WAKEUP };
+    let quarter = u64::from(ring_bytes() / 4);
+    // SAFETY: a map's reference is the pointer that the kernel gave for it.
+    let waiting =
+        unsafe { bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), u64::from(BPF_RB_AVAIL_DATA)) };
+    if (quarter..quarter + BATCH_BYTES).contains(&waiting) { u64::from(BPF_RB_FORCE_WAKEUP) } else { NO_WAKEUP }
 }
