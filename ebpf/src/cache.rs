@@ -3,7 +3,7 @@
 use weir_common::{cpu::Cpu, hash, record::Record};
 
 use crate::{
-    maps::{cache_bits, cache_slot, slot_key},
+    maps::{cache_bits, cache_slot, is_sampling, slot_key},
     ring,
 };
 
@@ -13,7 +13,7 @@ pub fn count(id: u32, cpu: &mut Cpu, packet: &Record) -> Option<()> {
     let slot = hash::slot(&slot_key(), &packet.key, cache_bits());
     // SAFETY: an element that is this CPU's: nothing else runs on it until the program ends.
     let record = unsafe { &mut *cache_slot(id, slot)? };
-    if record.key == packet.key && record.has_room() {
+    if record.key == packet.key && record.has_room() && (!is_sampling() || record.sampling == packet.sampling) {
         record.add(packet);
     } else {
         if !record.is_empty() {

@@ -13,6 +13,7 @@
 //! ```text
 //! slot     = interface table[ifindex]
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
+//! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
 //! record.key == key ? record += packet : (evict record into the ring; record = packet)
@@ -30,6 +31,7 @@ mod flush;
 mod maps;
 mod packet;
 mod ring;
+mod sampling;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -47,7 +49,7 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{CPUS, INTERFACES, at, this_cpu},
+    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
     packet::Frame,
 };
 
@@ -111,6 +113,7 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     let id = this_cpu();
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    let taken = if is_sampling() { sampling::take(id, cpu) } else { Some(1) };
     let epoch = cpu.epoch as u8;
     let parity = usize::from(epoch & 1);
     let counters = &mut at(&mut cpu.counters[parity], usize::from(interface)).counters;
@@ -118,6 +121,10 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.bytes)) {
         *class += 1;
     }
+    let Some(sampling) = taken else {
+        counters.sampled_out.add(one);
+        return Some(());
+    };
 
     let parsed = match weir_common::packet::parse(frame, link) {
         Ok(parsed) => parsed,
@@ -134,7 +141,7 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     }
     // SAFETY: the helper takes no argument; the verifier makes it a load.
     let tick = unsafe { bpf_jiffies64() } as u32;
-    let packet = Record::first(key, one, parsed.tcp_flags, tick);
+    let packet = Record { sampling, ..Record::first(key, one, parsed.tcp_flags, tick) };
     if cpu.busy != 0 {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
         ring::emit(id, cpu, &packet);

@@ -15,6 +15,7 @@ use weir_common::{
     cpu::Cpu,
     hash::SlotKey,
     record::Record,
+    sampling::Valve,
 };
 
 /// Flow-cache slots unless the loader says otherwise.
@@ -36,6 +37,10 @@ pub static CPUS: Array<Cpu, 1, PAGE_ALIGNED> = Array::new();
 #[btf_map]
 pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 
+/// Each CPU's valve, which userspace turns; the loader says how many there are.
+#[btf_map]
+pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
+
 /// Each CPU's ring.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX as usize }> = ArrayOfMaps::new();
@@ -47,6 +52,10 @@ static SLOT_KEY: SlotKey = SlotKey([0; 5]);
 /// Set by the loader: the flow cache has two to this many slots.
 #[unsafe(no_mangle)]
 static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
+
+/// Set by the loader: not 0 if packets may be left out.
+#[unsafe(no_mangle)]
+static SAMPLING: u32 = 0;
 
 /// Set by the loader: the size of a ring.
 #[unsafe(no_mangle)]
@@ -68,6 +77,13 @@ pub fn slot_key() -> SlotKey {
 pub fn cache_bits() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const CACHE_BITS) }
+}
+
+/// Whether packets may be left out. The verifier reads this constant too, and drops what it rules out.
+#[inline(always)]
+pub fn is_sampling() -> bool {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const SAMPLING) != 0 }
 }
 
 /// The size of a ring.

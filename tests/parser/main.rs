@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         kernel("cache::a_full_ring_is_counted", cache::a_full_ring_is_counted_to_the_packet),
         kernel("cache::each_packet_a_record_while_busy", cache::while_flush_is_in_the_cache_each_packet_is_a_record),
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
+        kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -11,6 +11,7 @@ use aya::{
     programs::{TestRun, TestRunOptions, Xdp},
 };
 use weir::{
+    config::Packets,
     edge::{Edge, EdgeReader},
     kernel::{Kernel, Parts, Plan, online_cpus},
     ring::Ring,
@@ -38,7 +39,8 @@ const FRAME_MAX: usize = 64 << 10;
 const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
-pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+pub const PLAN: Plan =
+    Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, sampling: Packets::OneIn(1), interfaces: 1 };
 
 /// The object, loaded for one test.
 pub struct Object<'a> {

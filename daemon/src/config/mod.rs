@@ -45,6 +45,8 @@ pub struct Config {
     pub seen_flows: SeenFlows,
     /// The kernel's side.
     pub datapath: Datapath,
+    /// How many packets are taken.
+    pub sampling: Sampling,
     /// The key of all hashes.
     pub hash_key: HashKey,
     /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
@@ -124,6 +126,51 @@ pub struct Datapath {
     #[serde(serialize_with = "units::write_bytes")]
     pub ring: u64,
 }
+
+/// How many packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampling {
+    /// One in how many.
+    pub packets: Packets,
+    /// The share of a CPU that reading its records may take before `auto` takes fewer packets.
+    pub cpu: f64,
+}
+
+/// One packet in how many is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// One in this many, 1 to [`weir_common::sampling::RATE_MAX`].
+    OneIn(u32),
+    /// Every one, or fewer for as long as the daemon cannot keep up.
+    Auto,
+}
+
+impl Packets {
+    /// The rate to start with.
+    pub const fn first_rate(self) -> u32 {
+        match self {
+            Self::OneIn(rate) => rate,
+            Self::Auto => 1,
+        }
+    }
+
+    /// Whether any packet can be left out.
+    pub const fn leaves_out(self) -> bool {
+        !matches!(self, Self::OneIn(1))
+    }
+}
+
+impl Serialize for Packets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::OneIn(rate) => serializer.serialize_u32(*rate),
+            Self::Auto => serializer.serialize_str(AUTO),
+        }
+    }
+}
+
+/// The word for [`Packets::Auto`].
+const AUTO: &str = "auto";
 
 /// Where reports go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -234,6 +281,7 @@ impl Default for Config {
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
             datapath: Datapath::default(),
+            sampling: Sampling::default(),
             hash_key: HashKey::default(),
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
@@ -284,6 +332,12 @@ impl Default for SeenFlows {
 impl Default for Datapath {
     fn default() -> Self {
         Self { cache_flows: 4096, ring: 1 << 20 }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { packets: Packets::OneIn(1), cpu: 0.5 }
     }
 }
 

@@ -47,13 +47,16 @@ impl Report {
             sizes,
             records: _,
             ring_peak: _,
+            sampling,
         } = summary;
+        // The bounds of the lists hold always where every packet is taken, else as often as the rest.
+        let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
-            interfaces: interfaces.into_iter().zip(ledgers).map(interface).collect(),
+            interfaces: interfaces.into_iter().zip(ledgers).map(|of_one| interface(of_one, *sampling)).collect(),
             totals: totals(summary.seen(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
@@ -63,17 +66,17 @@ impl Report {
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },
-            top: list(top, "bytes"),
-            top_by_packets: list(top, "packets"),
+            top: list(top, "bytes", confidence),
+            top_by_packets: list(top, "packets", confidence),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }
     }
 }
 
-fn interface(((name, mode), account): ((String, &'static str), &ledger::Ledger)) -> Interface {
+fn interface(((name, mode), account): ((String, &'static str), &ledger::Ledger), sampling: u32) -> Interface {
     let ledger = Ledger::from(account);
-    Interface { name, mode: mode.to_owned(), sampling: 1, coverage: ledger.coverage(), ledger }
+    Interface { name, mode: mode.to_owned(), sampling, coverage: ledger.coverage(), ledger }
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
@@ -95,13 +98,11 @@ fn distinct(estimate: sketch::Estimate) -> Distinct {
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(tops: &Tops, by: &str) -> Top {
-    /// The bounds of the lists hold always, not only often.
-    const CERTAIN: f64 = 1.0;
+fn list(tops: &Tops, by: &str, confidence: f64) -> Top {
     let Tops { flows, sources, destinations, pairs, services } = tops;
     Top {
         by: by.to_owned(),
-        confidence: CERTAIN,
+        confidence,
         flows: entries(flows, by, |rank, Ranked { key, packets, bytes }| TopFlow {
             rank,
             src_ip: key.src_ip(),

@@ -41,7 +41,7 @@ pub struct Report {
     pub observer: Observer,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
-    /// Exact sums over all interfaces.
+    /// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
     pub totals: Totals,
     /// Estimates of how many distinct addresses and flows there were.
     pub unique: Unique,
@@ -95,7 +95,7 @@ pub struct Interface {
     pub name: String,
     /// How its packets were seen: `xdp-native`, `xdp-generic`, `replay`, or `gone` when it disappeared.
     pub mode: String,
-    /// One packet in this many was counted, at random; 1 is every packet.
+    /// One packet in this many was taken, at random, or more at times; 1 is every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
     /// Where every packet went.
@@ -129,7 +129,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Exact sums over all interfaces.
+/// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Packets seen, those without a flow too.
