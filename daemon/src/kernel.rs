@@ -13,6 +13,7 @@ use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
     hash::Key,
+    packet::Tunnels,
 };
 
 use crate::ring::Ring;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub ring_bytes: u32,
     /// Interfaces configured, at most [`weir_common::control::INTERFACES_MAX`].
     pub interfaces: u32,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
 
 /// Why the kernel side could not be loaded or run.
@@ -139,10 +142,12 @@ impl Kernel {
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let mask = plan.cache_flows - 1;
+        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &plan.slot_key.0, true)
             .override_global("CACHE_MASK", &mask, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CACHE", plan.cache_flows)
             .load(OBJECT)
             .map_err(load_error)?;

@@ -98,6 +98,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
         interfaces: interfaces as u32,
+        tunnels: config.datapath.tunnels.into(),
     })?;
     let rings = cpus.iter().map(|&cpu| kernel.ring(cpu)).collect::<Result<Vec<_>, _>>()?;
     let parts = kernel.parts()?;

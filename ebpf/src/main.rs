@@ -47,7 +47,7 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{COUNTERS, INTERFACES, SIZES, STATE},
+    maps::{COUNTERS, INTERFACES, SIZES, STATE, tunnels},
     packet::Frame,
 };
 
@@ -121,7 +121,7 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
         *class += 1;
     }
 
-    let parsed = match weir_common::packet::parse(frame, link) {
+    let parsed = match weir_common::packet::parse(frame, link, tunnels()) {
         Ok(parsed) => parsed,
         Err(skip) => {
             if let Some(skipped) = counters.skipped.get_mut(skip as usize) {

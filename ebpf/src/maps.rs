@@ -7,6 +7,7 @@ use aya_ebpf::{
 use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, INTERFACES_MAX, InterfaceSlot},
     hash::Key,
+    packet::Tunnels,
     record::{InterfaceEdge, Record, SizeEdge},
 };
 
@@ -66,6 +67,10 @@ static CACHE_MASK: u32 = CACHE_SLOTS as u32 - 1;
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
 
+/// Set by the loader: not 0 to look into tunnels.
+#[unsafe(no_mangle)]
+static LOOK_INTO_TUNNELS: u32 = 0;
+
 /// The key of [`weir_common::hash::slot`].
 #[inline(always)]
 pub fn slot_key() -> Key {
@@ -85,4 +90,14 @@ pub fn cache_mask() -> u32 {
 pub fn interface_count() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const INTERFACE_COUNT) }
+}
+
+/// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.
+#[inline(always)]
+pub fn tunnels() -> Tunnels {
+    // SAFETY: as in `slot_key`.
+    match unsafe { core::ptr::read_volatile(&raw const LOOK_INTO_TUNNELS) } {
+        0 => Tunnels::Outer,
+        _ => Tunnels::Inner,
+    }
 }

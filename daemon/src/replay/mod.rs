@@ -110,6 +110,7 @@ pub fn replay(
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
         interfaces: 1,
+        tunnels: config.datapath.tunnels.into(),
     };
     let run = Run {
         config,

@@ -6,7 +6,7 @@ use weir_common::{
     flow::FlowKey,
     hash::{self, Key},
     ledger::Tally,
-    packet::parse,
+    packet::{Tunnels, parse},
     record::Record,
     size::size_class,
     sketch::Seen,
@@ -25,6 +25,7 @@ use crate::{
 /// What the kernel does on one CPU, with one interface.
 pub struct SoftwareDatapath {
     slot_key: Key,
+    tunnels: Tunnels,
     cache: Vec<Record>,
     mask: usize,
     epoch: u8,
@@ -39,6 +40,7 @@ impl SoftwareDatapath {
         let slots = plan.cache_flows as usize;
         Self {
             slot_key: plan.slot_key,
+            tunnels: plan.tunnels,
             cache: vec![Record::default(); slots],
             mask: slots - 1,
             epoch: 0,
@@ -68,7 +70,7 @@ impl Datapath for SoftwareDatapath {
         let counters = &mut self.edge.counters[0];
         counters.seen.add(Tally::new(1, bytes));
         self.edge.sizes[size_class(bytes)] += 1;
-        match parse(packet.captured, packet.link) {
+        match parse(packet.captured, packet.link, self.tunnels) {
             Ok(parsed) => {
                 let key = FlowKey { epoch: self.epoch, ..parsed.key };
                 self.count(key, bytes, parsed.tcp_flags, packet.time_ns);

@@ -17,6 +17,7 @@ use weir::{
 use weir_common::{
     hash::Key,
     ledger::{Ledger, Tally},
+    packet::Tunnels,
 };
 
 use crate::{
@@ -75,7 +76,13 @@ pub fn bench() -> Result<()> {
     let cpus = online_cpus()?;
     let cpu = *cpus.last().context("no CPU is online")?;
     pin(cpu)?;
-    let plan = Plan { slot_key: Key([1, 2]), cache_flows: CACHE_FLOWS, ring_bytes: RING_BYTES, interfaces: 1 };
+    let plan = Plan {
+        slot_key: Key([1, 2]),
+        cache_flows: CACHE_FLOWS,
+        ring_bytes: RING_BYTES,
+        interfaces: 1,
+        tunnels: Tunnels::Outer,
+    };
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;
     let mut reader = Reader::new(kernel.ring(cpu)?);

@@ -20,7 +20,7 @@ use weir_common::{
     control::{Flush, ReplayHeader},
     hash::Key,
     ledger::{Ledger, Tally},
-    packet::Link,
+    packet::{Link, Tunnels},
     record::{Entry, Record},
 };
 use zerocopy::IntoBytes;
@@ -38,7 +38,8 @@ const STATE_BUSY: usize = 1;
 const STATE_WORDS: usize = 5;
 
 /// The cache and the ring that weir has by default, for one interface.
-pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+pub const PLAN: Plan =
+    Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1, tunnels: Tunnels::Outer };
 
 /// The object, loaded for one test.
 pub struct Object<'a> {
