@@ -13,6 +13,7 @@ use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
     hash::{Key, SlotKey},
+    packet::Tunnels,
     sampling::Valve,
 };
 
@@ -31,6 +32,8 @@ pub struct Plan {
     pub sampling: Packets,
     /// Interfaces configured, at most [`weir_common::control::INTERFACES_MAX`].
     pub interfaces: u32,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
 
 /// Why the kernel side could not be loaded or run.
@@ -147,12 +150,14 @@ impl Kernel {
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let cpus = possible_cpus()?;
         let bits = plan.cache_flows.ilog2();
+        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("CACHE_BITS", &bits, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
             .map_max_entries("CACHE", cpus << bits)

@@ -99,6 +99,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
         ring_bytes: config.datapath.ring as u32,
         sampling: config.sampling.packets,
         interfaces: interfaces as u32,
+        tunnels: config.datapath.tunnels.into(),
     })?;
     let throttles = cpus
         .iter()

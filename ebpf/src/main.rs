@@ -49,7 +49,7 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
+    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu, tunnels},
     packet::Frame,
 };
 
@@ -126,7 +126,7 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
         return Some(());
     };
 
-    let parsed = match weir_common::packet::parse(frame, link) {
+    let parsed = match weir_common::packet::parse(frame, link, tunnels()) {
         Ok(parsed) => parsed,
         Err(skip) => {
             if let Some(skipped) = counters.skipped.get_mut(skip as usize) {

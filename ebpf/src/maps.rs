@@ -14,6 +14,7 @@ use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot},
     cpu::Cpu,
     hash::SlotKey,
+    packet::Tunnels,
     record::Record,
     sampling::Valve,
 };
@@ -65,6 +66,10 @@ static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
 
+/// Set by the loader: not 0 to look into tunnels.
+#[unsafe(no_mangle)]
+static LOOK_INTO_TUNNELS: u32 = 0;
+
 /// The key of the flow cache's hash.
 #[inline(always)]
 pub fn slot_key() -> SlotKey {
@@ -98,6 +103,16 @@ pub fn ring_bytes() -> u32 {
 pub fn interface_count() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const INTERFACE_COUNT) }
+}
+
+/// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.
+#[inline(always)]
+pub fn tunnels() -> Tunnels {
+    // SAFETY: as in `slot_key`.
+    match unsafe { core::ptr::read_volatile(&raw const LOOK_INTO_TUNNELS) } {
+        0 => Tunnels::Outer,
+        _ => Tunnels::Inner,
+    }
 }
 
 /// The number of the CPU that the program runs on.

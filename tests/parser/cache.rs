@@ -10,15 +10,15 @@ use weir_common::{
     flow::FlowKey,
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
-    packet::{Link, parse},
+    packet::{Link, Tunnels, parse},
     record::Record,
 };
-use weir_tests::traffic::{Mix, Packet, Plan as TrafficPlan, Traffic};
-
-use crate::{
-    frame::{IPV4, ethernet, ipv4, tcp},
+use weir_tests::{
     object::{Object, PLAN, Window},
+    traffic::{Mix, Packet, Plan as TrafficPlan, Traffic},
 };
+
+use crate::frame::{IPV4, ethernet, ipv4, tcp};
 
 /// The smallest cache and the smallest ring that may be configured.
 const TINY: Plan = Plan { cache_flows: 256, ring_bytes: 64 << 10, ..PLAN };
@@ -34,7 +34,7 @@ fn packet(port: u16, flags: u8, bytes: usize) -> Vec<u8> {
 }
 
 fn key(port: u16) -> FlowKey {
-    parse(&packet(port, 0, 60)[..], Link::Ethernet).expect("the packet is good").key
+    parse(&packet(port, 0, 60)[..], Link::Ethernet, Tunnels::Outer).expect("the packet is good").key
 }
 
 fn slot(plan: &Plan, port: u16) -> u32 {

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
+use weir_common::packet;
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
@@ -125,6 +126,28 @@ pub struct Datapath {
     /// Bytes of the ring per CPU, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub ring: u64,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
+}
+
+/// Whose packet a tunnelled packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnels {
+    /// The tunnel's.
+    #[default]
+    Outer,
+    /// That of whoever talks through it.
+    Inner,
+}
+
+impl From<Tunnels> for packet::Tunnels {
+    fn from(tunnels: Tunnels) -> Self {
+        match tunnels {
+            Tunnels::Outer => Self::Outer,
+            Tunnels::Inner => Self::Inner,
+        }
+    }
 }
 
 /// How many packets are taken.
@@ -331,7 +354,7 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 4096, ring: 1 << 20 }
+        Self { cache_flows: 4096, ring: 1 << 20, tunnels: Tunnels::default() }
     }
 }
 

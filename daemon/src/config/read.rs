@@ -13,10 +13,12 @@ use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
     AUTO, Compress, Config, Datapath, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report, Sampling,
-    SeenFlows, Sink, Target,
+    SeenFlows, Sink, Target, Tunnels,
 };
 
 const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
+
+const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
 const COMPRESS: [(&str, Compress); 2] = [("gzip", Compress::Gzip), ("none", Compress::None)];
 
@@ -188,6 +190,7 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
             u32::try_from(slots).ok()
         }),
         ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+        tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
     }
 }
 

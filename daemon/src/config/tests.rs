@@ -111,7 +111,7 @@ interfaces: [eth0, {name: wan.100, mode: native}, {name: ppp0, mode: generic}]
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
-datapath: {cache_flows: 8192, ring: 262144}
+datapath: {cache_flows: 8192, ring: 262144, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1}
@@ -138,7 +138,7 @@ fn every_setting_is_read() {
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
-        datapath: Datapath { cache_flows: 8192, ring: 262_144 },
+        datapath: Datapath { cache_flows: 8192, ring: 262_144, tunnels: Tunnels::Inner },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![

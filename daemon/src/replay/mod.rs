@@ -111,6 +111,7 @@ pub fn replay(
         ring_bytes: config.datapath.ring as u32,
         sampling: config.sampling.packets,
         interfaces: 1,
+        tunnels: config.datapath.tunnels.into(),
     };
     let run = Run {
         config,

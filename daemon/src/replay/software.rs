@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_common::{
     hash::{self, SlotKey},
     ledger::Tally,
-    packet::parse,
+    packet::{Tunnels, parse},
     record::Record,
     sampling::Valve,
     size::size_class,
@@ -27,6 +27,7 @@ const NS_PER_MS: u64 = 1_000_000;
 /// What the kernel does on one CPU, with one interface.
 pub struct SoftwareDatapath {
     slot_key: SlotKey,
+    tunnels: Tunnels,
     cache: Vec<Record>,
     bits: u32,
     epoch: u8,
@@ -45,6 +46,7 @@ impl SoftwareDatapath {
     pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         let mut datapath = Self {
             slot_key: SlotKey::new(plan.slot_key),
+            tunnels: plan.tunnels,
             cache: vec![Record::default(); plan.cache_flows as usize],
             bits: plan.cache_flows.ilog2(),
             epoch: 0,
@@ -98,7 +100,7 @@ impl Datapath for SoftwareDatapath {
             return Ok(());
         }
         let counters = &mut self.edge.counters[0];
-        match parse(packet.captured, packet.link) {
+        match parse(packet.captured, packet.link, self.tunnels) {
             Ok(parsed) => {
                 let key = parsed.key.with_scope(0, self.epoch);
                 let tick = (packet.time_ns / NS_PER_MS) as u32;

@@ -227,7 +227,7 @@ pub struct TopFlow {
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Later fragments of such flows: their ports are unknown and given as 0. Absent means false.
+    /// Pieces of fragmented packets, the first ones too: without ports, which are given as 0. Absent means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fragment: bool,
     /// Packets.

@@ -18,6 +18,7 @@ use weir::{
 use weir_common::{
     hash::Key,
     ledger::{Ledger, Tally},
+    packet::Tunnels,
 };
 
 use crate::{
@@ -82,6 +83,7 @@ pub fn bench() -> Result<()> {
         ring_bytes: RING_BYTES,
         sampling: Packets::OneIn(1),
         interfaces: 1,
+        tunnels: Tunnels::Outer,
     };
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;

@@ -22,7 +22,7 @@ use weir_common::{
     cpu::Cpu,
     hash::Key,
     ledger::{Ledger, Tally},
-    packet::Link,
+    packet::{Link, Tunnels},
     record::{Entry, Record},
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -39,8 +39,14 @@ const FRAME_MAX: usize = 64 << 10;
 const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
-pub const PLAN: Plan =
-    Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, sampling: Packets::OneIn(1), interfaces: 1 };
+pub const PLAN: Plan = Plan {
+    slot_key: Key([7, 11]),
+    cache_flows: 4096,
+    ring_bytes: 1 << 20,
+    sampling: Packets::OneIn(1),
+    interfaces: 1,
+    tunnels: Tunnels::Outer,
+};
 
 /// The object, loaded for one test.
 pub struct Object<'a> {
