@@ -44,7 +44,7 @@ use weir_common::{
     control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader},
     ledger::Tally,
     packet::Link,
-    record::Record,
+    record::{Record, Sample},
     size::size_class,
 };
 
@@ -141,13 +141,13 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     }
     // SAFETY: the helper takes no argument; the verifier makes it a load.
     let tick = unsafe { bpf_jiffies64() } as u32;
-    let packet = Record { sampling, ..Record::first(key, one, parsed.tcp_flags, tick) };
+    let packet = Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags };
     if cpu.busy != 0 {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(id, cpu, &packet);
+        ring::emit(id, cpu, &Record::first(key, packet));
         return Some(());
     }
-    cache::count(id, cpu, &packet)
+    cache::count(id, cpu, key, packet)
 }
 
 #[inline(always)]

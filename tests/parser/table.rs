@@ -6,7 +6,7 @@ use weir_common::{
     flow::FlowKey,
     ledger::{Ledger, Skip, Tally},
     packet::Tunnels,
-    record::Record,
+    record::{Record, Sample},
     size::size_class,
 };
 use weir_tests::{
@@ -71,7 +71,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
             ensure!(window.records.len() == 1, "records: {:?}", window.records);
             let record = window.records[0];
             let key = FlowKey::from(key).with_scope(0, epoch);
-            let expected = Record::first(key, tally, tcp_flags, record.first_tick);
+            let expected = Record::first(key, Sample { tally, tick: record.first_tick, sampling: 1, tcp_flags });
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }
         Expect::Skip(skip) => expected.counters.skipped[skip as usize] = tally,

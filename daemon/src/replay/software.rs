@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use weir_common::{
+    flow::FlowKey,
     hash::{self, SlotKey},
     ledger::Tally,
     packet::{Tunnels, parse},
-    record::Record,
+    record::{Record, Sample},
     sampling::Valve,
     size::size_class,
     sketch::Seen,
@@ -76,14 +77,14 @@ impl SoftwareDatapath {
         self.left_out = self.valve.left_out((hash::mix(self.random) >> 32) as u32);
     }
 
-    fn count(&mut self, packet: &Record) {
-        let slot = hash::slot(&self.slot_key, &packet.key, self.bits);
+    fn count(&mut self, key: FlowKey, packet: Sample) {
+        let slot = hash::slot(&self.slot_key, &key, self.bits);
         let record = &mut self.cache[slot as usize];
-        if record.key == packet.key && record.has_room() {
+        if record.takes(&key, packet) {
             record.add(packet);
             return;
         }
-        let evicted = std::mem::replace(record, *packet);
+        let evicted = std::mem::replace(record, Record::first(key, packet));
         if !evicted.is_empty() {
             self.batch.push(&evicted, &self.seen);
         }
@@ -105,7 +106,7 @@ impl Datapath for SoftwareDatapath {
                 let key = parsed.key.with_scope(0, self.epoch);
                 let tick = (packet.time_ns / NS_PER_MS) as u32;
                 let sampling = self.valve.rate as u16;
-                self.count(&Record { sampling, ..Record::first(key, one, parsed.tcp_flags, tick) });
+                self.count(key, Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags });
             }
             Err(skip) => counters.skipped[skip as usize].add(one),
         }
