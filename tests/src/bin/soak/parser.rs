@@ -7,7 +7,6 @@ use std::{
     io::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::Instant,
 };
 
 use anyhow::{Result, anyhow};
@@ -18,7 +17,10 @@ use weir_common::{
     packet::{Link, Parsed, Tunnels, parse, walk},
     record::Record,
 };
-use weir_tests::object::{Object, Outcome, PLAN};
+use weir_tests::{
+    clock,
+    object::{Object, Outcome, PLAN},
+};
 
 use crate::mutate::Frames;
 
@@ -65,7 +67,7 @@ impl Findings {
 /// No privilege, or the kernel did not take the object.
 pub fn soak(frames: u64, seed: u64) -> Result<bool> {
     let cpus = online_cpus()?;
-    let (started, bar) = (Instant::now(), progress(frames)?);
+    let (started, bar) = (clock::now(), progress(frames)?);
     let mut found = Findings::default();
     for (nth, (tunnels, count)) in (0..).zip([(Tunnels::Outer, frames.div_ceil(2)), (Tunnels::Inner, frames / 2)]) {
         let next = AtomicU64::new(0);
