@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let trials = vec![
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
         kernel("table::every_kind_of_tunnel", table::every_kind_of_tunnel_shows_what_is_inside),
+        kernel("table::the_verifier_has_little_to_do", table::the_verifier_has_little_to_do),
         kernel("differential::generated_frames", differential::generated_frames),
         kernel("differential::frames_cut_at_every_offset", differential::frames_cut_at_every_offset),
         kernel("differential::frames_with_flipped_bits", differential::frames_with_flipped_bits),
