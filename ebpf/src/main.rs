@@ -3,6 +3,8 @@
 //! | program | runs | does |
 //! |---|---|---|
 //! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
+//! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
+//! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
@@ -30,6 +32,7 @@ mod flush;
 mod maps;
 mod packet;
 mod ring;
+mod skb;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -42,13 +45,12 @@ use weir_common::{
     control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader, counters_index},
     ledger::Tally,
     packet::Link,
-    record::Record,
     size::size_class,
 };
 
 use crate::{
     maps::{COUNTERS, INTERFACES, SIZES, STATE},
-    packet::Frame,
+    packet::{Frame, Headers},
 };
 
 /// Measures every packet of an interface.
@@ -101,12 +103,13 @@ fn one(ctx: &XdpContext) -> Tally {
     Tally::new(1, unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) })
 }
 
-/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers.
+/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
+/// offload merged into one, which then share them.
 ///
 /// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
 /// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> Option<()> {
+fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: bool) -> Option<()> {
     let interface = interface_slot(ifindex)?;
     let state = STATE.get_ptr_mut(0)?;
     // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
@@ -115,13 +118,14 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     // SAFETY: as above.
     let counters = unsafe { &mut (*counters).counters };
     counters.seen.add(one);
+    counters.merged += one.packets - 1;
     let sizes = SIZES.get_ptr_mut(u32::from(epoch & 1))?;
     // SAFETY: as above; `size_class` stays below the array's length, which `get_mut` checks again for the verifier.
-    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(one.bytes)) } {
-        *class += 1;
+    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(one.mean_bytes())) } {
+        *class += one.packets;
     }
 
-    let parsed = match weir_common::packet::parse(frame, link) {
+    let parsed = match frame.parse(link) {
         Ok(parsed) => parsed,
         Err(skip) => {
             if let Some(skipped) = counters.skipped.get_mut(skip as usize) {
@@ -140,10 +144,10 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
     if busy {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(&Record::first(key, one.bytes, parsed.tcp_flags, now_ns));
+        ring::emit(&cache::first(key, one, parsed.tcp_flags, now_ns));
         return Some(());
     }
-    cache::count(key, one.bytes, parsed.tcp_flags, now_ns)
+    cache::count(key, one, parsed.tcp_flags, now_ns)
 }
 
 #[inline(always)]

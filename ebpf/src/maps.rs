@@ -7,6 +7,7 @@ use aya_ebpf::{
 use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, INTERFACES_MAX, InterfaceSlot},
     hash::Key,
+    packet::REACH_MAX,
     record::{InterfaceEdge, Record, SizeEdge},
 };
 
@@ -34,6 +35,10 @@ pub static SIZES: PerCpuArray<SizeEdge, 2> = PerCpuArray::new();
 /// Each CPU's flow cache.
 #[btf_map]
 pub static CACHE: PerCpuArray<Record, CACHE_SLOTS> = PerCpuArray::new();
+
+/// Each CPU's copy of the headers of a packet whose socket buffer has them elsewhere.
+#[btf_map]
+pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
 
 /// Each CPU's ring.
 #[btf_map]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::netns::Lab;
 
-use crate::watch::{self, TIMEOUT, list, measure, modes, number, seen_on};
+use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on};
 
 tests![forwarded_traffic_is_measured_and_passes];
 
@@ -28,7 +28,7 @@ fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
         interfaces.iter().map(|interface| Ok(lab.router.counters(interface)?.received.packets)).collect()
     };
     let before_attaching = received()?;
-    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", interfaces.join(", "));
+    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", interfaces.map(native).join(", "));
     let mut daemon = measure(&lab.router, &settings)?;
     let attached = received()?;
     for address in Lab::SERVER {
