@@ -142,6 +142,14 @@ pub fn seen_on(interface: &str, reports: &[Value]) -> Result<Tally> {
     interfaces.map(|interface| tally(&interface["ledger"]["seen"])).sum_tallies()
 }
 
+/// The same, for one direction of it.
+pub fn seen_in(interface: &str, direction: &str, reports: &[Value]) -> Result<Tally> {
+    let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
+    let interfaces = interfaces?.into_iter().flatten();
+    let chosen = interfaces.filter(|one| one["name"] == interface && one["direction"] == direction);
+    chosen.map(|one| tally(&one["ledger"]["seen"])).sum_tallies()
+}
+
 /// An interface's modes, in the order of the reports.
 pub fn modes<'a>(interface: &str, reports: &'a [Value]) -> Vec<&'a str> {
     let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
