@@ -107,6 +107,8 @@ pub struct InterfaceEdge {
     pub epoch: u32,
     /// What was counted.
     pub counters: Counters,
+    /// Nothing: an edge is not to be as long as some number of records.
+    pub padding: u64,
 }
 
 /// Packet sizes at a window's edge, cumulative likewise; it comes last and closes the window on this CPU.

@@ -5,7 +5,7 @@ use std::{io, os::fd::AsFd as _};
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, ArrayOfMaps, Map, MapData, MapError},
-    programs::{Program, ProgramError, TestRun as _, TestRunOptions, Xdp},
+    programs::{Program, ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -13,11 +13,14 @@ use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
     hash::{Key, SlotKey},
-    packet::Tunnels,
+    packet::{Link, Tunnels},
     sampling::Valve,
 };
 
-use crate::{config::Packets, ring::Ring};
+use crate::{
+    config::{Packets, Way},
+    ring::Ring,
+};
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +33,7 @@ pub struct Plan {
     pub ring_bytes: u32,
     /// How many packets are taken.
     pub sampling: Packets,
-    /// Interfaces configured, at most [`weir_common::control::INTERFACES_MAX`].
+    /// Interface slots in use, at most [`weir_common::control::INTERFACES_MAX`].
     pub interfaces: u32,
     /// Whose packet a tunnelled packet is.
     pub tunnels: Tunnels,
@@ -122,8 +125,10 @@ pub struct Kernel {
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces.
+    /// Attached to interfaces as XDP.
     pub weir: &'a mut Xdp,
+    /// Attached to interfaces by TCX.
+    pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
@@ -224,6 +229,7 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
+        let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
@@ -231,11 +237,19 @@ impl Kernel {
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
                 ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
+                ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
+                ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
+                ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
+                ("weir_egress_ip", Program::SchedClassifier(program)) => ip[Way::Egress as usize] = Some(program),
                 _ => {}
             }
         }
+        let ([Some(ingress), Some(egress)], [Some(ingress_ip), Some(egress_ip)]) = (ethernet, ip) else {
+            return Err(KernelError::Missing("weir_ingress"));
+        };
         Ok(Parts {
             weir: weir.ok_or(KernelError::Missing("weir"))?,
+            tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
@@ -285,37 +299,64 @@ fn load_error(error: EbpfError) -> KernelError {
     }
 }
 
-/// Finds an interface's slot by its index, in the kernel.
+/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may lack what they need, and most
+/// interfaces need none of them.
+pub struct TcPrograms<'a> {
+    ethernet: [&'a mut SchedClassifier; 2],
+    ip: [&'a mut SchedClassifier; 2],
+}
+
+impl TcPrograms<'_> {
+    /// The program for packets that begin with `link` and go this way; `None` for a link layer that no program reads.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take it.
+    pub fn get(&mut self, link: Link, way: Way) -> Result<Option<&mut SchedClassifier>, ProgramError> {
+        let programs = match link {
+            Link::Ethernet => &mut self.ethernet,
+            Link::RawIp => &mut self.ip,
+            _ => return Ok(None),
+        };
+        let program = &mut *programs[way as usize];
+        if program.fd().is_err() {
+            program.load()?;
+        }
+        Ok(Some(program))
+    }
+}
+
+/// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
 }
 
 impl InterfaceTable {
-    /// Gives the interface with this index a slot.
+    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`].
     ///
     /// # Errors
     ///
     /// Too many indexes share the same places, or the kernel refused.
-    pub fn insert(&mut self, ifindex: u32, slot: u32) -> Result<(), KernelError> {
+    pub fn insert(&mut self, entry: u32, slot: u32) -> Result<(), KernelError> {
         for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(ifindex, probe);
+            let place = InterfaceSlot::place(entry, probe);
             let [there, _] = self.map.get(&place, 0)?;
-            if there == 0 || there == ifindex {
-                return Ok(self.map.set(place, [ifindex, slot], 0)?);
+            if there == 0 || there == entry {
+                return Ok(self.map.set(place, [entry, slot], 0)?);
             }
         }
-        Err(KernelError::InterfaceTable(ifindex))
+        Err(KernelError::InterfaceTable(entry))
     }
 
-    /// Forgets the interface with this index.
+    /// Forgets such an entry.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn remove(&mut self, ifindex: u32) -> Result<(), KernelError> {
+    pub fn remove(&mut self, entry: u32) -> Result<(), KernelError> {
         for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(ifindex, probe);
-            if self.map.get(&place, 0)?[0] == ifindex {
+            let place = InterfaceSlot::place(entry, probe);
+            if self.map.get(&place, 0)?[0] == entry {
                 self.map.set(place, [0, 0], 0)?;
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     ring,
 };
 
-/// Adds a packet to its flow's record; a record of another flow in its place is evicted.
+/// Adds a packet, or several that came as one, to its flow's record; a record of another flow in its place is evicted.
 #[inline(always)]
 pub fn count(id: u32, cpu: &mut Cpu, key: FlowKey, packet: Sample) -> Option<()> {
     let slot = hash::slot(&slot_key(), &key, cache_bits());

@@ -3,6 +3,8 @@
 //! | program | runs | does |
 //! |---|---|---|
 //! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
+//! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
+//! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
@@ -32,6 +34,7 @@ mod maps;
 mod packet;
 mod ring;
 mod sampling;
+mod skb;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -49,8 +52,8 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu, tunnels},
-    packet::Frame,
+    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
+    packet::{Frame, Headers},
 };
 
 /// Measures every packet of an interface.
@@ -103,12 +106,13 @@ fn one(ctx: &XdpContext) -> Tally {
     Tally::new(1, unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) })
 }
 
-/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers.
+/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
+/// offload merged into one, which then share them.
 ///
 /// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
 /// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> Option<()> {
+fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: bool) -> Option<()> {
     let interface = interface_slot(ifindex)?;
     let id = this_cpu();
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
@@ -118,15 +122,16 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     let parity = usize::from(epoch & 1);
     let counters = &mut at(&mut cpu.counters[parity], usize::from(interface)).counters;
     counters.seen.add(one);
-    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.bytes)) {
-        *class += 1;
+    counters.merged += one.packets - 1;
+    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.mean_bytes())) {
+        *class += one.packets;
     }
     let Some(sampling) = taken else {
         counters.sampled_out.add(one);
         return Some(());
     };
 
-    let parsed = match weir_common::packet::parse(frame, link, tunnels()) {
+    let parsed = match frame.parse(link) {
         Ok(parsed) => parsed,
         Err(skip) => {
             if let Some(skipped) = counters.skipped.get_mut(skip as usize) {

@@ -6,7 +6,7 @@
 use core::arch::asm;
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf},
     helpers::bpf_get_smp_processor_id,
     macros::btf_map,
 };
@@ -14,7 +14,7 @@ use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot},
     cpu::Cpu,
     hash::SlotKey,
-    packet::Tunnels,
+    packet::{REACH_MAX, Tunnels},
     record::Record,
     sampling::Valve,
 };
@@ -41,6 +41,10 @@ pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 /// Each CPU's valve, which userspace turns; the loader says how many there are.
 #[btf_map]
 pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
+
+/// Each CPU's copy of the headers of a packet whose socket buffer has them elsewhere.
+#[btf_map]
+pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
 
 /// Each CPU's ring.
 #[btf_map]

@@ -3,7 +3,25 @@
 use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::XdpContext;
-use weir_common::packet::{Bytes, HEADER_MAX, REACH_MAX, Window};
+use weir_common::{
+    ledger::Skip,
+    packet::{Bytes, HEADER_MAX, Link, Parsed, REACH_MAX, Window, parse},
+};
+
+use crate::maps::tunnels;
+
+/// A packet's headers, wherever a hook has them.
+pub trait Headers {
+    /// The flow that the packet belongs to, or why it belongs to none.
+    fn parse(&self, link: Link) -> Result<Parsed, Skip>;
+}
+
+impl Headers for Frame {
+    #[inline(always)]
+    fn parse(&self, link: Link) -> Result<Parsed, Skip> {
+        parse(self, link, tunnels())
+    }
+}
 
 /// A packet between `data` and `data_end`.
 pub struct Frame {
@@ -23,7 +41,7 @@ impl Frame {
 }
 
 /// `N` bytes that were proven to lie inside the packet, for as long as the packet is borrowed.
-pub struct Proven<'a, const N: usize>(*const u8, PhantomData<&'a Frame>);
+pub struct Proven<'a, const N: usize>(*const u8, PhantomData<&'a ()>);
 
 impl Bytes for Frame {
     type Window<'a, const N: usize> = Proven<'a, N>;
@@ -45,21 +63,26 @@ impl Bytes for Frame {
         if end > self.data_end { None } else { Some(Proven(start as *const u8, PhantomData)) }
     }
 
-    /// Adds and takes away what the verifier does not know: then it does not know the sum either, and all ways that lead
-    /// here are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
-        const BOUND: usize = 0x0fff;
-        const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
-        let forgotten;
-        // In assembly, or LLVM would see that nothing is done.
-        // SAFETY: register arithmetic only.
-        unsafe {
-            asm!("{0} += {1}", "{0} -= {1}", "{0} &= {2}",
-                inout(reg) at => forgotten, in(reg) self.unknown, const BOUND, options(pure, nomem, nostack));
-        }
-        forgotten
+        forget(at, self.unknown)
     }
+}
+
+/// Adds and takes away what the verifier does not know: then it does not know the sum either, and all ways that lead
+/// here are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+#[inline(always)]
+fn forget(at: usize, unknown: usize) -> usize {
+    const BOUND: usize = 0x0fff;
+    const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
+    let forgotten;
+    // In assembly, or LLVM would see that nothing is done.
+    // SAFETY: register arithmetic only.
+    unsafe {
+        asm!("{0} += {1}", "{0} -= {1}", "{0} &= {2}",
+            inout(reg) at => forgotten, in(reg) unknown, const BOUND, options(pure, nomem, nostack));
+    }
+    forgotten
 }
 
 /// One load, whatever the alignment: packets are unaligned, and Rust would compose an unaligned read of bytes.
@@ -89,5 +112,40 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
     #[inline(always)]
     fn word64<const AT: usize>(&self) -> u64 {
         load!(self, AT of N, u64, "{0} = *(u64 *)({1} + {2})")
+    }
+}
+
+/// A packet's beginning, copied into memory of the program's own.
+pub struct Copied {
+    data: *const [u8; REACH_MAX],
+    length: usize,
+}
+
+impl Copied {
+    /// The first `length` bytes of an element of a map.
+    #[inline(always)]
+    pub const fn new(data: *const [u8; REACH_MAX], length: usize) -> Self {
+        Self { data, length }
+    }
+}
+
+impl Bytes for Copied {
+    type Window<'a, const N: usize> = Proven<'a, N>;
+
+    #[inline(always)]
+    fn window<const N: usize>(&self, at: usize) -> Option<Proven<'_, N>> {
+        if at + N > self.length {
+            return None;
+        }
+        // The verifier wants the bound on the very register that is added.
+        let mut at = at;
+        // SAFETY: register arithmetic only.
+        unsafe { asm!("{0} += 0", inout(reg) at, options(pure, nomem, nostack)) };
+        if at > REACH_MAX - N { None } else { Some(Proven(self.data.cast::<u8>().wrapping_add(at), PhantomData)) }
+    }
+
+    #[inline(always)]
+    fn forget(&self, at: usize) -> usize {
+        forget(at, self.length)
     }
 }

@@ -184,7 +184,7 @@ impl Object<'_> {
         records.clear();
         let mut edge = false;
         let drained = self.ring.drain(|entry| match entry {
-            Entry::Record(record) => records.push(*record),
+            Entry::Records(some) => records.extend_from_slice(some),
             Entry::Interface(_) | Entry::Sizes(_) => edge = true,
         });
         ensure!(!drained.more && !edge, "something else than records is in the ring");

@@ -9,6 +9,7 @@ pub mod limits;
 mod locate;
 mod mistake;
 mod node;
+mod pattern;
 mod read;
 mod section;
 mod suggest;
@@ -36,7 +37,7 @@ use self::section::{Field, Log};
 pub struct Config {
     /// Who reports.
     pub observer: Observer,
-    /// What is measured, without duplicates, at most [`limits::INTERFACES_MAX`].
+    /// What is measured, without duplicates; names and directions together at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
     /// When and how much is reported.
     pub report: Report,
@@ -63,13 +64,27 @@ pub struct Observer {
     pub site: Option<String>,
 }
 
-/// A network interface to measure.
+/// A network interface to measure, or all whose names fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name, as Linux allows it.
+    /// Its name, as Linux allows it; `*` and `?` make it a pattern.
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
+    /// Which of its packets.
+    pub direction: Direction,
+}
+
+impl Interface {
+    /// Whether the name is a pattern.
+    pub fn is_pattern(&self) -> bool {
+        pattern::is_pattern(&self.name)
+    }
+
+    /// Whether this is about the interface `name`. A pattern never means the loopback.
+    pub fn covers(&self, name: &str) -> bool {
+        if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
+    }
 }
 
 /// How the program is attached to an interface.
@@ -83,6 +98,51 @@ pub enum Mode {
     Native,
     /// In the network stack, on any interface.
     Generic,
+    /// At the tc hook, by TCX.
+    Tcx,
+}
+
+/// Which of an interface's packets are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Those that it receives.
+    #[default]
+    Ingress,
+    /// Those that it sends.
+    Egress,
+    /// Both, each with an account of its own.
+    Both,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// Received.
+    Ingress,
+    /// Sent.
+    Egress,
+}
+
+impl Direction {
+    /// The directions that this means.
+    pub const fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Ingress => &[Way::Ingress],
+            Self::Egress => &[Way::Egress],
+            Self::Both => &[Way::Ingress, Way::Egress],
+        }
+    }
+}
+
+impl Way {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
 }
 
 /// When and how much is reported.

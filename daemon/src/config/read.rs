@@ -12,11 +12,15 @@ use super::mistake::short;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Datapath, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report, Sampling,
-    SeenFlows, Sink, Target, Tunnels,
+    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
+    Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 
-const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
+const MODES: [(&str, Mode); 4] =
+    [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic), ("tcx", Mode::Tcx)];
+
+const DIRECTIONS: [(&str, Direction); 3] =
+    [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
@@ -89,19 +93,41 @@ fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
             None => taken.push((field, interface)),
         }
     }
+    let ways: usize = taken.iter().map(|(_, interface)| interface.direction.ways().len()).sum();
+    if ways > INTERFACES_MAX {
+        field.refuse(format!(
+            "{ways} directions of interfaces are more than the {INTERFACES_MAX} allowed (`direction: both` counts twice)"
+        ));
+    }
     Some(taken.into_iter().map(|(_, interface)| interface).collect())
 }
 
 /// A name, or a map of a name and more.
 fn interface(field: &Field<'_>) -> Option<Interface> {
     if !field.is_map() {
-        return Some(Interface { name: interface_name(field)?, mode: Mode::default() });
+        return Some(Interface {
+            name: interface_name(field)?,
+            mode: Mode::default(),
+            direction: Direction::default(),
+        });
     }
-    let (name, mode) = field.section("{name: eth0}", |s| {
+    let (name, mode, direction) = field.section("{name: eth0}", |s| {
         let name = s.require("name", "the interface, such as eth0", |f| interface_name(&f));
-        (name, s.get("mode", Mode::default(), |f| f.choice(&MODES)))
+        let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
+        (name, mode, s.get("direction", Direction::default(), |f| direction(&f, mode)))
     })?;
-    Some(Interface { name: name?, mode })
+    Some(Interface { name: name?, mode, direction })
+}
+
+/// The direction; `both` may have any mode, because what is sent is then measured by TCX all the same.
+fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
+    let direction = field.choice(&DIRECTIONS)?;
+    if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
+        field
+            .refuse("XDP sees only what an interface receives: for what it sends leave out `mode`, or use `mode: tcx`");
+        return None;
+    }
+    Some(direction)
 }
 
 /// What Linux takes as the name of a device (`dev_valid_name`), less control characters.

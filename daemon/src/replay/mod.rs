@@ -28,7 +28,10 @@ use crate::{
     memory::Memory,
     observer::Observer,
     pipeline::{cache_hit_rate, new_seen, resident_bytes},
-    report::{Report, Rings, SelfMetrics, Spool, compose::Context},
+    report::{
+        Report, Rings, SelfMetrics, Spool,
+        compose::{Context, Measured},
+    },
     shard::{Geometry, Shard},
     summary::Summary,
     window::Span,
@@ -254,7 +257,13 @@ impl Run<'_> {
         let context = Context {
             span: span(open),
             observer: self.observer.number(),
-            interfaces: vec![(self.interface.clone(), "replay")],
+            interfaces: vec![Measured {
+                slot: 0,
+                name: self.interface.clone(),
+                mode: "replay",
+                direction: None,
+                coverage: None,
+            }],
             self_metrics: self.self_metrics(&summary),
         };
         Ok((self.deliver)(&Report::compose(context, &summary))?)

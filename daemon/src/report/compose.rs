@@ -26,10 +26,25 @@ pub struct Context {
     pub span: Span,
     /// Who measured.
     pub observer: Observer,
-    /// Name and mode of each interface slot.
-    pub interfaces: Vec<(String, &'static str)>,
+    /// The interfaces.
+    pub interfaces: Vec<Measured>,
     /// What it cost.
     pub self_metrics: SelfMetrics,
+}
+
+/// One direction of an interface, as far as the summary does not know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Which of the summary's ledgers is its own.
+    pub slot: usize,
+    /// Its name.
+    pub name: String,
+    /// How its packets were seen.
+    pub mode: &'static str,
+    /// Which of its packets; `None` for a capture.
+    pub direction: Option<&'static str>,
+    /// The packets seen for each one that the interface itself counted, if known.
+    pub coverage: Option<f64>,
 }
 
 impl Report {
@@ -56,7 +71,7 @@ impl Report {
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
-            interfaces: interfaces.into_iter().zip(ledgers).map(|of_one| interface(of_one, *sampling)).collect(),
+            interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
             totals: totals(summary.seen(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
@@ -74,9 +89,11 @@ impl Report {
     }
 }
 
-fn interface(((name, mode), account): ((String, &'static str), &ledger::Ledger), sampling: u32) -> Interface {
-    let ledger = Ledger::from(account);
-    Interface { name, mode: mode.to_owned(), sampling, coverage: ledger.coverage(), ledger }
+fn interface(measured: Measured, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
+    let Measured { slot, name, mode, direction, coverage } = measured;
+    let ledger = Ledger::from(ledgers.get(slot)?);
+    let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
+    Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {

@@ -88,7 +88,7 @@ pub fn bench() -> Result<()> {
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _ } = kernel.parts()?;
+    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
     let kinds = kinds(weir, baseline, all_miss, cpus[0], cpu);

@@ -104,7 +104,7 @@ mod tests {
             assert!(frame.len() >= FRAME_MIN);
             for tunnels in [Tunnels::Outer, Tunnels::Inner] {
                 let parsed = parse(frame, Link::Ethernet, tunnels);
-                kinds.insert(parsed.map(|parsed| parsed.key.class).map_err(|skip| skip.name()));
+                kinds.insert(parsed.map(|parsed| parsed.key.class()).map_err(|skip| skip.name()));
             }
         }
         assert!(differ);

@@ -223,10 +223,10 @@ impl<'a, 'b> Check<'a, 'b> {
 }
 
 fn is(record: &Record, (parsed, bytes): &(Parsed, u64), epoch: u8) -> bool {
-    record.key.epoch == epoch
+    record.key.epoch() == epoch
         && record.key.identity() == parsed.key
-        && record.tally == Tally::new(1, *bytes)
-        && record.tcp_flags == u32::from(parsed.tcp_flags)
+        && record.tally() == Tally::new(1, *bytes)
+        && record.tcp_flags == parsed.tcp_flags
 }
 
 /// Packets by which two accounts differ; at least one if they differ in anything.
@@ -244,16 +244,18 @@ fn disagreements(kernel: &Counters, userspace: &Counters) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_common::flow::FlowKey;
+    use weir_common::{flow::FlowKey, record::Sample};
 
     #[test]
     fn whatever_differs_is_found() {
-        let parsed = Parsed { key: FlowKey { proto: 6, src_port: 9, ..FlowKey::default() }, tcp_flags: 2 };
-        let record = Record::first(FlowKey { epoch: 3, ..parsed.key }, 60, 2, 1);
+        let key = FlowKey::default().with_proto(6);
+        let parsed = Parsed { key: key.with_ports(9, 0), tcp_flags: 2 };
+        let packet = Sample { tally: Tally::new(1, 60), tick: 1, sampling: 1, tcp_flags: 2 };
+        let record = Record::first(parsed.key.with_scope(0, 3), packet);
         assert!(is(&record, &(parsed, 60), 3));
         assert!(!is(&record, &(parsed, 60), 4) && !is(&record, &(parsed, 61), 3));
         assert!(!is(&Record { tcp_flags: 0, ..record }, &(parsed, 60), 3));
-        let other = FlowKey { src_port: 8, ..record.key };
+        let other = key.with_ports(8, 0).with_scope(0, 3);
         assert!(!is(&Record { key: other, ..record }, &(parsed, 60), 3));
         let mut counters = Counters::default();
         counters.skipped[Skip::Arp as usize] = Tally::new(3, 180);
