@@ -10,15 +10,22 @@ pub struct Frame {
     data: usize,
     data_end: usize,
     captured: usize,
-    /// A number of which the verifier knows nothing.
-    unknown: usize,
+    /// Zero, of which the verifier does not know that.
+    zero: usize,
 }
 
 impl Frame {
     /// The context's packet, of which at most `captured` bytes are real.
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured, unknown: ctx.ingress_ifindex() }
+        let zero;
+        // An interface's index is positive: its sign is 0. The verifier thinks it may be 1, and its negative anything.
+        // SAFETY: register arithmetic only.
+        unsafe {
+            asm!("{0} >>= 31", "{0} = -{0}",
+                inout(reg) ctx.ingress_ifindex() => zero, options(pure, nomem, nostack));
+        }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured, zero }
     }
 }
 
@@ -45,8 +52,8 @@ impl Bytes for Frame {
         if end > self.data_end { None } else { Some(Proven(start as *const u8, PhantomData)) }
     }
 
-    /// Adds and takes away what the verifier does not know: then it does not know the sum either, and all ways that lead
-    /// here are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+    /// Adds a zero that might be anything to the verifier: then the sum may be anything too, and all ways that lead here
+    /// are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         const BOUND: usize = 0x0fff;
@@ -55,8 +62,8 @@ impl Bytes for Frame {
         // In assembly, or LLVM would see that nothing is done.
         // SAFETY: register arithmetic only.
         unsafe {
-            asm!("{0} += {1}", "{0} -= {1}", "{0} &= {2}",
-                inout(reg) at => forgotten, in(reg) self.unknown, const BOUND, options(pure, nomem, nostack));
+            asm!("{0} += {1}", "{0} &= {2}",
+                inout(reg) at => forgotten, in(reg) self.zero, const BOUND, options(pure, nomem, nostack));
         }
         forgotten
     }
