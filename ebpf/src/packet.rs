@@ -28,15 +28,15 @@ pub struct Frame {
     data: usize,
     data_end: usize,
     captured: usize,
-    /// A number of which the verifier knows nothing.
-    unknown: usize,
+    /// Zero, of which the verifier does not know that.
+    zero: usize,
 }
 
 impl Frame {
     /// The context's packet, of which at most `captured` bytes are real.
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured, unknown: ctx.ingress_ifindex() }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured, zero: zero(ctx.ingress_ifindex()) }
     }
 }
 
@@ -65,22 +65,32 @@ impl Bytes for Frame {
 
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
-        forget(at, self.unknown)
+        forget(at, self.zero)
     }
 }
 
-/// Adds and takes away what the verifier does not know: then it does not know the sum either, and all ways that lead
-/// here are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+/// Zero, made of an interface's index so that the verifier does not know it: an index is positive, so its sign is 0. The
+/// verifier thinks that it may be 1, and its negative anything.
 #[inline(always)]
-fn forget(at: usize, unknown: usize) -> usize {
+pub fn zero(ifindex: usize) -> usize {
+    let zero;
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} >>= 31", "{0} = -{0}", inout(reg) ifindex => zero, options(pure, nomem, nostack)) };
+    zero
+}
+
+/// Adds a zero that might be anything to the verifier: then the sum may be anything too, and all ways that lead here are
+/// one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+#[inline(always)]
+fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;
     const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
     let forgotten;
     // In assembly, or LLVM would see that nothing is done.
     // SAFETY: register arithmetic only.
     unsafe {
-        asm!("{0} += {1}", "{0} -= {1}", "{0} &= {2}",
-            inout(reg) at => forgotten, in(reg) unknown, const BOUND, options(pure, nomem, nostack));
+        asm!("{0} += {1}", "{0} &= {2}",
+            inout(reg) at => forgotten, in(reg) zero, const BOUND, options(pure, nomem, nostack));
     }
     forgotten
 }
@@ -119,13 +129,15 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
 pub struct Copied {
     data: *const [u8; REACH_MAX],
     length: usize,
+    /// As in [`Frame`].
+    zero: usize,
 }
 
 impl Copied {
-    /// The first `length` bytes of an element of a map.
+    /// The first `length` bytes of an element of a map; `zero` as made by [`zero`].
     #[inline(always)]
-    pub const fn new(data: *const [u8; REACH_MAX], length: usize) -> Self {
-        Self { data, length }
+    pub const fn new(data: *const [u8; REACH_MAX], length: usize, zero: usize) -> Self {
+        Self { data, length, zero }
     }
 }
 
@@ -146,6 +158,6 @@ impl Bytes for Copied {
 
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
-        forget(at, self.length)
+        forget(at, self.zero)
     }
 }

@@ -27,7 +27,7 @@ use weir_common::{
 use crate::{
     maps::{SCRATCH, tunnels},
     measure,
-    packet::{Copied, Headers},
+    packet::{Copied, Headers, zero},
 };
 
 /// `TCX_NEXT`: the decision is left to the programs after this one.
@@ -191,7 +191,8 @@ impl Packet<'_> {
         let result = unsafe {
             bpf_skb_load_bytes(self.ctx.skb.skb.cast(), from, scratch.cast::<u8>().add(TO).cast(), length as u32)
         };
-        (result == 0).then(|| Copied::new(scratch, TO + length as usize))
+        let zero = zero(interface(self.ctx) as usize);
+        (result == 0).then(|| Copied::new(scratch, TO + length as usize, zero))
     }
 }
 

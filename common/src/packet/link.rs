@@ -55,7 +55,7 @@ pub(super) fn unwrap<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<
 /// IEEE 802.1Q: two bytes of tag, and the next `EtherType`.
 #[inline(always)]
 fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Result<Payload, Skip> {
-    for _ in 0..=VLAN_TAGS_MAX {
+    for _ in 0..VLAN_TAGS_MAX + 1 {
         match payload.ethertype {
             ethertype::VLAN | ethertype::PROVIDER_VLAN | ethertype::OLD_QINQ => {
                 payload = with_type_at(packet, payload.at + 2)?;

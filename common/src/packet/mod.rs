@@ -252,7 +252,7 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Res
 pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
     let mut payload = link::begin(packet, link)?;
     let mut outer = None;
-    for _ in 0..=TUNNELS_MAX {
+    for _ in 0..TUNNELS_MAX + 1 {
         let layer = match layer(packet, payload) {
             Ok(layer) => layer,
             Err(skip) => return outer.ok_or(skip),

@@ -51,7 +51,7 @@ pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
 /// header is the only one; the other numbers are protocols there.
 #[inline(always)]
 fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, mut key: FlowKey) -> Result<Layer, Skip> {
-    for _ in 0..=EXTENSION_HEADERS_MAX {
+    for _ in 0..EXTENSION_HEADERS_MAX + 1 {
         at = packet.forget(at);
         let this = key.proto();
         if !is_extension(this) || (this != proto::AUTHENTICATION && !key.is_v6()) {
