@@ -88,10 +88,14 @@ reasons! {
         Lldp = "lldp",
         /// An IEEE 802.3 length instead of an `EtherType`: LLC, spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848).
+        /// MPLS (0x8847, 0x8848) that carries no IP: a pseudowire, or a control channel.
         Mpls = "mpls",
-        /// PPP over Ethernet, discovery and session (0x8863, 0x8864).
+        /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
+        MplsDepth = "mpls_depth",
+        /// PPP over Ethernet's discovery (0x8863), or a session (0x8864) of another version.
         Pppoe = "pppoe",
+        /// PPP that carries neither IP nor MPLS: link control, authentication, address negotiation.
+        Ppp = "ppp",
         /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",
         /// Any other protocol above the link layer.

@@ -1,8 +1,8 @@
 //! What weir's kernel and user sides share.
 //!
 //! No I/O, no clock, no threads. In pipeline order: [`control`] is what the two sides tell each other,
-//! [`packet`] parses bytes to a [`flow`] key, [`record`] is what
-//! one flow did, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
+//! [`cpu`] what the kernel side keeps for a CPU, [`packet`] parses bytes to a [`flow`] key, [`record`] is what
+//! one flow did, [`sampling`] is the valve, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -13,11 +13,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod control;
+pub mod cpu;
 pub mod flow;
 pub mod hash;
 pub mod ledger;
 pub mod packet;
 pub mod record;
+pub mod sampling;
 pub mod size;
 #[cfg(feature = "alloc")]
 pub mod sketch;

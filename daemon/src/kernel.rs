@@ -1,6 +1,6 @@
 //! The kernel side, loaded: programs, maps, and runs of a program on this CPU.
 
-use std::io;
+use std::{io, os::fd::AsFd as _};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
@@ -12,11 +12,15 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
-    hash::Key,
-    packet::Link,
+    hash::{Key, SlotKey},
+    packet::{Link, Tunnels},
+    sampling::Valve,
 };
 
-use crate::{config::Way, ring::Ring};
+use crate::{
+    config::{Packets, Way},
+    ring::Ring,
+};
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +31,12 @@ pub struct Plan {
     pub cache_flows: u32,
     /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
     pub ring_bytes: u32,
+    /// How many packets are taken.
+    pub sampling: Packets,
     /// Interface slots in use, at most [`weir_common::control::INTERFACES_MAX`].
     pub interfaces: u32,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
 
 /// Why the kernel side could not be loaded or run.
@@ -86,6 +94,9 @@ pub enum KernelError {
         #[source]
         source: io::Error,
     },
+    /// A map's file descriptor could not be shared.
+    #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
+    Descriptor(#[source] io::Error),
     /// Two interface indexes need the same places of the table.
     #[error(
         "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
@@ -107,6 +118,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/we
 pub struct Kernel {
     ebpf: Ebpf,
     rings: ArrayOfMaps<MapData>,
+    valves: MapData,
     interfaces: InterfaceTable,
     ring_bytes: u32,
 }
@@ -141,18 +153,30 @@ impl Kernel {
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        let mask = plan.cache_flows - 1;
+        let cpus = possible_cpus()?;
+        let bits = plan.cache_flows.ilog2();
+        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
-            .override_global("SLOT_KEY", &plan.slot_key.0, true)
-            .override_global("CACHE_MASK", &mask, true)
+            .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
+            .override_global("CACHE_BITS", &bits, true)
+            .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
+            .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
-            .map_max_entries("CACHE", plan.cache_flows)
+            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
+            .map_max_entries("CPUS", cpus)
+            .map_max_entries("VALVES", cpus)
+            .map_max_entries("CACHE", cpus << bits)
             .load(OBJECT)
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
+        let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
+        let mut hold = Valves::of(&valves)?;
+        for cpu in 0..cpus {
+            hold.set(cpu, plan.sampling.first_rate())?;
+        }
         load_programs(&mut ebpf, &["weir", "flush"])?;
-        Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes })
+        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes })
     }
 
     /// Loads the program that only replay runs.
@@ -187,6 +211,15 @@ impl Kernel {
         let map = MapData::create(definition, "weir_ring", None)?;
         self.rings.set(cpu, &map, 0)?;
         Ring::new(cpu, map, self.ring_bytes)
+    }
+
+    /// A hold on the valves, for one more thread.
+    ///
+    /// # Errors
+    ///
+    /// No more file descriptors.
+    pub fn valves(&self) -> Result<Valves, KernelError> {
+        Valves::of(&self.valves)
     }
 
     /// The parts, to be used side by side.
@@ -233,6 +266,12 @@ impl Kernel {
 /// `/sys` is not readable.
 pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
     aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
+}
+
+/// How many CPUs there can ever be here; their numbers are below.
+fn possible_cpus() -> Result<u32, KernelError> {
+    let count = aya::util::nr_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))? as u32;
+    if count > CPUS_MAX { Err(KernelError::TooManyCpus(count - 1)) } else { Ok(count) }
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {
@@ -322,6 +361,28 @@ impl InterfaceTable {
             }
         }
         Ok(())
+    }
+}
+
+/// How many packets each CPU leaves out.
+pub struct Valves {
+    map: Array<MapData, [u8; size_of::<Valve>()]>,
+}
+
+impl Valves {
+    /// Lets `cpu` take one packet in `rate`; a draw that was made before still counts.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set(&mut self, cpu: u32, rate: u32) -> Result<(), KernelError> {
+        let valve: [u8; size_of::<Valve>()] = zerocopy::transmute!(Valve::one_in(rate));
+        Ok(self.map.set(cpu, valve, 0)?)
+    }
+
+    fn of(map: &MapData) -> Result<Self, KernelError> {
+        let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
+        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
     }
 }
 

@@ -41,7 +41,7 @@ use crate::{
     sink::{self, Encoded, Outbox},
     summary::Summary,
     window::{Span, Window},
-    worker::{self, Closed, Collector, Order, WorkerError},
+    worker::{self, Closed, Collector, Order, Throttle, WorkerError},
 };
 
 /// The coordinator looks after its workers, and at interfaces that could not be attached to, this often.
@@ -105,8 +105,14 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
         slot_key: key.derive("flow cache"),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
+        sampling: config.sampling.packets,
         interfaces: interfaces as u32,
+        tunnels: config.datapath.tunnels.into(),
     })?;
+    let throttles = cpus
+        .iter()
+        .map(|_| Ok(Throttle::new(&config.sampling, kernel.valves()?)))
+        .collect::<Result<Vec<_>, KernelError>>()?;
     let rings = cpus.iter().map(|&cpu| kernel.ring(cpu)).collect::<Result<Vec<_>, _>>()?;
     let parts = kernel.parts()?;
 
@@ -120,7 +126,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     thread::scope(|scope| {
         let (closed_in, closed) = bounded(cpus.len());
         let mut workers = Vec::with_capacity(cpus.len());
-        for ring in rings {
+        for (ring, throttle) in rings.into_iter().zip(throttles) {
             let (orders, orders_out) = bounded(1);
             let waker = ring.waker();
             let cpu = ring.cpu();
@@ -128,7 +134,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             let closed_in = closed_in.clone();
             let thread = thread::Builder::new()
                 .name(format!("weir-cpu{cpu}"))
-                .spawn_scoped(scope, move || worker::run(collector, &orders_out, &closed_in))
+                .spawn_scoped(scope, move || worker::run(collector, throttle, &orders_out, &closed_in))
                 .map_err(RunError::Thread)?;
             workers.push(Worker { orders, waker, thread });
         }

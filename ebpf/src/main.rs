@@ -15,6 +15,7 @@
 //! ```text
 //! slot     = interface table[ifindex]
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
+//! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
 //! record.key == key ? record += packet : (evict record into the ring; record = packet)
@@ -32,24 +33,26 @@ mod flush;
 mod maps;
 mod packet;
 mod ring;
+mod sampling;
 mod skb;
 
 use aya_ebpf::{
     EbpfContext as _,
     bindings::xdp_action::XDP_PASS,
-    helpers::generated::{bpf_ktime_get_coarse_ns, bpf_xdp_get_buff_len},
+    helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len},
     macros::xdp,
     programs::XdpContext,
 };
 use weir_common::{
-    control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader, counters_index},
+    control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader},
     ledger::Tally,
     packet::Link,
+    record::{Record, Sample},
     size::size_class,
 };
 
 use crate::{
-    maps::{COUNTERS, INTERFACES, SIZES, STATE},
+    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
     packet::{Frame, Headers},
 };
 
@@ -111,19 +114,22 @@ fn one(ctx: &XdpContext) -> Tally {
 #[inline(always)]
 fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: bool) -> Option<()> {
     let interface = interface_slot(ifindex)?;
-    let state = STATE.get_ptr_mut(0)?;
-    // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
-    let (epoch, busy) = unsafe { ((*state).epoch as u8, (*state).busy != 0) };
-    let counters = COUNTERS.get_ptr_mut(counters_index(epoch, interface))?;
-    // SAFETY: as above.
-    let counters = unsafe { &mut (*counters).counters };
+    let id = this_cpu();
+    // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
+    let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    let taken = if is_sampling() { sampling::take(id, cpu) } else { Some(1) };
+    let epoch = cpu.epoch as u8;
+    let parity = usize::from(epoch & 1);
+    let counters = &mut at(&mut cpu.counters[parity], usize::from(interface)).counters;
     counters.seen.add(one);
     counters.merged += one.packets - 1;
-    let sizes = SIZES.get_ptr_mut(u32::from(epoch & 1))?;
-    // SAFETY: as above; `size_class` stays below the array's length, which `get_mut` checks again for the verifier.
-    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(one.mean_bytes())) } {
+    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.mean_bytes())) {
         *class += one.packets;
     }
+    let Some(sampling) = taken else {
+        counters.sampled_out.add(one);
+        return Some(());
+    };
 
     let parsed = match frame.parse(link) {
         Ok(parsed) => parsed,
@@ -134,20 +140,19 @@ fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: boo
             return Some(());
         }
     };
-    let mut key = parsed.key;
-    key.interface = interface;
-    key.epoch = epoch;
+    let mut key = parsed.key.with_scope(interface, epoch);
     if vary {
         key.src.0[1] ^= counters.seen.packets << 32;
     }
-    // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one far more.
-    let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
-    if busy {
+    // SAFETY: the helper takes no argument; the verifier makes it a load.
+    let tick = unsafe { bpf_jiffies64() } as u32;
+    let packet = Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags };
+    if cpu.busy != 0 {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(&cache::first(key, one, parsed.tcp_flags, now_ns));
+        ring::emit(id, cpu, &Record::first(key, packet));
         return Some(());
     }
-    cache::count(key, one, parsed.tcp_flags, now_ns)
+    cache::count(id, cpu, key, packet)
 }
 
 #[inline(always)]

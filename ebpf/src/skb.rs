@@ -21,11 +21,11 @@ use aya_ebpf::{
 use weir_common::{
     control::egress,
     ledger::{Skip, Tally},
-    packet::{Link, Parsed, REACH_MAX, proto},
+    packet::{Link, Parsed, REACH_MAX, parse, proto},
 };
 
 use crate::{
-    maps::SCRATCH,
+    maps::{SCRATCH, tunnels},
     measure,
     packet::{Copied, Headers},
 };
@@ -199,7 +199,7 @@ impl Headers for Packet<'_> {
     #[inline(always)]
     fn parse(&self, link: Link) -> Result<Parsed, Skip> {
         match self.copied() {
-            Some(copied) => weir_common::packet::parse(&copied, link),
+            Some(copied) => parse(&copied, link, tunnels()),
             None => Err(Skip::TruncatedLink),
         }
     }

@@ -26,7 +26,7 @@ pub struct Key {
 pub enum Lacks {
     /// It lacks nothing.
     Nothing,
-    /// A later fragment: the ports are in the first.
+    /// A piece of a fragmented packet, the first or a later one: only the first has the ports.
     Fragment,
     /// The packet ends before its transport header.
     Transport,
@@ -49,15 +49,7 @@ impl From<Key> for FlowKey {
             Lacks::Fragment => class::FRAGMENT,
             Lacks::Transport => class::NO_TRANSPORT,
         };
-        Self {
-            src: src.into(),
-            dst: dst.into(),
-            src_port,
-            dst_port,
-            proto,
-            class: version | lacking,
-            ..Self::default()
-        }
+        Self::new(src.into(), dst.into(), proto, version | lacking).with_ports(src_port, dst_port)
     }
 }
 

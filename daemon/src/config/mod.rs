@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
+use weir_common::packet;
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
@@ -46,6 +47,8 @@ pub struct Config {
     pub seen_flows: SeenFlows,
     /// The kernel's side.
     pub datapath: Datapath,
+    /// How many packets are taken.
+    pub sampling: Sampling,
     /// The key of all hashes.
     pub hash_key: HashKey,
     /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
@@ -183,7 +186,74 @@ pub struct Datapath {
     /// Bytes of the ring per CPU, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub ring: u64,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
+
+/// Whose packet a tunnelled packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnels {
+    /// The tunnel's.
+    #[default]
+    Outer,
+    /// That of whoever talks through it.
+    Inner,
+}
+
+impl From<Tunnels> for packet::Tunnels {
+    fn from(tunnels: Tunnels) -> Self {
+        match tunnels {
+            Tunnels::Outer => Self::Outer,
+            Tunnels::Inner => Self::Inner,
+        }
+    }
+}
+
+/// How many packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampling {
+    /// One in how many.
+    pub packets: Packets,
+    /// The share of a CPU that reading its records may take before `auto` takes fewer packets.
+    pub cpu: f64,
+}
+
+/// One packet in how many is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// One in this many, 1 to [`weir_common::sampling::RATE_MAX`].
+    OneIn(u32),
+    /// Every one, or fewer for as long as the daemon cannot keep up.
+    Auto,
+}
+
+impl Packets {
+    /// The rate to start with.
+    pub const fn first_rate(self) -> u32 {
+        match self {
+            Self::OneIn(rate) => rate,
+            Self::Auto => 1,
+        }
+    }
+
+    /// Whether any packet can be left out.
+    pub const fn leaves_out(self) -> bool {
+        !matches!(self, Self::OneIn(1))
+    }
+}
+
+impl Serialize for Packets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::OneIn(rate) => serializer.serialize_u32(*rate),
+            Self::Auto => serializer.serialize_str(AUTO),
+        }
+    }
+}
+
+/// The word for [`Packets::Auto`].
+const AUTO: &str = "auto";
 
 /// Where reports go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -294,6 +364,7 @@ impl Default for Config {
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
             datapath: Datapath::default(),
+            sampling: Sampling::default(),
             hash_key: HashKey::default(),
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
@@ -343,7 +414,13 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 4096, ring: 1 << 20 }
+        Self { cache_flows: 4096, ring: 1 << 20, tunnels: Tunnels::default() }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { packets: Packets::OneIn(1), cpu: 0.5 }
     }
 }
 

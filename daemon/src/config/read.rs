@@ -12,8 +12,8 @@ use super::mistake::short;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Report, SeenFlows,
-    Sink, Target,
+    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
+    Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 
 const MODES: [(&str, Mode); 4] =
@@ -21,6 +21,8 @@ const MODES: [(&str, Mode); 4] =
 
 const DIRECTIONS: [(&str, Direction); 3] =
     [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
+
+const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
 const COMPRESS: [(&str, Compress); 2] = [("gzip", Compress::Gzip), ("none", Compress::None)];
 
@@ -56,6 +58,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
         seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
+        sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
         sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
     });
@@ -213,7 +216,24 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
             u32::try_from(slots).ok()
         }),
         ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+        tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
     }
+}
+
+fn sampling(s: &mut Section<'_>) -> Sampling {
+    let default = Sampling::default();
+    Sampling {
+        packets: s.get("packets", default.packets, |f| packets(&f)),
+        cpu: s.get("cpu", default.cpu, |f| f.ratio(CPU_SHARE)),
+    }
+}
+
+/// A number, or the word that leaves it to weir.
+fn packets(field: &Field<'_>) -> Option<Packets> {
+    if field.is_text() {
+        return field.choice(&[(AUTO, Packets::Auto)]);
+    }
+    field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
 
 /// The limits are powers of two themselves, so the neighbours that are suggested lie within them.

@@ -114,13 +114,14 @@ interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, 
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
-datapath: {cache_flows: 8192, ring: 262144}
+datapath: {cache_flows: 8192, ring: 262144, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1}
   - {type: file, path: reports.ndjson, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
+sampling: {packets: auto, cpu: 0.25}
 "#;
 
 #[test]
@@ -141,7 +142,8 @@ fn every_setting_is_read() {
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
-        datapath: Datapath { cache_flows: 8192, ring: 262_144 },
+        datapath: Datapath { cache_flows: 8192, ring: 262_144, tunnels: Tunnels::Inner },
+        sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![
             Sink { target: Target::Stdout, queue: 1 },
@@ -155,7 +157,7 @@ fn every_setting_is_read() {
 
 #[test]
 fn printed_configuration_reads_back() {
-    for text in ["", EVERYTHING, "sinks: []"] {
+    for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}"] {
         let config = parse(text).unwrap();
         let printed = config.to_yaml();
         assert_eq!(parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")), config);
@@ -621,4 +623,21 @@ fn damaged_files_never_panic() {
         }
     }
     assert!((ROUNDS / 4..ROUNDS).contains(&refused), "{refused} of {ROUNDS} damaged files were refused");
+}
+
+#[test]
+fn packets_are_a_number_or_auto() {
+    let packets = |text: &str| parse(&format!("sampling: {{packets: {text}}}")).map(|config| config.sampling.packets);
+    assert_eq!(packets("1").unwrap(), Packets::OneIn(1));
+    assert_eq!(packets("65535").unwrap(), Packets::OneIn(65_535));
+    assert_eq!(packets("auto").unwrap(), Packets::Auto);
+    for (wrong, message) in [
+        ("0", "0 is below the minimum of 1"),
+        ("65536", "65536 is above the maximum of 65535"),
+        ("atuo", "did you mean auto?"),
+        ("[]", "expected a whole number"),
+    ] {
+        let mistakes = packets(wrong).unwrap_err().to_string();
+        assert!(mistakes.contains(message), "{wrong}: {mistakes}");
+    }
 }

@@ -63,7 +63,7 @@ impl Datapath for KernelDatapath<'_> {
         self.undrained += 1;
         if self.undrained == PACKETS_PER_DRAIN {
             self.undrained = 0;
-            while self.collector.drain() {}
+            while self.collector.drain().more {}
         }
         Ok(())
     }

@@ -112,7 +112,9 @@ pub fn replay(
         slot_key: key.derive("flow cache"),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
+        sampling: config.sampling.packets,
         interfaces: 1,
+        tunnels: config.datapath.tunnels.into(),
     };
     let run = Run {
         config,

@@ -62,13 +62,16 @@ impl Report {
             sizes,
             records: _,
             ring_peak: _,
+            sampling,
         } = summary;
+        // The bounds of the lists hold always where every packet is taken, else as often as the rest.
+        let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
-            interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers)).collect(),
+            interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
             totals: totals(summary.seen(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
@@ -78,19 +81,19 @@ impl Report {
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },
-            top: list(top, "bytes"),
-            top_by_packets: list(top, "packets"),
+            top: list(top, "bytes", confidence),
+            top_by_packets: list(top, "packets", confidence),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }
     }
 }
 
-fn interface(measured: Measured, ledgers: &[ledger::Ledger]) -> Option<Interface> {
+fn interface(measured: Measured, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
     let Measured { slot, name, mode, direction, coverage } = measured;
     let ledger = Ledger::from(ledgers.get(slot)?);
     let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
-    Some(Interface { name, mode, direction, sampling: 1, coverage, kept: ledger.kept(), ledger })
+    Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
@@ -112,21 +115,19 @@ fn distinct(estimate: sketch::Estimate) -> Distinct {
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(tops: &Tops, by: &str) -> Top {
-    /// The bounds of the lists hold always, not only often.
-    const CERTAIN: f64 = 1.0;
+fn list(tops: &Tops, by: &str, confidence: f64) -> Top {
     let Tops { flows, sources, destinations, pairs, services } = tops;
     Top {
         by: by.to_owned(),
-        confidence: CERTAIN,
+        confidence,
         flows: entries(flows, by, |rank, Ranked { key, packets, bytes }| TopFlow {
             rank,
             src_ip: key.src_ip(),
             dst_ip: key.dst_ip(),
-            src_port: key.src_port,
-            dst_port: key.dst_port,
-            proto: protocol_name(key.proto),
-            fragment: key.class & class::FRAGMENT != 0,
+            src_port: key.src_port(),
+            dst_port: key.dst_port(),
+            proto: protocol_name(key.proto()),
+            fragment: key.class() & class::FRAGMENT != 0,
             packets: packets.into(),
             bytes: bytes.into(),
         }),

@@ -41,7 +41,7 @@ pub struct Report {
     pub observer: Observer,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
-    /// Exact sums over all interfaces.
+    /// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
     pub totals: Totals,
     /// Estimates of how many distinct addresses and flows there were.
     pub unique: Unique,
@@ -100,7 +100,7 @@ pub struct Interface {
     /// listed once for each. Absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// One packet in this many was counted, at random; 1 is every packet.
+    /// One packet in this many was taken, at random, or more at times; 1 is every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
     /// Where every packet went.
@@ -141,7 +141,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Exact sums over all interfaces.
+/// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Packets seen, those without a flow too.
@@ -239,7 +239,7 @@ pub struct TopFlow {
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Later fragments of such flows: their ports are unknown and given as 0. Absent means false.
+    /// Pieces of fragmented packets, the first ones too: without ports, which are given as 0. Absent means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fragment: bool,
     /// Packets.

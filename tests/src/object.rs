@@ -5,12 +5,13 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use aya::{
-    maps::{Map, MapData, MapInfo, PerCpuArray, PerCpuValues},
+    maps::{Array, Map, MapData, MapInfo},
     programs::{TestRun, TestRunOptions, Xdp},
 };
 use weir::{
+    config::Packets,
     edge::{Edge, EdgeReader},
     kernel::{Kernel, Parts, Plan, online_cpus},
     ring::Ring,
@@ -18,12 +19,13 @@ use weir::{
 };
 use weir_common::{
     control::{Flush, ReplayHeader},
+    cpu::Cpu,
     hash::Key,
     ledger::{Ledger, Tally},
-    packet::Link,
+    packet::{Link, Tunnels},
     record::{Entry, Record},
 };
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The return value by which XDP passes a packet on.
 const XDP_PASS: u32 = 2;
@@ -33,19 +35,25 @@ const LOOPBACK: u32 = 1;
 pub const FRAME_MIN: usize = 14;
 /// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
 const FRAME_MAX: usize = 64 << 10;
-/// The place of `busy` among the 32-bit words of the kernel's state.
-const STATE_BUSY: usize = 1;
-const STATE_WORDS: usize = 5;
+/// 64-bit words of a CPU's block.
+const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
-pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+pub const PLAN: Plan = Plan {
+    slot_key: Key([7, 11]),
+    cache_flows: 4096,
+    ring_bytes: 1 << 20,
+    sampling: Packets::OneIn(1),
+    interfaces: 1,
+    tunnels: Tunnels::Outer,
+};
 
 /// The object, loaded for one test.
 pub struct Object<'a> {
     parts: Parts<'a>,
     ring: Ring,
     edges: EdgeReader,
-    state: PerCpuArray<MapData, [u32; STATE_WORDS]>,
+    cpus: Array<MapData, [u64; CPU_WORDS]>,
     out: Vec<u8>,
 }
 
@@ -60,19 +68,29 @@ pub struct Window {
 impl Window {
     /// The first interface's account.
     pub fn ledger(&self) -> Ledger {
-        Ledger {
-            counters: self.edge.counters[0],
-            attributed: self.records.iter().map(|record| record.tally).sum::<Tally>(),
-        }
+        Ledger { counters: self.edge.counters[0], attributed: self.records.iter().map(Record::tally).sum::<Tally>() }
     }
 }
 
 impl Object<'_> {
     /// Loads the object and tests it, in a thread that is pinned to one CPU; tests take the CPUs in turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::load_on`].
     pub fn load(plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send) -> Result<()> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let cpus = online_cpus()?;
         let cpu = cpus[NEXT.fetch_add(1, Ordering::Relaxed) % cpus.len()];
+        Self::load_on(cpu, plan, test)
+    }
+
+    /// Loads the object and tests it, in a thread that is pinned to this CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take the object, or those of `test`.
+    pub fn load_on<T: Send>(cpu: u32, plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send) -> Result<T> {
         let run = || {
             pin(cpu)?;
             let mut kernel = Kernel::load(&plan)?;
@@ -80,11 +98,29 @@ impl Object<'_> {
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0)?;
-            let state = PerCpuArray::try_from(Map::PerCpuArray(map_of(parts.weir, "STATE")?))?;
+            let cpus = Array::try_from(Map::Array(map_of(parts.weir, "CPUS")?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
-            test(&mut Object { parts, ring, edges, state, out: vec![0; FRAME_MAX] })
+            test(&mut Object { parts, ring, edges, cpus, out: vec![0; FRAME_MAX] })
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Lets `weir` see a frame, and tells what became of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run the program.
+    pub fn run(&mut self, frame: &[u8]) -> Result<Outcome> {
+        outcome(self.parts.weir, frame, None, &mut self.out)
+    }
+
+    /// How many instructions the verifier went through to accept `weir`; `None` where the kernel does not say.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to tell about the program.
+    pub fn verified_instructions(&self) -> Result<Option<u32>> {
+        Ok(self.parts.weir.info()?.verified_instruction_count())
     }
 
     /// Lets `weir` see a frame.
@@ -93,7 +129,7 @@ impl Object<'_> {
     ///
     /// It did not pass, or was changed.
     pub fn pass(&mut self, frame: &[u8]) -> Result<()> {
-        passes(self.parts.weir, frame, None, frame, &mut self.out)
+        passes(self.parts.weir, frame, None, &mut self.out)
     }
 
     /// Lets `replay` see a captured packet that was `wire_bytes` long.
@@ -108,8 +144,7 @@ impl Object<'_> {
         input.resize(input.len().max(data + FRAME_MIN), 0);
         // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [data as u32, input.len() as u32, 0, 0, 0, 0];
-        // What comes back begins with the metadata.
-        passes(self.parts.replay, &input, Some(context.as_bytes()), &input, &mut self.out)
+        passes(self.parts.replay, &input, Some(context.as_bytes()), &mut self.out)
     }
 
     /// What is in the ring, and must be records.
@@ -132,12 +167,28 @@ impl Object<'_> {
         let Self { ring, edges, .. } = self;
         let (mut records, mut closed) = (Vec::new(), None);
         let drained = ring.drain(|entry| match entry {
-            Entry::Record(record) => records.push(*record),
+            Entry::Records(some) => records.extend_from_slice(some),
             Entry::Interface(edge) => edges.interface(edge),
             Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
         });
         ensure!(!drained.more, "there is more than a whole ring");
         Ok((records, closed))
+    }
+
+    /// Takes what is in the ring, which must be records; faster than [`Object::records`], for `records` keeps its memory.
+    ///
+    /// # Errors
+    ///
+    /// There was an edge among them, or more than a ring can hold.
+    pub fn take_records(&mut self, records: &mut Vec<Record>) -> Result<()> {
+        records.clear();
+        let mut edge = false;
+        let drained = self.ring.drain(|entry| match entry {
+            Entry::Records(some) => records.extend_from_slice(some),
+            Entry::Interface(_) | Entry::Sizes(_) => edge = true,
+        });
+        ensure!(!drained.more && !edge, "something else than records is in the ring");
+        Ok(())
     }
 
     /// Goes on closing the window, without a look into the ring.
@@ -175,22 +226,38 @@ impl Object<'_> {
     ///
     /// The kernel refused.
     pub fn set_busy(&mut self, busy: bool) -> Result<()> {
-        let mut cpus = self.state.get(&0, 0)?.to_vec();
-        cpus[self.ring.cpu() as usize][STATE_BUSY] = u32::from(busy);
-        Ok(self.state.set(0, PerCpuValues::try_from(cpus)?, 0)?)
+        let mut words = self.cpus.get(&self.ring.cpu(), 0)?;
+        let cpu = Cpu::mut_from_bytes(words.as_mut_bytes()).map_err(|error| anyhow!("{error}"))?;
+        cpu.busy = u32::from(busy);
+        Ok(self.cpus.set(self.ring.cpu(), words, 0)?)
     }
 }
 
-/// Runs a program once; the packet must come back as `expected`.
-fn passes(program: &Xdp, packet: &[u8], context: Option<&[u8]>, expected: &[u8], out: &mut [u8]) -> Result<()> {
-    out[..expected.len()].fill(0xee);
-    let options =
-        TestRunOptions { data_in: Some(packet), data_out: Some(out), ctx_in: context, ..TestRunOptions::new() };
-    let result = program.test_run(options).context("test-run")?;
-    ensure!(result.return_value == XDP_PASS, "it returned {} for {packet:02x?}", result.return_value);
-    let back = &out[..result.data_size_out as usize];
-    ensure!(back == expected, "it made {back:02x?}\nout of {expected:02x?}");
+/// What a program did with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its return value was `XDP_PASS`.
+    pub passed: bool,
+    /// Not a byte of it is another, and none is missing.
+    pub unchanged: bool,
+}
+
+/// Runs a program once; the packet must come back as it was.
+fn passes(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+    let Outcome { passed, unchanged } = outcome(program, packet, context, out)?;
+    ensure!(passed, "it did not return XDP_PASS for {packet:02x?}");
+    ensure!(unchanged, "it made {:02x?}\nout of {packet:02x?}", &out[..packet.len()]);
     Ok(())
+}
+
+/// Runs a program once. What comes back, into `out`, begins with the metadata.
+fn outcome(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> Result<Outcome> {
+    out[..packet.len()].fill(0xee);
+    let options =
+        TestRunOptions { data_in: Some(packet), data_out: Some(&mut *out), ctx_in: context, ..TestRunOptions::new() };
+    let result = program.test_run(options).context("test-run")?;
+    let unchanged = out.get(..result.data_size_out as usize) == Some(packet);
+    Ok(Outcome { passed: result.return_value == XDP_PASS, unchanged })
 }
 
 /// The map of this name that a program uses.
