@@ -46,6 +46,8 @@ use crate::{
 
 /// The coordinator looks after its workers, and at interfaces that could not be attached to, this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at all interfaces, however much happens to them, is at least this.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 /// News of interfaces that wait for the coordinator; beyond, the kernel keeps them, or says that it could not.
 const NEWS: usize = 1024;
 /// How long a stopping daemon waits for its sinks to take the last report.
@@ -298,10 +300,12 @@ impl Coordinator<'_, '_> {
 
     fn measure(&mut self, stop: &Receiver<()>) -> Result<(), RunError> {
         let interval = self.config.report.interval;
-        let mut window = Window::open(clock::now(), interval);
+        let now = clock::now();
+        let mut window = Window::open(now, interval);
+        let (mut gone, mut followed, mut follow_at) = (HashSet::new(), now.monotonic, now.monotonic + LOOK_EVERY);
         loop {
-            let left = window.left(clock::now());
-            let mut gone = HashSet::new();
+            let now = clock::now();
+            let left = window.left(now).min(follow_at.saturating_sub(now.monotonic));
             select! {
                 recv(stop) -> _ => break,
                 recv(self.news) -> first => {
@@ -309,19 +313,23 @@ impl Coordinator<'_, '_> {
                         warn!("no more news of interfaces: changes are noticed within a second or two");
                         self.news = never();
                     }
+                    follow_at = follow_at.min(followed + FOLLOW_PAUSE);
                     let all = first.into_iter().chain(self.news.try_iter());
                     gone.extend(all.filter_map(|news| match news {
                         News::Gone(ifindex) => Some(ifindex),
                         News::Changed | News::Missed => None,
                     }));
                 }
-                default(left.min(LOOK_EVERY)) => {}
+                default(left) => {}
             }
             if self.crew.has_failed() {
                 return Err(self.crew.failure());
             }
-            self.attachments.follow(&gone);
             let now = clock::now();
+            if follow_at <= now.monotonic {
+                self.attachments.follow(&std::mem::take(&mut gone));
+                (followed, follow_at) = (now.monotonic, now.monotonic + LOOK_EVERY);
+            }
             if window.left(now).is_zero() {
                 let span;
                 (span, window) = window.advance(now, interval);

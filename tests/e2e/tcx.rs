@@ -24,6 +24,7 @@ tests![
     both_directions_have_their_own_account,
     merged_segments_count_as_the_packets_that_they_are,
     a_device_without_link_headers_is_exact,
+    two_programs_at_the_tc_hook_both_see_every_packet,
     a_foreign_xdp_program_stays_and_tcx_is_taken
 ];
 
@@ -154,6 +155,18 @@ fn a_device_without_link_headers_is_exact() -> Result<()> {
     let reports = watch::stop(&mut daemon)?;
     judge("packets that begin with their IP header", oracle.check_report(&reports[0]))?;
     ensure!(modes(DEVICE, &reports) == ["tcx"], "{:?}", modes(DEVICE, &reports));
+    Ok(())
+}
+
+fn two_programs_at_the_tc_hook_both_see_every_packet() -> Result<()> {
+    let watch = watch("ingress")?;
+    let mut second = measure(&watch.pair.observer, &format!("interfaces: [{INTERFACE}]\n{ONE_WINDOW}"))?;
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 68, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
+    for (which, reports) in [("the second", watch::stop(&mut second)?), ("the first", watch.stop()?)] {
+        judge(which, oracle.check_report(&reports[0]))?;
+        ensure!(modes(INTERFACE, &reports) == ["tcx"], "{which}: {:?}", modes(INTERFACE, &reports));
+    }
     Ok(())
 }
 

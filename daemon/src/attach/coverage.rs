@@ -4,8 +4,13 @@
 //! is missing at the edge is lost to the program, or was still on its way (in a card's ring, in a backlog) when the
 //! edge came. Those on their way do not add up from window to window; what the program never sees does. So only what
 //! was missing at two edges in a row, and is more than any such queue holds at the rate of the window, is told.
+//!
+//! What offloads merge, some interfaces count merged and some do not (a veth counts buffers, `WireGuard` counts packets and
+//! merges them afterwards). So any count from the buffers to the packets in them is taken for complete.
 
 use std::time::Duration;
+
+use weir_common::ledger::Counters;
 
 /// Missing below this share is not told.
 const MISSING_SHARE: f64 = 0.001;
@@ -54,9 +59,11 @@ impl Coverage {
         self.reading.is_none() && self.own == 0
     }
 
-    /// A window's edge, at which the interface's own count has come to `own` and the program saw `seen` in this window
-    /// of this length. Gives the window's coverage if it is known, and what is wrong.
-    pub fn edge(&mut self, own: Option<u64>, seen: u64, length: Duration) -> (Option<f64>, Option<Finding>) {
+    /// A window's edge, at which the interface's own count has come to `own` and the program counted `counters` in this
+    /// window of this length. Gives the window's coverage if it is known, and what is wrong.
+    pub fn edge(&mut self, own: Option<u64>, counters: &Counters, length: Duration) -> (Option<f64>, Option<Finding>) {
+        let seen = counters.seen.packets;
+        let buffers = seen.saturating_sub(counters.merged);
         let passed = match (own, self.reading) {
             (Some(own), Some(earlier)) => own.checked_sub(earlier),
             _ => None,
@@ -69,7 +76,7 @@ impl Coverage {
         self.reading = own;
         self.own += passed;
         self.seen += seen;
-        let coverage = (passed > 0).then(|| seen as f64 / passed as f64);
+        let coverage = (passed > 0).then(|| passed.clamp(buffers, seen) as f64 / passed as f64);
         (coverage, self.judge(passed, length))
     }
 
@@ -94,8 +101,22 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_common::ledger::Tally;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn saw(packets: u64) -> Counters {
+        Counters { seen: Tally::new(packets, packets * 100), ..Counters::default() }
+    }
+
+    #[test]
+    fn what_offloads_merge_may_be_counted_either_way() {
+        let merged = Counters { merged: 900, ..saw(1_000) };
+        for (own, expected) in [(50, 2.0), (100, 1.0), (500, 1.0), (1_000, 1.0), (2_000, 0.5)] {
+            let (coverage, finding) = Coverage::new(Some(0)).edge(Some(own), &merged, SECOND);
+            assert_eq!((coverage, finding), (Some(expected), None), "{own}");
+        }
+    }
 
     #[test]
     fn packets_on_their_way_are_not_missing() {
@@ -105,7 +126,7 @@ mod tests {
             own += 100_000;
             // At each edge some thousand wait, never the same number.
             let now = own - 1_000 - window * 40;
-            let (share, finding) = coverage.edge(Some(own), now - seen, SECOND);
+            let (share, finding) = coverage.edge(Some(own), &saw(now - seen), SECOND);
             seen = now;
             assert!(share.unwrap() > 0.94, "{window}: {share:?}");
             assert_eq!(finding, None, "{window}");
@@ -115,16 +136,16 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
         let mut coverage = Coverage::new(Some(0));
-        assert_eq!(coverage.edge(Some(20_000), 10_000, SECOND), (Some(0.5), None), "it may be on its way");
+        assert_eq!(coverage.edge(Some(20_000), &saw(10_000), SECOND), (Some(0.5), None), "it may be on its way");
         let told = Finding::Missing { packets: 10_000, own: 20_000 };
-        assert_eq!(coverage.edge(Some(20_000), 0, SECOND), (None, Some(told)));
+        assert_eq!(coverage.edge(Some(20_000), &saw(0), SECOND), (None, Some(told)));
         for _ in 0..5 {
-            assert_eq!(coverage.edge(Some(20_000), 0, SECOND), (None, None));
+            assert_eq!(coverage.edge(Some(20_000), &saw(0), SECOND), (None, None));
         }
-        assert_eq!(coverage.edge(Some(40_000), 19_000, SECOND).1, None);
-        assert_eq!(coverage.edge(Some(60_000), 19_000, SECOND).1, None, "1,000 are less than 50 ms at this rate");
+        assert_eq!(coverage.edge(Some(40_000), &saw(19_000), SECOND).1, None);
+        assert_eq!(coverage.edge(Some(60_000), &saw(19_000), SECOND).1, None, "1,000 are less than 50 ms at this rate");
         assert_eq!(
-            coverage.edge(Some(80_000), 19_000, SECOND).1,
+            coverage.edge(Some(80_000), &saw(19_000), SECOND).1,
             Some(Finding::Missing { packets: 2_000, own: 60_000 })
         );
     }
@@ -132,11 +153,11 @@ mod tests {
     #[test]
     fn a_little_is_missing_only_when_it_adds_up() {
         let mut coverage = Coverage::new(Some(0));
-        let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), 99_500, SECOND).1.is_some());
+        let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), &saw(99_500), SECOND).1.is_some());
         assert_eq!(told, Some(12), "half a percent of 100,000 a second exceeds 50 ms of it after ten windows");
         let mut coverage = Coverage::new(Some(0));
         assert!(
-            (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), 99_950, SECOND).1.is_none()),
+            (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), &saw(99_950), SECOND).1.is_none()),
             "half of what is told"
         );
     }
@@ -144,24 +165,24 @@ mod tests {
     #[test]
     fn a_silent_program_is_told_in_its_first_window() {
         let mut coverage = Coverage::new(Some(5));
-        assert_eq!(coverage.edge(Some(15), 0, SECOND), (Some(0.0), None));
-        assert_eq!(coverage.edge(Some(30), 0, SECOND), (Some(0.0), Some(Finding::Silent { own: 25 })));
+        assert_eq!(coverage.edge(Some(15), &saw(0), SECOND), (Some(0.0), None));
+        assert_eq!(coverage.edge(Some(30), &saw(0), SECOND), (Some(0.0), Some(Finding::Silent { own: 25 })));
     }
 
     #[test]
     fn counters_that_are_unknown_or_begin_anew_are_no_fault() {
         let mut coverage = Coverage::new(None);
         assert_eq!(
-            coverage.edge(Some(10_000), 10, SECOND),
+            coverage.edge(Some(10_000), &saw(10), SECOND),
             (None, None),
             "what came before it was attached is unknown"
         );
-        assert_eq!(coverage.edge(Some(10_100), 100, SECOND), (Some(1.0), None));
-        assert_eq!(coverage.edge(Some(50), 100, SECOND), (None, None));
-        assert_eq!(coverage.edge(None, 100, SECOND), (None, None));
-        assert_eq!(coverage.edge(Some(99), 100, SECOND), (None, None));
+        assert_eq!(coverage.edge(Some(10_100), &saw(100), SECOND), (Some(1.0), None));
+        assert_eq!(coverage.edge(Some(50), &saw(100), SECOND), (None, None));
+        assert_eq!(coverage.edge(None, &saw(100), SECOND), (None, None));
+        assert_eq!(coverage.edge(Some(99), &saw(100), SECOND), (None, None));
         assert_eq!(
-            coverage.edge(Some(199), 110, SECOND),
+            coverage.edge(Some(199), &saw(110), SECOND),
             (Some(1.1), None),
             "more than the interface counts is no fault"
         );

@@ -141,6 +141,10 @@ fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
         Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
         Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
         Some(Errno::NODEV) => AttachError::Vanished(name),
+        // The kernel does not know this kind of link; that it refuses the program itself is another call's error.
+        Some(Errno::INVAL) if rung == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
+            AttachError::NoTcx(name)
+        }
         _ => AttachError::Refused { name, mode: rung.name(), source },
     }
 }

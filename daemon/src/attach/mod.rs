@@ -75,6 +75,11 @@ pub enum AttachError {
         #[source]
         source: ProgramError,
     },
+    /// A kernel without TCX.
+    #[error(
+        "interface \"{0}\" can be measured there only by TCX, which this kernel does not have (it needs Linux 6.6 or later)"
+    )]
+    NoTcx(String),
     /// XDP on an interface that has no Ethernet headers.
     #[error("interface \"{name}\" has no Ethernet headers, which {mode} is for: use `mode: auto` or `mode: tcx`")]
     NoEthernet {
@@ -166,8 +171,6 @@ struct Attachment {
 /// An attachment's kernel side.
 struct Present {
     ifindex: u32,
-    /// The interface counts what an offload merged as one packet, as virtual devices do, who get it merged.
-    counts_merged: bool,
     has_xdp: bool,
     /// Dropping it detaches.
     link: Option<FdLink>,
@@ -366,12 +369,7 @@ impl<'a> Attachments<'a> {
                 let attachment = self.slots[slot].get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
                 attachment.coverage = Coverage::default();
-                attachment.present = Some(Present {
-                    ifindex: *ifindex,
-                    counts_merged: counts_merged(link),
-                    has_xdp: link.has_xdp,
-                    link: Some(fd),
-                });
+                attachment.present = Some(Present { ifindex: *ifindex, has_xdp: link.has_xdp, link: Some(fd) });
                 Ok(())
             }
             Err(error) => {
@@ -451,14 +449,12 @@ impl Attachment {
 
     fn cover(&mut self, own: Option<u64>, ledger: &Ledger, length: Duration) -> Option<f64> {
         let Some(present) = &self.present else { return None };
-        let merged = if present.counts_merged { ledger.counters.merged } else { 0 };
-        let seen = ledger.counters.seen.packets.saturating_sub(merged);
         if self.changed {
             // Not all of the window's packets are of this attachment.
             self.coverage = Coverage::new(own);
             return None;
         }
-        let (coverage, finding) = self.coverage.edge(own, seen, length);
+        let (coverage, finding) = self.coverage.edge(own, &ledger.counters, length);
         let reason = reason(self.obtained, self.way, present.has_xdp);
         let (interface, direction) = (&self.name, self.way.name());
         match finding {
@@ -496,11 +492,6 @@ const fn reason(obtained: Obtained, way: Way, has_xdp: bool) -> &'static str {
             "likely they were sent past the kernel's stack: by an XDP program's redirect, AF_XDP, or hardware offload"
         }
     }
-}
-
-/// Whether the interface counts socket buffers: virtual devices do. Bonds and teams add up what cards count.
-fn counts_merged(link: &Link) -> bool {
-    link.kind.as_deref().is_some_and(|kind| !matches!(kind, "bond" | "team"))
 }
 
 fn index_of(name: &str) -> Option<u32> {

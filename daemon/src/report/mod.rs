@@ -106,8 +106,9 @@ pub struct Interface {
     /// Where every packet went.
     pub ledger: Ledger,
     /// The packets seen for each one that the interface itself counted in this window; below 1 some passed unseen. A little
-    /// to either side is that the two are not counted at one instant; more than 1 is that the interface counts what an
-    /// offload merged as one packet. Absent when the interface's count is not known, or it counted none.
+    /// to either side is that the two are not counted at one instant. What offloads merged into one counts as seen whether
+    /// the interface counts it as one packet or as several. Absent when the interface's count is not known, or it
+    /// counted none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage: Option<f64>,
