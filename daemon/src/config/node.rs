@@ -110,7 +110,15 @@ fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
             message.push_str(" (there is a tab before it: YAML indents with spaces)");
         }
     }
+    let end = Place::after(text.as_bytes());
+    // The parser adds the end of a line that a text lacks, and may then find fault with what follows it.
+    let place = place.map(|place| if place.line > lines(text) { end } else { place });
     Mistake { place, path: String::new(), message }
+}
+
+/// How many lines there are by YAML's line breaks.
+fn lines(text: &str) -> usize {
+    1 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() - text.matches("\r\n").count()
 }
 
 /// Builds a node and counts what it costs: aliases make a tree that is larger than its file.

@@ -258,7 +258,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, report, estimates, seen_flows, datapath, \
-         hash_key, sinks)",
+         sampling, hash_key, sinks)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),
