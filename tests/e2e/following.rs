@@ -129,12 +129,16 @@ fn bpf_objects(pid: u32) -> Result<BTreeMap<String, usize>> {
     Ok(objects)
 }
 
+/// Long enough for an interface to be noticed: weir looks at all of them every 50 ms at most.
+const NOTICED: Duration = Duration::from_millis(80);
+
 /// One interface's life of ten changes.
 fn live(observer: &Namespace, generator: &Namespace, nth: usize) -> Result<()> {
     let name = format!("port{nth}");
     observer.ip(&format!("link add {name} arp off type veth peer name peer{nth}"))?;
     observer.ip(&format!("link set {name} up"))?;
     observer.ip(&format!("link set peer{nth} arp off up"))?;
+    thread::sleep(NOTICED);
     observer.ip(&format!("link set {name} mtu 9000"))?;
     observer.ip(&format!("link set {name} down"))?;
     observer.ip(&format!("link set {name} name other{nth}"))?;

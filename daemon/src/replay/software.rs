@@ -35,7 +35,7 @@ pub struct SoftwareDatapath {
     valve: Valve,
     /// Packets left out before the next is taken.
     left_out: u32,
-    /// The state of the random numbers (SplitMix64; Steele, Lea, Flood, 2014).
+    /// The state of the random numbers (`SplitMix64`; Steele, Lea, Flood, 2014).
     random: u64,
     edge: Edge,
     batch: Batch,

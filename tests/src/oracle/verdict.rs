@@ -49,8 +49,25 @@ pub(super) fn proto_name(proto: u8) -> String {
 
 fn proto_number(name: &str) -> Option<u8> {
     /// Named by some, and not by [`proto_name`].
-    const MORE: [(u8, &str); 6] =
-        [(59, "ipv6-nonxt"), (103, "pim"), (112, "vrrp"), (115, "l2tp"), (135, "mobility"), (135, "mobility-header")];
+    const MORE: [(u8, &str); 17] = [
+        (8, "egp"),
+        (9, "igp"),
+        (27, "rdp"),
+        (46, "rsvp"),
+        (59, "ipv6-nonxt"),
+        (88, "eigrp"),
+        (97, "etherip"),
+        (103, "pim"),
+        (108, "ipcomp"),
+        (112, "vrrp"),
+        (115, "l2tp"),
+        (135, "mobility"),
+        (135, "mobility-header"),
+        (137, "mpls-in-ip"),
+        (139, "hip"),
+        (140, "shim6"),
+        (143, "ethernet"),
+    ];
     let also = MORE.iter().find(|(_, more)| *more == name).map(|(number, _)| *number);
     let listed = PROTOS.iter().find(|(_, names)| names.contains(&name)).map(|(number, _)| *number);
     listed.or(also).or_else(|| name.parse().ok())
