@@ -15,7 +15,7 @@ use weir_common::{
     hash::Key,
 };
 
-use crate::ring::Ring;
+use crate::{features::Features, ring::Ring};
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,8 @@ pub enum KernelError {
     Load(#[source] EbpfError),
     /// The verifier refused a program.
     #[error(
-        "the kernel did not take weir's program `{program}` (it needs Linux 5.18 or later, and CAP_PERFMON beside CAP_BPF)"
+        "the kernel did not take weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
+        floor(program)
     )]
     Program {
         /// The program.
@@ -99,6 +100,11 @@ impl KernelError {
     }
 }
 
+/// The first Linux that takes a program.
+fn floor(program: &str) -> &'static str {
+    if matches!(program, "weir_linear" | "flush") { "5.10" } else { "5.18" }
+}
+
 /// The object that the build made out of `ebpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
@@ -108,11 +114,12 @@ pub struct Kernel {
     rings: ArrayOfMaps<MapData>,
     interfaces: InterfaceTable,
     ring_bytes: u32,
+    features: Features,
 }
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces.
+    /// Attached to interfaces; without fragments where the kernel knows none.
     pub weir: &'a mut Xdp,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
@@ -127,29 +134,40 @@ pub struct Parts<'a> {
 }
 
 impl Kernel {
-    /// Loads maps and programs. Nothing is attached and there are no rings yet.
+    /// Loads maps and programs as this kernel can take them. Nothing is attached and there are no rings yet.
     ///
     /// # Errors
     ///
     /// See [`KernelError`].
     pub fn load(plan: &Plan) -> Result<Self, KernelError> {
+        Self::load_with(plan, Features::of_this_kernel())
+    }
+
+    /// As [`Kernel::load`], for a kernel that can do no more than `features`.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
         if OBJECT.is_empty() {
             return Err(KernelError::NoObject);
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let mask = plan.cache_flows - 1;
+        let fragments = u32::from(features.fragments);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &plan.slot_key.0, true)
             .override_global("CACHE_MASK", &mask, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .override_global("FRAGMENTS", &fragments, true)
             .map_max_entries("CACHE", plan.cache_flows)
             .load(OBJECT)
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
-        load_programs(&mut ebpf, &["weir", "flush"])?;
-        Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes })
+        load_programs(&mut ebpf, &[features.program(), "flush"])?;
+        Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes, features })
     }
 
     /// Loads the program that only replay runs.
@@ -193,9 +211,11 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
+        let mut linear = None;
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
+                ("weir_linear", Program::Xdp(program)) => linear = Some(program),
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
@@ -203,8 +223,9 @@ impl Kernel {
                 _ => {}
             }
         }
+        let main = if self.features.fragments { weir } else { linear };
         Ok(Parts {
-            weir: weir.ok_or(KernelError::Missing("weir"))?,
+            weir: main.ok_or(KernelError::Missing(self.features.program()))?,
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod edge;
+pub mod features;
 pub mod kernel;
 pub mod memory;
 pub mod observer;

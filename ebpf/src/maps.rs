@@ -66,6 +66,10 @@ static CACHE_MASK: u32 = CACHE_SLOTS as u32 - 1;
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
 
+/// Set by the loader: not 0 where the kernel knows packets in several pieces (Linux 5.18).
+#[unsafe(no_mangle)]
+static FRAGMENTS: u32 = 1;
+
 /// The key of [`weir_common::hash::slot`].
 #[inline(always)]
 pub fn slot_key() -> Key {
@@ -85,4 +89,11 @@ pub fn cache_mask() -> u32 {
 pub fn interface_count() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const INTERFACE_COUNT) }
+}
+
+/// Whether the kernel knows packets in several pieces.
+#[inline(always)]
+pub fn has_fragments() -> bool {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const FRAGMENTS) != 0 }
 }

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let kernel = |name, test| trial(name, test, &[&root]);
     let trials = vec![
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
+        kernel("table::on_the_oldest_kernels", table::the_same_on_the_oldest_kernels),
         kernel("differential::generated_frames", differential::generated_frames),
         kernel("differential::frames_cut_at_every_offset", differential::frames_cut_at_every_offset),
         kernel("differential::frames_with_flipped_bits", differential::frames_with_flipped_bits),

@@ -12,6 +12,7 @@ use aya::{
 };
 use weir::{
     edge::{Edge, EdgeReader},
+    features::Features,
     kernel::{Kernel, Parts, Plan, online_cpus},
     ring::Ring,
     worker::pin,
@@ -33,6 +34,8 @@ const LOOPBACK: u32 = 1;
 pub const FRAME_MIN: usize = 14;
 /// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
 const FRAME_MAX: usize = 64 << 10;
+/// What test-run takes in one piece, a little less: a page without headroom and tail.
+const PIECE_MAX: usize = 3500;
 /// The place of `busy` among the 32-bit words of the kernel's state.
 const STATE_BUSY: usize = 1;
 const STATE_WORDS: usize = 5;
@@ -46,6 +49,7 @@ pub struct Object<'a> {
     ring: Ring,
     edges: EdgeReader,
     state: PerCpuArray<MapData, [u32; STATE_WORDS]>,
+    features: Features,
     out: Vec<u8>,
 }
 
@@ -68,23 +72,40 @@ impl Window {
 }
 
 impl Object<'_> {
-    /// Loads the object and tests it, in a thread that is pinned to one CPU; tests take the CPUs in turn.
+    /// Loads the object as this kernel takes it, and tests it; see [`Object::load_with`].
     pub fn load(plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send) -> Result<()> {
+        Self::load_with(plan, Features::of_this_kernel(), test)
+    }
+
+    /// Loads the object for a kernel that can do no more than `features` and tests it, in a thread that is pinned to one
+    /// CPU; tests take the CPUs in turn.
+    pub fn load_with(
+        plan: Plan,
+        features: Features,
+        test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let cpus = online_cpus()?;
         let cpu = cpus[NEXT.fetch_add(1, Ordering::Relaxed) % cpus.len()];
         let run = || {
             pin(cpu)?;
-            let mut kernel = Kernel::load(&plan)?;
-            kernel.load_replay()?;
+            let mut kernel = Kernel::load_with(&plan, features)?;
+            if features.fragments {
+                kernel.load_replay()?;
+            }
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0)?;
             let state = PerCpuArray::try_from(Map::PerCpuArray(map_of(parts.weir, "STATE")?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
-            test(&mut Object { parts, ring, edges, state, out: vec![0; FRAME_MAX] })
+            test(&mut Object { parts, ring, edges, state, features, out: vec![0; FRAME_MAX] })
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Whether test-run can hand a frame of this length to the program that measures interfaces.
+    pub const fn takes(&self, bytes: usize) -> bool {
+        self.features.fragments || bytes <= PIECE_MAX
     }
 
     /// Lets `weir` see a frame.

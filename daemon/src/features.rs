@@ -1,0 +1,33 @@
+//! What newer kernels can do and older ones cannot, found out by asking this one.
+
+use aya::{
+    programs::ProgramType,
+    sys::{BpfHelper, is_helper_supported},
+};
+
+/// What the programs may use. Each thing has a fallback where it is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Packets in several pieces, as jumbo frames are (Linux 5.18). Without, native XDP is refused on interfaces with an
+    /// MTU beyond a page; generic XDP is not, and sees the packet whole.
+    pub fragments: bool,
+}
+
+impl Features {
+    /// What every kernel that weir knows can do.
+    pub const FLOOR: Self = Self { fragments: false };
+
+    /// What this kernel can do.
+    ///
+    /// Where it does not let itself be asked, everything is said to be there: loading the programs will fail for the same
+    /// reason, and tell it.
+    pub fn of_this_kernel() -> Self {
+        let helper = BpfHelper::BPF_FUNC_xdp_get_buff_len;
+        Self { fragments: is_helper_supported(ProgramType::Xdp, helper).unwrap_or(true) }
+    }
+
+    /// The program that measures an interface's packets.
+    pub const fn program(self) -> &'static str {
+        if self.fragments { "weir" } else { "weir_linear" }
+    }
+}
