@@ -1,0 +1,152 @@
+//! What `scripts/vm` runs on each kernel: do the programs load, attach and count there as they do here?
+//!
+//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and what is worth knowing.
+//! It ends with exit code 1 if one failed.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use aya::programs::{ProgramInfo, loaded_programs};
+use clap::Parser;
+use serde_json::Value;
+use weir::{
+    features::Features,
+    kernel::{Kernel, Plan},
+};
+use weir_common::{hash::Key, ledger::Tally};
+use weir_tests::{
+    daemon::Daemon,
+    inject::{self, Pace},
+    netns::{Lab, QuietPair},
+    oracle::Oracle,
+    traffic::{self, Mix, Traffic},
+};
+
+/// Runs weir's checks of a kernel on the one that is running.
+#[derive(Parser)]
+struct Arguments {
+    /// The compiled test `parser`
+    parser: PathBuf,
+    /// The compiled test `e2e`
+    e2e: PathBuf,
+}
+
+/// Emulated, everything takes some thirty times as long.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The settings of `mode:` for an interface, and what the report calls what was obtained.
+const MODES: [(&str, &str); 2] = [("native", "xdp-native"), ("generic", "xdp-generic")];
+/// What of the end-to-end tests runs on each kernel, and by which part of a name it is picked.
+const LEDGER: [(&str, &str); 4] = [
+    ("ledger native", "ledger::o"),
+    ("ledger generic", "ledger::generic"),
+    ("stop", "stop::sigint"),
+    ("killed", "stop::killed"),
+];
+
+fn main() -> ExitCode {
+    let Arguments { parser, e2e } = Arguments::parse();
+    let mut all = true;
+    let mut check = |name: &str, outcome: Result<String>| {
+        let (verdict, detail) = match &outcome {
+            Ok(detail) => ("ok", detail.clone()),
+            Err(error) => ("failed", format!("{error:#}").replace('\n', " | ")),
+        };
+        all &= outcome.is_ok();
+        // Nobody is left to be told where standard output is closed.
+        let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
+    };
+    check("load", load());
+    for (mode, obtained) in MODES {
+        check(&format!("attach {mode}"), attach(mode, obtained));
+    }
+    for suite in ["table", "cache", "differential"] {
+        check(&format!("parser {suite}"), parser_trials(&parser, suite));
+    }
+    for (name, filter) in LEDGER {
+        check(name, trials(&e2e, &[filter]));
+    }
+    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Loads every program that this kernel should take; tells how many instructions its verifier looked at for each.
+fn load() -> Result<String> {
+    let plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+    let features = Features::of_this_kernel();
+    let mut kernel = Kernel::load(&plan)?;
+    let mut names = vec![features.program(), "flush"];
+    if features.fragments {
+        kernel.load_replay()?;
+        names.push("replay");
+    }
+    let loaded: Vec<ProgramInfo> = loaded_programs().collect::<Result<_, _>>().context("listing programs")?;
+    let count = |name: &&str| {
+        let program = loaded.iter().rev().find(|program| program.name_as_str() == Some(name));
+        let count = program.and_then(ProgramInfo::verified_instruction_count);
+        // Kernels before 5.16 do not say.
+        format!("{name}={}", count.map_or_else(|| "?".to_owned(), |count| count.to_string()))
+    };
+    Ok(names.iter().map(count).collect::<Vec<_>>().join(" "))
+}
+
+/// Measures some odd traffic on a veth in one mode; the one report has to be true in every respect.
+fn attach(mode: &str, obtained: &str) -> Result<String> {
+    let pair = Lab::quiet_pair()?;
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
+        format!(
+            "interfaces: [{{name: {interface}, mode: {mode}}}]\nreport: {{interval: 1h}}\nseen_flows: {{generation: 1h}}\n\
+             sinks: [{{type: file, path: {}}}]\n",
+            reports.display()
+        )
+    })?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    let plan = traffic::Plan { seed: 5, packets: 5_000, flows: 1_000, mix: Mix::odd(), ..traffic::Plan::default() };
+    let mut oracle = Oracle::new();
+    let packets = Traffic::new(plan)?.inspect(|packet| oracle.add(&packet.truth));
+    let sent = pair.generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited))??;
+    weir_tests::clock::wait_for("the arrival of all packets", TIMEOUT, || {
+        Ok((pair.observer.counters(interface)?.received.packets >= sent.packets).then_some(()))
+    })?;
+    let status = daemon.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}: {}", daemon.log()?);
+    let reports = daemon.reports()?;
+    let report = reports.last().context("no report")?;
+    oracle.check_report(report).map_err(|deviations| anyhow::anyhow!(deviations.join("; ")))?;
+    let there = &report["interfaces"][0];
+    ensure!(there["mode"] == obtained, "the mode is {}", there["mode"]);
+    let seen = seen(there)?;
+    ensure!(seen == sent, "seen {seen:?} of {sent:?}");
+    Ok(format!("{} packets", sent.packets))
+}
+
+fn seen(interface: &Value) -> Result<Tally> {
+    let count = |unit| interface["ledger"]["seen"][unit].as_u64().with_context(|| format!("no {unit} in {interface}"));
+    Ok(Tally::new(count("packets")?, count("bytes")?))
+}
+
+/// The trials of one file of the parser's tests.
+fn parser_trials(parser: &Path, suite: &str) -> Result<String> {
+    // Captured packets enter with metadata, which test-run takes since 5.15, and the program for them wants 5.18.
+    let without = if Features::of_this_kernel().fragments { "captured" } else { "link_type" };
+    trials(parser, &["--skip", "captured", "--skip", without, suite])
+}
+
+/// Runs the trials of a test binary that the arguments pick; tells how many passed.
+fn trials(binary: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(binary)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot run {}", binary.display()))?;
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let result = out.lines().find_map(|line| line.strip_prefix("test result: "));
+    ensure!(output.status.success(), "{}\n{}", out.trim(), err.trim());
+    let result = result.context("no result")?;
+    let passed = result.split(&['.', ';'][..]).nth(1).unwrap_or(result).trim();
+    ensure!(!passed.starts_with("0 "), "nothing ran: {result}");
+    Ok(passed.to_owned())
+}
