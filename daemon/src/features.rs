@@ -1,7 +1,7 @@
 //! What newer kernels can do and older ones cannot, found out by asking this one.
 
 use aya::{
-    programs::ProgramType,
+    programs::{ProgramError, ProgramType},
     sys::{BpfHelper, is_helper_supported},
 };
 
@@ -22,8 +22,17 @@ impl Features {
     /// Where it does not let itself be asked, everything is said to be there: loading the programs will fail for the same
     /// reason, and tell it.
     pub fn of_this_kernel() -> Self {
+        Self::ask().unwrap_or(Self { fragments: true })
+    }
+
+    /// What this kernel can do, if it lets itself be asked.
+    ///
+    /// # Errors
+    ///
+    /// No privilege, most likely.
+    pub fn ask() -> Result<Self, ProgramError> {
         let helper = BpfHelper::BPF_FUNC_xdp_get_buff_len;
-        Self { fragments: is_helper_supported(ProgramType::Xdp, helper).unwrap_or(true) }
+        Ok(Self { fragments: is_helper_supported(ProgramType::Xdp, helper)? })
     }
 
     /// The program that measures an interface's packets.

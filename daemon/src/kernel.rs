@@ -9,6 +9,7 @@ use aya::{
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
@@ -100,9 +101,21 @@ impl KernelError {
     }
 }
 
-/// The first Linux that takes a program.
+/// The programs for what weir does, and not for its benchmark.
+const PROGRAMS: [&str; 4] = ["weir", "weir_linear", "flush", "replay"];
+
+/// A program that the kernel took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoadedProgram {
+    /// Its name.
+    pub name: &'static str,
+    /// How many instructions the verifier looked at, of the million that it allows; Linux 5.16 and later tell.
+    pub verified_instructions: Option<u32>,
+}
+
+/// The first Linux that takes a program; of the one that measures interfaces there is a variant for each.
 fn floor(program: &str) -> &'static str {
-    if matches!(program, "weir_linear" | "flush") { "5.10" } else { "5.18" }
+    if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
 }
 
 /// The object that the build made out of `ebpf/`.
@@ -202,6 +215,17 @@ impl Kernel {
         let map = MapData::create(definition, "weir_ring", None)?;
         self.rings.set(cpu, &map, 0)?;
         Ring::new(cpu, map, self.ring_bytes)
+    }
+
+    /// The programs that the kernel took so far.
+    pub fn loaded(&self) -> Vec<LoadedProgram> {
+        PROGRAMS
+            .into_iter()
+            .filter_map(|name| {
+                let info = self.ebpf.program(name)?.info().ok()?;
+                Some(LoadedProgram { name, verified_instructions: info.verified_instruction_count() })
+            })
+            .collect()
     }
 
     /// The parts, to be used side by side.

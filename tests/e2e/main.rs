@@ -20,6 +20,7 @@ macro_rules! tests {
     };
 }
 
+mod doctor;
 mod forwarding;
 mod interfaces;
 mod ledger;
@@ -39,7 +40,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
@@ -49,6 +50,7 @@ const SUITES: [Suite; 10] = [
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("notify", notify::TESTS),
+    Suite::in_namespaces("doctor", doctor::TESTS),
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
 ];
 
