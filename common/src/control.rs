@@ -29,13 +29,6 @@ impl InterfaceSlot {
     }
 }
 
-/// Where the counters of an interface slot are for an epoch. Two sets take turns: while one window is being closed, the
-/// next one is counted in the other.
-#[inline(always)]
-pub const fn counters_index(epoch: u8, interface: u8) -> u32 {
-    (epoch as u32 & 1) * INTERFACES_MAX + (interface as u32 & (INTERFACES_MAX - 1))
-}
-
 /// How far one call of the `flush` program came.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

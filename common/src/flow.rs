@@ -1,6 +1,9 @@
 //! The flow key: who talks to whom, how.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -78,46 +81,129 @@ pub mod class {
 
 /// What makes two packets the same flow.
 ///
-/// `interface` and `epoch` scope a key inside the flow cache (a flow on two interfaces, or on both sides of a window
+/// Five words, so that the kernel hashes and compares it in a few instructions: the addresses, and one for everything
+/// else. Interface and epoch scope a key inside the flow cache (a flow on two interfaces, or on both sides of a window
 /// edge, has two records); [`FlowKey::identity`] drops them.
 #[repr(C)]
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FlowKey {
     /// Source address.
     pub src: Address,
     /// Destination address.
     pub dst: Address,
-    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports.
-    pub src_port: u16,
-    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
-    pub dst_port: u16,
-    /// IP protocol number (IANA).
-    pub proto: u8,
-    /// IP version and what the key lacks: bits of [`class`].
-    pub class: u8,
-    /// The interface's slot, in the order of the configuration.
-    pub interface: u8,
-    /// The window's number modulo 256.
-    pub epoch: u8,
+    /// From the lowest bit on: destination port (16 bits), source port (16), protocol, class, interface, epoch (8 each).
+    tail: u64,
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 
+const SRC_PORT: u32 = 16;
+const PROTO: u32 = 32;
+const CLASS: u32 = 40;
+const INTERFACE: u32 = 48;
+const EPOCH: u32 = 56;
+
 impl FlowKey {
-    /// The key without its scope: the same flow on any interface, in any window.
-    #[inline]
-    pub const fn identity(mut self) -> Self {
-        self.interface = 0;
-        self.epoch = 0;
+    /// A flow without ports and scope: an IP protocol number (IANA), and the IP version as a bit of [`class`].
+    #[inline(always)]
+    pub const fn new(src: Address, dst: Address, proto: u8, class: u8) -> Self {
+        Self { src, dst, tail: (proto as u64) << PROTO | (class as u64) << CLASS }
+    }
+
+    /// The same, with the ports of a flow that had none; for ICMP and `ICMPv6` the type and the code.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_ports(self, src_port: u16, dst_port: u16) -> Self {
+        self.with_both_ports((src_port as u32) << SRC_PORT | dst_port as u32)
+    }
+
+    /// The same, with the two ports in one word, as they stand in a header, the source port first.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_both_ports(mut self, ports: u32) -> Self {
+        self.tail |= ports as u64;
         self
     }
 
-    /// Whether the packet was IPv6.
+    /// The same, of another protocol.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_proto(mut self, proto: u8) -> Self {
+        self.tail = self.tail & !(0xff << PROTO) | (proto as u64) << PROTO;
+        self
+    }
+
+    /// The same, with more bits of [`class`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_class(mut self, bits: u8) -> Self {
+        self.tail |= (bits as u64) << CLASS;
+        self
+    }
+
+    /// An identity's key on an interface slot and in a window.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_scope(mut self, interface: u8, epoch: u8) -> Self {
+        self.tail |= (interface as u64) << INTERFACE | (epoch as u64) << EPOCH;
+        self
+    }
+
+    /// The key without its scope: the same flow on any interface, in any window.
+    #[must_use]
     #[inline]
+    pub const fn identity(mut self) -> Self {
+        self.tail &= (1 << INTERFACE) - 1;
+        self
+    }
+
+    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports.
+    #[inline(always)]
+    pub const fn src_port(&self) -> u16 {
+        (self.tail >> SRC_PORT) as u16
+    }
+
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
+    #[inline(always)]
+    pub const fn dst_port(&self) -> u16 {
+        self.tail as u16
+    }
+
+    /// IP protocol number (IANA).
+    #[inline(always)]
+    pub const fn proto(&self) -> u8 {
+        (self.tail >> PROTO) as u8
+    }
+
+    /// IP version and what the key lacks: bits of [`class`].
+    #[inline(always)]
+    pub const fn class(&self) -> u8 {
+        (self.tail >> CLASS) as u8
+    }
+
+    /// The interface's slot.
+    #[inline(always)]
+    pub const fn interface(&self) -> u8 {
+        (self.tail >> INTERFACE) as u8
+    }
+
+    /// The window's number modulo 256.
+    #[inline(always)]
+    pub const fn epoch(&self) -> u8 {
+        (self.tail >> EPOCH) as u8
+    }
+
+    /// The key as five words without the epoch: a flow keeps its place in the cache from window to window.
+    #[inline(always)]
+    pub const fn place_words(&self) -> [u64; 5] {
+        let ([a, b], [c, d]) = (self.src.0, self.dst.0);
+        [a, b, c, d, self.tail << (u64::BITS - EPOCH)]
+    }
+
+    /// Whether the packet was IPv6.
+    #[inline(always)]
     pub const fn is_v6(&self) -> bool {
-        self.class & class::V6 != 0
+        self.class() & class::V6 != 0
     }
 
     /// The source address as the packet had it.
@@ -128,6 +214,21 @@ impl FlowKey {
     /// The destination address as the packet had it.
     pub const fn dst_ip(&self) -> IpAddr {
         ip(self.dst, self.is_v6())
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowKey")
+            .field("src", &self.src_ip())
+            .field("dst", &self.dst_ip())
+            .field("src_port", &self.src_port())
+            .field("dst_port", &self.dst_port())
+            .field("proto", &self.proto())
+            .field("class", &self.class())
+            .field("interface", &self.interface())
+            .field("epoch", &self.epoch())
+            .finish()
     }
 }
 
@@ -157,7 +258,15 @@ mod tests {
 
     #[test]
     fn identity_drops_the_scope_only() {
-        let key = FlowKey { proto: 6, class: class::V6, interface: 3, epoch: 9, ..FlowKey::default() };
-        assert_eq!(key.identity(), FlowKey { proto: 6, class: class::V6, ..FlowKey::default() });
+        let address = Address([1, 2]);
+        let flow = FlowKey::new(address, address, 6, class::V6).with_ports(51000, 443);
+        let key = flow.with_scope(3, 9);
+        assert_eq!((key.src_port(), key.dst_port(), key.proto(), key.class()), (51000, 443, 6, class::V6));
+        assert_eq!((key.interface(), key.epoch()), (3, 9));
+        assert_eq!(key.identity(), flow);
+        assert_eq!(key.place_words(), flow.with_scope(3, 200).place_words());
+        assert_ne!(key.place_words(), flow.with_scope(4, 9).place_words());
+        let fragment = flow.with_proto(17).with_class(class::FRAGMENT);
+        assert_eq!((fragment.proto(), fragment.class(), fragment.dst_port()), (17, class::V6 | class::FRAGMENT, 443));
     }
 }

@@ -1,7 +1,7 @@
 //! What weir's kernel and user sides share.
 //!
 //! No I/O, no clock, no threads. In pipeline order: [`control`] is what the two sides tell each other,
-//! [`packet`] parses bytes to a [`flow`] key, [`record`] is what
+//! [`cpu`] what the kernel side keeps for a CPU, [`packet`] parses bytes to a [`flow`] key, [`record`] is what
 //! one flow did, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
 
 #![no_std]
@@ -13,6 +13,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod control;
+pub mod cpu;
 pub mod flow;
 pub mod hash;
 pub mod ledger;

@@ -235,12 +235,12 @@ fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
         return Err(Skip::BadIpHeader);
     }
     let fragment = packet.be16(at + 6).ok_or(Skip::TruncatedIp)?;
-    let key = FlowKey {
-        proto: packet.u8(at + 9).ok_or(Skip::TruncatedIp)?,
-        src: Address::from_v4_word(packet.word32(at + 12).ok_or(Skip::TruncatedIp)?),
-        dst: Address::from_v4_word(packet.word32(at + 16).ok_or(Skip::TruncatedIp)?),
-        ..FlowKey::default()
-    };
+    let key = FlowKey::new(
+        Address::from_v4_word(packet.word32(at + 12).ok_or(Skip::TruncatedIp)?),
+        Address::from_v4_word(packet.word32(at + 16).ok_or(Skip::TruncatedIp)?),
+        packet.u8(at + 9).ok_or(Skip::TruncatedIp)?,
+        0,
+    );
     // The options must be there too, or the transport header is not where it seems.
     if packet.u8(at + header - 1).is_none() {
         return Err(Skip::TruncatedIp);
@@ -259,18 +259,12 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
         return Err(Skip::BadIpHeader);
     }
     let mut next = packet.u8(at + 6).ok_or(Skip::TruncatedIp)?;
-    let mut key = FlowKey {
-        src: Address([
-            packet.word64(at + 8).ok_or(Skip::TruncatedIp)?,
-            packet.word64(at + 16).ok_or(Skip::TruncatedIp)?,
-        ]),
-        dst: Address([
-            packet.word64(at + 24).ok_or(Skip::TruncatedIp)?,
-            packet.word64(at + 32).ok_or(Skip::TruncatedIp)?,
-        ]),
-        class: class::V6,
-        ..FlowKey::default()
-    };
+    let key = FlowKey::new(
+        Address([packet.word64(at + 8).ok_or(Skip::TruncatedIp)?, packet.word64(at + 16).ok_or(Skip::TruncatedIp)?]),
+        Address([packet.word64(at + 24).ok_or(Skip::TruncatedIp)?, packet.word64(at + 32).ok_or(Skip::TruncatedIp)?]),
+        0,
+        class::V6,
+    );
     let mut at = at + 40;
     for _ in 0..=EXTENSION_HEADERS_MAX {
         let length = match next {
@@ -285,21 +279,19 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
             proto::FRAGMENT => {
                 // RFC 8200 section 4.5: the upper 13 bits are the offset.
                 if packet.be16(at + 2).ok_or(Skip::TruncatedIp)? >> 3 != 0 {
-                    key.proto = packet.u8(at).ok_or(Skip::TruncatedIp)?;
-                    return Ok(without_ports(key, class::FRAGMENT));
+                    let proto = packet.u8(at).ok_or(Skip::TruncatedIp)?;
+                    return Ok(without_ports(key.with_proto(proto), class::FRAGMENT));
                 }
                 8
             }
             _ => {
-                key.proto = next;
-                return Ok(transport(packet, at, key));
+                return Ok(transport(packet, at, key.with_proto(next)));
             }
         };
         // Mobility, HIP and Shim6 may end the chain (RFC 6275 section 6.1.1): then they are the protocol.
         let following = packet.u8(at).ok_or(Skip::TruncatedIp)?;
         if following == proto::NO_NEXT_HEADER && matches!(next, proto::MOBILITY | proto::HIP | proto::SHIM6) {
-            key.proto = next;
-            return Ok(Parsed { key, tcp_flags: 0 });
+            return Ok(Parsed { key: key.with_proto(next), tcp_flags: 0 });
         }
         next = following;
         at += length;
@@ -311,33 +303,28 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Parsed, Skip> {
 ///
 /// One read for both ports: two optional reads joined make LLVM carry a pointer where the verifier wants a number.
 #[inline(always)]
-fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, mut key: FlowKey) -> Parsed {
-    match key.proto {
+fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, key: FlowKey) -> Parsed {
+    match key.proto() {
         proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
             let Some(ports) = packet.word32(at).map(u32::from_be) else {
                 return without_ports(key, class::NO_TRANSPORT);
             };
-            key.src_port = (ports >> 16) as u16;
-            key.dst_port = ports as u16;
-            let tcp_flags = if key.proto == proto::TCP { packet.u8(at + 13).unwrap_or(0) } else { 0 };
-            Parsed { key, tcp_flags }
+            let tcp_flags = if key.proto() == proto::TCP { packet.u8(at + 13).unwrap_or(0) } else { 0 };
+            Parsed { key: key.with_both_ports(ports), tcp_flags }
         }
         proto::ICMP | proto::ICMPV6 => {
             let Some(kind_and_code) = packet.be16(at) else {
                 return without_ports(key, class::NO_TRANSPORT);
             };
-            key.src_port = kind_and_code >> 8;
-            key.dst_port = kind_and_code & 0xff;
-            Parsed { key, tcp_flags: 0 }
+            Parsed { key: key.with_ports(kind_and_code >> 8, kind_and_code & 0xff), tcp_flags: 0 }
         }
         _ => Parsed { key, tcp_flags: 0 },
     }
 }
 
 #[inline(always)]
-const fn without_ports(mut key: FlowKey, why: u8) -> Parsed {
-    key.class |= why;
-    Parsed { key, tcp_flags: 0 }
+const fn without_ports(key: FlowKey, why: u8) -> Parsed {
+    Parsed { key: key.with_class(why), tcp_flags: 0 }
 }
 
 #[cfg(test)]
@@ -391,8 +378,8 @@ mod tests {
             let parsed = flow(&ethernet(tags, 0x0800, &v4(6, 0x4000, options, &TCP_SYN))).unwrap();
             assert_eq!(parsed.key.src_ip(), IpAddr::from([192, 0, 2, 1]));
             assert_eq!(parsed.key.dst_ip(), IpAddr::from([198, 51, 100, 7]));
-            assert_eq!((parsed.key.src_port, parsed.key.dst_port), (51000, 443));
-            assert_eq!((parsed.key.proto, parsed.key.class, parsed.tcp_flags), (6, 0, 0x02));
+            assert_eq!((parsed.key.src_port(), parsed.key.dst_port()), (51000, 443));
+            assert_eq!((parsed.key.proto(), parsed.key.class(), parsed.tcp_flags), (6, 0, 0x02));
         }
         assert_eq!(flow(&ethernet(&[0x8100; VLAN_TAGS_MAX + 1], 0x0800, &[])), Err(Skip::VlanDepth));
     }
@@ -400,17 +387,17 @@ mod tests {
     #[test]
     fn later_fragments_have_no_ports_and_say_so() {
         let first = flow(&ethernet(&[], 0x0800, &v4(17, 0x2000, 0, &TCP_SYN))).unwrap();
-        assert_eq!((first.key.src_port, first.key.class), (51000, 0));
+        assert_eq!((first.key.src_port(), first.key.class()), (51000, 0));
         let later = flow(&ethernet(&[], 0x0800, &v4(17, 0x0001, 0, &TCP_SYN))).unwrap();
-        assert_eq!((later.key.src_port, later.key.class), (0, class::FRAGMENT));
+        assert_eq!((later.key.src_port(), later.key.class()), (0, class::FRAGMENT));
         let header = |offset: u16| {
             let mut payload = vec![17, 0, 0, 0, 0, 0, 0, 1];
             payload[2..4].copy_from_slice(&(offset << 3 | 1).to_be_bytes());
             payload.extend_from_slice(&TCP_SYN);
             flow(&ethernet(&[], 0x86dd, &v6(44, &payload))).unwrap().key
         };
-        assert_eq!((header(0).dst_port, header(0).class, header(0).proto), (443, class::V6, 17));
-        assert_eq!((header(7).dst_port, header(7).class, header(7).proto), (0, class::V6 | class::FRAGMENT, 17));
+        assert_eq!((header(0).dst_port(), header(0).class(), header(0).proto()), (443, class::V6, 17));
+        assert_eq!((header(7).dst_port(), header(7).class(), header(7).proto()), (0, class::V6 | class::FRAGMENT, 17));
     }
 
     #[test]
@@ -425,32 +412,32 @@ mod tests {
         };
         for depth in 0..=EXTENSION_HEADERS_MAX {
             let key = chain(depth).unwrap().key;
-            assert_eq!((key.proto, key.src_port, key.is_v6()), (6, 51000, true), "{depth}");
+            assert_eq!((key.proto(), key.src_port(), key.is_v6()), (6, 51000, true), "{depth}");
         }
         assert_eq!(chain(EXTENSION_HEADERS_MAX + 1), Err(Skip::ExtensionDepth));
         // Authentication header of 24 bytes: payload length 4.
         let mut payload = vec![6, 4];
         payload.resize(24, 0);
         payload.extend_from_slice(&TCP_SYN);
-        assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(51, &payload))).unwrap().key.src_port, 51000);
+        assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(51, &payload))).unwrap().key.src_port(), 51000);
     }
 
     #[test]
     fn every_other_protocol_is_still_counted() {
         let icmp = flow(&ethernet(&[], 0x0800, &v4(1, 0, 0, &[8, 0]))).unwrap().key;
-        assert_eq!((icmp.proto, icmp.src_port, icmp.dst_port), (1, 8, 0));
+        assert_eq!((icmp.proto(), icmp.src_port(), icmp.dst_port()), (1, 8, 0));
         let unreachable = flow(&ethernet(&[], 0x86dd, &v6(58, &[1, 4]))).unwrap().key;
-        assert_eq!((unreachable.proto, unreachable.src_port, unreachable.dst_port), (58, 1, 4));
+        assert_eq!((unreachable.proto(), unreachable.src_port(), unreachable.dst_port()), (58, 1, 4));
         let ospf = flow(&ethernet(&[], 0x0800, &v4(89, 0, 0, &[]))).unwrap().key;
-        assert_eq!((ospf.proto, ospf.src_port, ospf.class), (89, 0, 0));
+        assert_eq!((ospf.proto(), ospf.src_port(), ospf.class()), (89, 0, 0));
         let short = flow(&ethernet(&[], 0x0800, &v4(6, 0, 0, &[1, 2, 3]))).unwrap().key;
-        assert_eq!((short.proto, short.src_port, short.class), (6, 0, class::NO_TRANSPORT));
+        assert_eq!((short.proto(), short.src_port(), short.class()), (6, 0, class::NO_TRANSPORT));
         let no_next = flow(&ethernet(&[], 0x86dd, &v6(59, &[]))).unwrap().key;
-        assert_eq!((no_next.proto, no_next.class), (59, class::V6));
+        assert_eq!((no_next.proto(), no_next.class()), (59, class::V6));
         let mobility = flow(&ethernet(&[], 0x86dd, &v6(135, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
-        assert_eq!(mobility.proto, 135);
+        assert_eq!(mobility.proto(), 135);
         let nothing = flow(&ethernet(&[], 0x86dd, &v6(60, &[59, 0, 1, 4, 0, 0, 0, 0]))).unwrap().key;
-        assert_eq!(nothing.proto, 59);
+        assert_eq!(nothing.proto(), 59);
     }
 
     #[test]
@@ -533,6 +520,6 @@ mod tests {
         packet.resize(14 + 40 + 512, 0);
         packet.extend_from_slice(&TCP_SYN);
         let key = flow(&packet).unwrap().key;
-        assert_eq!((key.proto, key.src_port, key.class), (6, 0, class::V6 | class::NO_TRANSPORT));
+        assert_eq!((key.proto(), key.src_port(), key.class()), (6, 0, class::V6 | class::NO_TRANSPORT));
     }
 }

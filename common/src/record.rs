@@ -1,6 +1,6 @@
 //! What crosses from the kernel to userspace: records and edges, fixed in size and layout.
 //!
-//! An entry of the ring is told apart by its length, which the assertions below keep distinct.
+//! Entries of the ring are told apart by their length, which the assertions below keep distinct.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,52 +12,72 @@ use crate::{
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
-/// Also the flow cache's slot: eviction is a plain copy.
+/// Also the flow cache's slot, one cache line: eviction is a plain copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Record {
     /// Whose it is.
     pub key: FlowKey,
-    /// Packets and bytes.
-    pub tally: Tally,
-    /// When its first packet came, on the monotonic clock, in nanoseconds.
-    pub first_ns: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// Packets; see [`Record::has_room`].
+    pub packets: u32,
+    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32; in userspace milliseconds, likewise.
+    pub first_tick: u32,
     /// When its last packet came.
-    pub last_ns: u64,
+    pub last_tick: u32,
     /// The sampling rate in force: one packet in this many was counted.
-    pub sampling: u32,
+    pub sampling: u16,
     /// All TCP flags seen, `ORed` (RFC 9293: FIN is bit 0).
-    pub tcp_flags: u32,
+    pub tcp_flags: u8,
+    /// Nothing.
+    pub padding: u8,
 }
 
-const _: () = assert!(size_of::<Record>() == 80 && align_of::<Record>() == 8);
+const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
 impl Record {
-    /// The record of a flow's first packet.
+    /// What a packet, or several that were merged, is on its own.
     #[inline(always)]
-    pub const fn first(key: FlowKey, bytes: u64, tcp_flags: u8, now_ns: u64) -> Self {
+    pub const fn first(key: FlowKey, tally: Tally, tcp_flags: u8, tick: u32) -> Self {
         Self {
             key,
-            tally: Tally::new(1, bytes),
-            first_ns: now_ns,
-            last_ns: now_ns,
+            bytes: tally.bytes,
+            packets: tally.packets as u32,
+            first_tick: tick,
+            last_tick: tick,
             sampling: 1,
-            tcp_flags: tcp_flags as u32,
+            tcp_flags,
+            padding: 0,
         }
     }
 
     /// Adds one more packet of the same flow.
     #[inline(always)]
-    pub const fn add(&mut self, bytes: u64, tcp_flags: u8, now_ns: u64) {
-        self.tally.add(Tally::new(1, bytes));
-        self.tcp_flags |= tcp_flags as u32;
-        self.last_ns = now_ns;
+    pub const fn add(&mut self, packet: &Self) {
+        self.bytes = self.bytes.wrapping_add(packet.bytes);
+        self.packets = self.packets.wrapping_add(packet.packets);
+        self.last_tick = packet.last_tick;
+        self.tcp_flags |= packet.tcp_flags;
+    }
+
+    /// Packets and bytes.
+    #[inline(always)]
+    pub const fn tally(&self) -> Tally {
+        Tally::new(self.packets as u64, self.bytes)
+    }
+
+    /// Whether another packet can be added, even one that an offload merged out of 2^16, without the count of packets
+    /// beginning anew.
+    #[inline(always)]
+    pub const fn has_room(&self) -> bool {
+        self.packets < u32::MAX - (1 << 16)
     }
 
     /// Whether the slot holds no flow.
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
-        self.tally.packets == 0
+        self.packets == 0
     }
 }
 
@@ -84,17 +104,16 @@ pub struct SizeEdge {
 }
 
 const _: () = {
-    assert!(size_of::<InterfaceEdge>() != size_of::<Record>());
+    assert!(!size_of::<InterfaceEdge>().is_multiple_of(size_of::<Record>()));
+    assert!(!size_of::<SizeEdge>().is_multiple_of(size_of::<Record>()));
     assert!(size_of::<InterfaceEdge>() != size_of::<SizeEdge>());
-    // A per-CPU map's value must fit the kernel's smallest per-CPU unit.
-    assert!(size_of::<SizeEdge>() <= 32 << 10);
 };
 
 /// One entry of a ring, borrowed in place.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// A flow's record.
-    Record(&'a Record),
+    /// Flows' records, at least one.
+    Records(&'a [Record]),
     /// An interface's counters at the edge.
     Interface(&'a InterfaceEdge),
     /// Packet sizes: the end of the edge.
@@ -105,8 +124,8 @@ impl<'a> Entry<'a> {
     /// Reads an entry of the ring; `None` for a length or an alignment that no entry has.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
-        if bytes.len() == size_of::<Record>() {
-            Record::ref_from_bytes(bytes).ok().map(Entry::Record)
+        if !bytes.is_empty() && bytes.len().is_multiple_of(size_of::<Record>()) {
+            <[Record]>::ref_from_bytes(bytes).ok().map(Entry::Records)
         } else if bytes.len() == size_of::<InterfaceEdge>() {
             InterfaceEdge::ref_from_bytes(bytes).ok().map(Entry::Interface)
         } else {
@@ -121,20 +140,34 @@ mod tests {
 
     #[test]
     fn entries_are_told_apart_by_length() {
-        let record = Record::first(FlowKey { proto: 6, ..FlowKey::default() }, 60, 2, 5);
-        assert!(matches!(Entry::read(record.as_bytes()), Some(Entry::Record(read)) if *read == record));
+        let record = Record::first(FlowKey::default().with_proto(6), Tally::new(1, 60), 2, 5);
+        for records in [&[record][..], &[record; 3]] {
+            assert!(matches!(Entry::read(records.as_bytes()), Some(Entry::Records(read)) if *read == *records));
+        }
         let edge = InterfaceEdge { interface: 1, ..InterfaceEdge::default() };
         assert!(matches!(Entry::read(edge.as_bytes()), Some(Entry::Interface(read)) if *read == edge));
-        assert!(Entry::read(&record.as_bytes()[..79]).is_none());
+        assert!(Entry::read(&record.as_bytes()[..63]).is_none());
         assert!(Entry::read(&[]).is_none());
     }
 
     #[test]
     fn a_record_adds_up() {
-        let mut record = Record::first(FlowKey::default(), 60, 0x02, 5);
-        record.add(1500, 0x10, 9);
-        assert_eq!(record.tally, Tally::new(2, 1560));
-        assert_eq!((record.first_ns, record.last_ns, record.tcp_flags), (5, 9, 0x12));
+        let packet = |bytes, flags, tick| Record::first(FlowKey::default(), Tally::new(1, bytes), flags, tick);
+        let mut record = packet(60, 0x02, 5);
+        record.add(&packet(1500, 0x10, 9));
+        assert_eq!(record.tally(), Tally::new(2, 1560));
+        assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 9, 0x12));
         assert!(!record.is_empty() && Record::default().is_empty());
+    }
+
+    #[test]
+    fn the_count_of_packets_never_begins_anew() {
+        let merged = |packets| Record::first(FlowKey::default(), Tally::new(packets, 60), 0, 0);
+        assert!(merged(1).has_room());
+        let mut record = merged(u64::from(u32::MAX) - (1 << 16) - 1);
+        assert!(record.has_room());
+        record.add(&merged(1 << 16));
+        assert_eq!(record.packets, u32::MAX - 1);
+        assert!(!record.has_room());
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
-    hash::Key,
+    hash::{Key, SlotKey},
 };
 
 use crate::{features::Features, ring::Ring};
@@ -167,14 +167,17 @@ impl Kernel {
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        let mask = plan.cache_flows - 1;
         let fragments = u32::from(features.fragments);
+        let cpus = possible_cpus()?;
+        let bits = plan.cache_flows.ilog2();
         let mut ebpf = EbpfLoader::new()
-            .override_global("SLOT_KEY", &plan.slot_key.0, true)
-            .override_global("CACHE_MASK", &mask, true)
+            .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
+            .override_global("CACHE_BITS", &bits, true)
+            .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .override_global("FRAGMENTS", &fragments, true)
-            .map_max_entries("CACHE", plan.cache_flows)
+            .map_max_entries("CPUS", cpus)
+            .map_max_entries("CACHE", cpus << bits)
             .load(OBJECT)
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
@@ -266,6 +269,12 @@ impl Kernel {
 /// `/sys` is not readable.
 pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
     aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
+}
+
+/// How many CPUs there can ever be here; their numbers are below.
+fn possible_cpus() -> Result<u32, KernelError> {
+    let count = aya::util::nr_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))? as u32;
+    if count > CPUS_MAX { Err(KernelError::TooManyCpus(count - 1)) } else { Ok(count) }
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {

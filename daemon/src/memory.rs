@@ -2,12 +2,7 @@
 
 use std::fmt;
 
-use weir_common::{
-    control::INTERFACES_MAX,
-    hash::Key,
-    record::{InterfaceEdge, Record, SizeEdge},
-    sketch::Seen,
-};
+use weir_common::{cpu::Cpu, hash::Key, record::Record, sketch::Seen};
 
 use crate::{
     config::Config,
@@ -49,13 +44,12 @@ impl Memory {
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
-        let counters = 2 * (u64::from(INTERFACES_MAX) * bytes_of::<InterfaceEdge>() + bytes_of::<SizeEdge>());
         Self {
             cpus: cpus as u64,
             shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
-            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>() + counters,
+            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>() + bytes_of::<Cpu>(),
             queues: queued * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES),
         }
     }

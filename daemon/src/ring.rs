@@ -8,7 +8,10 @@ use rustix::{
     fd::OwnedFd,
     io::Errno,
 };
-use weir_common::record::{Entry, Record};
+use weir_common::{
+    cpu::BATCH_RECORDS,
+    record::{Entry, Record},
+};
 
 use crate::kernel::KernelError;
 
@@ -103,7 +106,8 @@ pub struct Drained {
     pub more: bool,
 }
 
-/// How many records a ring of `bytes` bytes holds.
+/// How many records a ring of `bytes` bytes holds, which come in whole batches.
 pub const fn ring_records(bytes: u64) -> u64 {
-    bytes / (size_of::<Record>() as u64 + ENTRY_HEADER_BYTES)
+    let batch = BATCH_RECORDS as u64;
+    bytes / (batch * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * batch
 }

@@ -157,7 +157,7 @@ impl Protocols {
     #[inline]
     fn add(&mut self, key: &FlowKey, packets: u64) {
         *(if key.is_v6() { &mut self.ipv6 } else { &mut self.ipv4 }) += packets;
-        *(match key.proto {
+        *(match key.proto() {
             proto::TCP => &mut self.tcp,
             proto::UDP => &mut self.udp,
             proto::ICMP | proto::ICMPV6 => &mut self.icmp,
@@ -252,18 +252,18 @@ impl Shard {
 
     #[inline]
     fn absorb_one(&mut self, record: &Record, seen: &Seen) {
-        let tally = record.tally;
+        let tally = record.tally();
         let key = record.key.identity();
         let v6 = key.is_v6();
         let source = Host { address: key.src, v6 };
         let destination = Host { address: key.dst, v6 };
-        let service = Service { proto: key.proto, dst_port: key.dst_port };
+        let service = Service { proto: key.proto(), dst_port: key.dst_port() };
         let source_hash = source.hash(self.key);
         let destination_hash = destination.hash(self.key);
         let flow_hash = hash::sip(self.key, key.as_bytes());
         let service_hash = hash::sip(self.key, [u16::from(service.proto), service.dst_port].as_bytes());
 
-        self.attributed[usize::from(record.key.interface) % INTERFACES_MAX as usize].add(tally);
+        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(tally);
         self.protocols.add(&key, tally.packets);
         self.unique.sources.insert(source_hash);
         self.unique.destinations.insert(destination_hash);

@@ -108,11 +108,14 @@ impl<'a> Collector<'a> {
         let Self { ring, seen, edges, epoch, batch, ring_peak, flush: _ } = self;
         let mut closed = None;
         let drained = ring.drain(|entry| match entry {
-            Entry::Record(record) if record.key.epoch == *epoch => batch.push(record, seen),
-            // Only a closing window lets the next epoch begin.
-            Entry::Record(record) => {
-                if let Some(next) = &mut next {
-                    next.push(record, seen);
+            Entry::Records(records) => {
+                for record in records {
+                    if record.key.epoch() == *epoch {
+                        batch.push(record, seen);
+                    } else if let Some(next) = &mut next {
+                        // Only a closing window lets the next epoch begin.
+                        next.push(record, seen);
+                    }
                 }
             }
             Entry::Interface(edge) => edges.interface(edge),

@@ -1,25 +1,25 @@
 //! The flow cache: one per CPU, direct-mapped, never grows.
 
-use weir_common::{flow::FlowKey, hash, record::Record};
+use weir_common::{cpu::Cpu, hash, record::Record};
 
 use crate::{
-    maps::{CACHE, cache_mask, slot_key},
+    maps::{cache_bits, cache_slot, slot_key},
     ring,
 };
 
-/// Adds a packet to its flow's record; a record of another flow in its place is evicted into the ring.
+/// Adds a packet to its flow's record; a record of another flow in its place is evicted.
 #[inline(always)]
-pub fn count(key: FlowKey, bytes: u64, tcp_flags: u8, now_ns: u64) -> Option<()> {
-    let slot = hash::slot(&slot_key(), &key) as u32 & cache_mask();
-    // SAFETY: a per-CPU element: nothing else runs on this CPU until the program ends.
-    let record = unsafe { &mut *CACHE.get_ptr_mut(slot)? };
-    if record.key == key {
-        record.add(bytes, tcp_flags, now_ns);
+pub fn count(id: u32, cpu: &mut Cpu, packet: &Record) -> Option<()> {
+    let slot = hash::slot(&slot_key(), &packet.key, cache_bits());
+    // SAFETY: an element that is this CPU's: nothing else runs on it until the program ends.
+    let record = unsafe { &mut *cache_slot(id, slot)? };
+    if record.key == packet.key && record.has_room() {
+        record.add(packet);
     } else {
         if !record.is_empty() {
-            ring::emit(record);
+            ring::evict(id, cpu, record);
         }
-        *record = Record::first(key, bytes, tcp_flags, now_ns);
+        *record = *packet;
     }
     Some(())
 }

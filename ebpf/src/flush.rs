@@ -6,14 +6,15 @@
 //! still. In ring order its last records come first, then one edge per interface, then the sizes.
 
 use weir_common::{
-    control::{Flush, INTERFACES_MAX, counters_index},
+    control::{Flush, INTERFACES_MAX},
+    cpu::Cpu,
     ledger::Loss,
     record::Record,
 };
 
 use crate::{
-    maps::{CACHE, COUNTERS, SIZES, STATE, State, cache_mask, interface_count},
-    ring,
+    maps::{CPUS, at, cache_bits, cache_slot, interface_count, this_cpu},
+    ring::{self, NO_WAKEUP},
 };
 
 /// Slots walked per call: a longer loop is refused by the verifiers of kernels without `bpf_loop`.
@@ -22,71 +23,78 @@ const SLOTS_PER_CALL: u32 = 512;
 /// Goes on closing the window; `None` where a map lookup fails, which the maps' sizes rule out.
 #[inline(always)]
 pub fn flush() -> Option<Flush> {
-    // SAFETY: a per-CPU element. A packet may interrupt on kernels that do not disable softirqs for test-run; it reads
-    // `epoch` and `busy`, and writes only `written`.
-    let state = unsafe { &mut *STATE.get_ptr_mut(0)? };
-    if state.closing == 0 {
-        state.closing = 1;
-        state.cursor = 0;
-        state.epoch = state.epoch.wrapping_add(1);
+    let id = this_cpu();
+    // SAFETY: this CPU's block. A packet may interrupt on kernels that do not disable softirqs for test-run; it reads
+    // `epoch` and `busy`, and writes only counters of the open epoch.
+    let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    if cpu.closing == 0 {
+        cpu.closing = 1;
+        cpu.cursor = 0;
+        cpu.epoch = cpu.epoch.wrapping_add(1);
     }
-    let epoch = state.epoch.wrapping_sub(1);
-    let slots = cache_mask() + 1;
-    if state.cursor < slots {
-        state.busy = 1;
-        let result = evict(state, epoch as u8, slots);
-        state.busy = 0;
+    let epoch = cpu.epoch.wrapping_sub(1);
+    let slots = 1 << cache_bits();
+    if cpu.cursor < slots {
+        cpu.busy = 1;
+        let result = evict(id, cpu, epoch as u8, slots);
+        cpu.busy = 0;
         return result;
     }
-    let result = edge(state, epoch, slots)?;
+    let result = edge(id, cpu, epoch, slots);
     if matches!(result, Flush::Done) {
-        state.closing = 0;
+        cpu.closing = 0;
     }
     Some(result)
 }
 
 #[inline(always)]
-fn evict(state: &mut State, epoch: u8, slots: u32) -> Option<Flush> {
+fn evict(id: u32, cpu: &mut Cpu, epoch: u8, slots: u32) -> Option<Flush> {
     for _ in 0..SLOTS_PER_CALL {
-        if state.cursor >= slots {
+        if cpu.cursor >= slots {
             break;
         }
-        // SAFETY: a per-CPU element; packets leave the cache alone while `busy` is set.
-        let record = unsafe { &mut *CACHE.get_ptr_mut(state.cursor)? };
-        if !record.is_empty() && record.key.epoch == epoch {
-            match ring::write(record) {
+        // SAFETY: a slot of this CPU's; packets leave the cache alone while `busy` is set.
+        let record = unsafe { &mut *cache_slot(id, cpu.cursor)? };
+        if !record.is_empty() && record.key.epoch() == epoch {
+            match ring::push(id, cpu, record) {
                 Ok(()) => *record = Record::default(),
                 Err(loss) => return Some(retry(loss)),
             }
         }
-        state.cursor += 1;
+        cpu.cursor += 1;
     }
     Some(Flush::Again)
 }
 
 #[inline(always)]
-fn edge(state: &mut State, epoch: u32, slots: u32) -> Option<Flush> {
+fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
+    // The last records of the closed window must be in the ring before its edge.
+    cpu.busy = 1;
+    let written = ring::write_batch(id, cpu);
+    cpu.busy = 0;
+    if let Err(loss) = written {
+        return retry(loss);
+    }
+    let parity = (epoch & 1) as usize;
     for _ in 0..INTERFACES_MAX {
-        let interface = state.cursor - slots;
+        let interface = cpu.cursor - slots;
         if interface >= interface_count() {
             break;
         }
-        // SAFETY: a per-CPU element of the closed epoch: no packet counts there any more.
-        let edge = unsafe { &mut *COUNTERS.get_ptr_mut(counters_index(epoch as u8, interface as u8))? };
+        let edge = at(&mut cpu.counters[parity], interface as usize);
         edge.interface = interface;
         edge.epoch = epoch;
-        if let Err(loss) = ring::write(edge) {
-            return Some(retry(loss));
+        if let Err(loss) = ring::write(id, edge, NO_WAKEUP) {
+            return retry(loss);
         }
-        state.cursor += 1;
+        cpu.cursor += 1;
     }
-    // SAFETY: as above.
-    let sizes = unsafe { &mut *SIZES.get_ptr_mut(epoch & 1)? };
+    let sizes = &mut cpu.sizes[parity];
     sizes.epoch = u64::from(epoch);
-    Some(match ring::write(sizes) {
+    match ring::write(id, sizes, NO_WAKEUP) {
         Ok(()) => Flush::Done,
         Err(loss) => retry(loss),
-    })
+    }
 }
 
 #[inline(always)]

@@ -35,12 +35,12 @@ mod ring;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::xdp_action::XDP_PASS,
-    helpers::generated::{bpf_ktime_get_coarse_ns, bpf_xdp_get_buff_len},
+    helpers::generated::{bpf_jiffies64, bpf_xdp_get_buff_len},
     macros::xdp,
     programs::XdpContext,
 };
 use weir_common::{
-    control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader, counters_index},
+    control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader},
     ledger::Tally,
     packet::Link,
     record::Record,
@@ -48,7 +48,7 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{COUNTERS, INTERFACES, SIZES, STATE, has_fragments},
+    maps::{CPUS, INTERFACES, at, has_fragments, this_cpu},
     packet::Frame,
 };
 
@@ -124,16 +124,14 @@ fn one(ctx: &XdpContext) -> Tally {
 #[inline(always)]
 fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> Option<()> {
     let interface = interface_slot(ifindex)?;
-    let state = STATE.get_ptr_mut(0)?;
-    // SAFETY: a per-CPU element: nothing else runs on this CPU between here and the end of the program.
-    let (epoch, busy) = unsafe { ((*state).epoch as u8, (*state).busy != 0) };
-    let counters = COUNTERS.get_ptr_mut(counters_index(epoch, interface))?;
-    // SAFETY: as above.
-    let counters = unsafe { &mut (*counters).counters };
+    let id = this_cpu();
+    // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
+    let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    let epoch = cpu.epoch as u8;
+    let parity = usize::from(epoch & 1);
+    let counters = &mut at(&mut cpu.counters[parity], usize::from(interface)).counters;
     counters.seen.add(one);
-    let sizes = SIZES.get_ptr_mut(u32::from(epoch & 1))?;
-    // SAFETY: as above; `size_class` stays below the array's length, which `get_mut` checks again for the verifier.
-    if let Some(class) = unsafe { (*sizes).packets.get_mut(size_class(one.bytes)) } {
+    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.bytes)) {
         *class += 1;
     }
 
@@ -146,20 +144,19 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
             return Some(());
         }
     };
-    let mut key = parsed.key;
-    key.interface = interface;
-    key.epoch = epoch;
+    let mut key = parsed.key.with_scope(interface, epoch);
     if vary {
         key.src.0[1] ^= counters.seen.packets << 32;
     }
-    // SAFETY: the helper takes no argument. The coarse clock costs a load, the exact one far more.
-    let now_ns = unsafe { bpf_ktime_get_coarse_ns() };
-    if busy {
+    // SAFETY: the helper takes no argument; the verifier makes it a load.
+    let tick = unsafe { bpf_jiffies64() } as u32;
+    let packet = Record::first(key, one, parsed.tcp_flags, tick);
+    if cpu.busy != 0 {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(&Record::first(key, one.bytes, parsed.tcp_flags, now_ns));
+        ring::emit(id, cpu, &packet);
         return Some(());
     }
-    cache::count(key, one.bytes, parsed.tcp_flags, now_ns)
+    cache::count(id, cpu, &packet)
 }
 
 #[inline(always)]

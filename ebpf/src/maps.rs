@@ -1,66 +1,56 @@
 //! The maps: all memory that the kernel side uses, allocated when it is loaded.
+//!
+//! What belongs to a CPU is an element of a plain array and not of a per-CPU one: it starts at a cache line (memory that
+//! could be mapped is page-aligned), it lies in one piece, and finding it takes no load.
+
+use core::arch::asm;
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, RingBuf},
+    helpers::bpf_get_smp_processor_id,
     macros::btf_map,
 };
 use weir_common::{
-    control::{CPUS_MAX, INTERFACE_TABLE, INTERFACES_MAX, InterfaceSlot},
-    hash::Key,
-    record::{InterfaceEdge, Record, SizeEdge},
+    control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot},
+    cpu::Cpu,
+    hash::SlotKey,
+    record::Record,
 };
 
 /// Flow-cache slots unless the loader says otherwise.
 const CACHE_SLOTS: usize = 4096;
 /// The inner maps are made by userspace with the configured size; this only tells their type.
 const RING_PROTOTYPE_BYTES: usize = 4096;
+/// `BPF_F_MMAPABLE`: begins at a page.
+const PAGE_ALIGNED: usize = 1 << 10;
 
 /// Which slot an interface index has.
 #[btf_map]
 pub static INTERFACES: Array<InterfaceSlot, { INTERFACE_TABLE as usize }> = Array::new();
 
-/// Each CPU's place in the windows.
+/// Each CPU's block; the loader says how many there are.
 #[btf_map]
-pub static STATE: PerCpuArray<State, 1> = PerCpuArray::new();
+pub static CPUS: Array<Cpu, 1, PAGE_ALIGNED> = Array::new();
 
-/// Each CPU's counters, by epoch's parity and interface slot, ready to be sent as an edge.
+/// Each CPU's flow cache, one after the other; the loader says how many slots there are in all.
 #[btf_map]
-pub static COUNTERS: PerCpuArray<InterfaceEdge, { 2 * INTERFACES_MAX as usize }> = PerCpuArray::new();
-
-/// Each CPU's packet sizes, by epoch's parity, ready to be sent as an edge.
-#[btf_map]
-pub static SIZES: PerCpuArray<SizeEdge, 2> = PerCpuArray::new();
-
-/// Each CPU's flow cache.
-#[btf_map]
-pub static CACHE: PerCpuArray<Record, CACHE_SLOTS> = PerCpuArray::new();
+pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 
 /// Each CPU's ring.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX as usize }> = ArrayOfMaps::new();
 
-/// What one CPU remembers between packets.
-#[repr(C)]
-pub struct State {
-    /// The number of the open window.
-    pub epoch: u32,
-    /// Not 0 while `flush` is inside the cache.
-    pub busy: u32,
-    /// Not 0 from the first call of `flush` for a window until it is closed.
-    pub closing: u32,
-    /// How far `flush` came.
-    pub cursor: u32,
-    /// Entries written to the ring, to wake its reader now and then.
-    pub written: u32,
-}
-
-/// Set by the loader: the key of [`weir_common::hash::slot`].
+/// Set by the loader: the key of the flow cache's hash.
 #[unsafe(no_mangle)]
-static SLOT_KEY: [u64; 2] = [0; 2];
+static SLOT_KEY: SlotKey = SlotKey([0; 5]);
 
-/// Set by the loader: the flow cache's slots, less one.
+/// Set by the loader: the flow cache has two to this many slots.
 #[unsafe(no_mangle)]
-static CACHE_MASK: u32 = CACHE_SLOTS as u32 - 1;
+static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
+
+/// Set by the loader: the size of a ring.
+#[unsafe(no_mangle)]
+static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
 
 /// Set by the loader: interfaces configured.
 #[unsafe(no_mangle)]
@@ -70,18 +60,25 @@ static INTERFACE_COUNT: u32 = 1;
 #[unsafe(no_mangle)]
 static FRAGMENTS: u32 = 1;
 
-/// The key of [`weir_common::hash::slot`].
+/// The key of the flow cache's hash.
 #[inline(always)]
-pub fn slot_key() -> Key {
+pub fn slot_key() -> SlotKey {
     // SAFETY: read-only data of this program; volatile, because the loader changes it after compilation.
-    Key(unsafe { core::ptr::read_volatile(&raw const SLOT_KEY) })
+    unsafe { core::ptr::read_volatile(&raw const SLOT_KEY) }
 }
 
-/// The flow cache's slots, less one.
+/// The flow cache has two to this many slots.
 #[inline(always)]
-pub fn cache_mask() -> u32 {
+pub fn cache_bits() -> u32 {
     // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const CACHE_MASK) }
+    unsafe { core::ptr::read_volatile(&raw const CACHE_BITS) }
+}
+
+/// The size of a ring.
+#[inline(always)]
+pub fn ring_bytes() -> u32 {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const RING_BYTES) }
 }
 
 /// Interfaces configured.
@@ -96,4 +93,30 @@ pub fn interface_count() -> u32 {
 pub fn has_fragments() -> bool {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const FRAGMENTS) != 0 }
+}
+
+/// The number of the CPU that the program runs on.
+#[inline(always)]
+pub fn this_cpu() -> u32 {
+    // SAFETY: the helper takes no argument.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// A slot of a CPU's flow cache.
+#[inline(always)]
+pub fn cache_slot(cpu: u32, slot: u32) -> Option<*mut Record> {
+    CACHE.get_ptr_mut((cpu << cache_bits()) + slot)
+}
+
+/// The element at `index`, modulo the array's length, which must be a power of two. The mask is one real instruction:
+/// LLVM would compare one register and use another, or drop a mask that it can prove to be needless and the verifier
+/// cannot.
+#[inline(always)]
+pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {
+    const { assert!(N.is_power_of_two()) };
+    let mut masked = index;
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} &= {1}", inout(reg) masked, const N - 1, options(pure, nomem, nostack)) };
+    // SAFETY: masked to be below `N`.
+    unsafe { array.get_unchecked_mut(masked) }
 }

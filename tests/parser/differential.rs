@@ -10,7 +10,6 @@ use weir_common::{
     flow::FlowKey,
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, parse},
-    record::Record,
 };
 use weir_tests::{
     captures,
@@ -222,10 +221,9 @@ impl Comparison<'_, '_> {
             Ok(_) => self.attributed.add(one),
             Err(skip) => self.counters.skipped[skip as usize].add(one),
         }
-        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, u32::from(tcp_flags)));
+        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, tcp_flags));
         let records = self.object.records()?;
-        let found: Vec<_> =
-            records.iter().map(|Record { key, tally, tcp_flags, .. }| (*key, *tally, *tcp_flags)).collect();
+        let found: Vec<_> = records.iter().map(|record| (record.key, record.tally(), record.tcp_flags)).collect();
         same(&found, expected.as_slice()).with_context(|| format!("{link:?}, {bytes} bytes: {packet:02x?}"))?;
         Ok(parsed)
     }

@@ -5,9 +5,9 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use aya::{
-    maps::{Map, MapData, MapInfo, PerCpuArray, PerCpuValues},
+    maps::{Array, Map, MapData, MapInfo},
     programs::{TestRun, TestRunOptions, Xdp},
 };
 use weir::{
@@ -19,12 +19,13 @@ use weir::{
 };
 use weir_common::{
     control::{Flush, ReplayHeader},
+    cpu::Cpu,
     hash::Key,
     ledger::{Ledger, Tally},
     packet::Link,
     record::{Entry, Record},
 };
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The return value by which XDP passes a packet on.
 const XDP_PASS: u32 = 2;
@@ -36,9 +37,8 @@ pub const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 64 << 10;
 /// What test-run takes in one piece, a little less: a page without headroom and tail.
 const PIECE_MAX: usize = 3500;
-/// The place of `busy` among the 32-bit words of the kernel's state.
-const STATE_BUSY: usize = 1;
-const STATE_WORDS: usize = 5;
+/// 64-bit words of a CPU's block.
+const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
 pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
@@ -48,7 +48,7 @@ pub struct Object<'a> {
     parts: Parts<'a>,
     ring: Ring,
     edges: EdgeReader,
-    state: PerCpuArray<MapData, [u32; STATE_WORDS]>,
+    cpus: Array<MapData, [u64; CPU_WORDS]>,
     features: Features,
     out: Vec<u8>,
 }
@@ -64,10 +64,7 @@ pub struct Window {
 impl Window {
     /// The first interface's account.
     pub fn ledger(&self) -> Ledger {
-        Ledger {
-            counters: self.edge.counters[0],
-            attributed: self.records.iter().map(|record| record.tally).sum::<Tally>(),
-        }
+        Ledger { counters: self.edge.counters[0], attributed: self.records.iter().map(Record::tally).sum::<Tally>() }
     }
 }
 
@@ -96,9 +93,9 @@ impl Object<'_> {
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0)?;
-            let state = PerCpuArray::try_from(Map::PerCpuArray(map_of(parts.weir, "STATE")?))?;
+            let cpus = Array::try_from(Map::Array(map_of(parts.weir, "CPUS")?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
-            test(&mut Object { parts, ring, edges, state, features, out: vec![0; FRAME_MAX] })
+            test(&mut Object { parts, ring, edges, cpus, features, out: vec![0; FRAME_MAX] })
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
@@ -153,7 +150,7 @@ impl Object<'_> {
         let Self { ring, edges, .. } = self;
         let (mut records, mut closed) = (Vec::new(), None);
         let drained = ring.drain(|entry| match entry {
-            Entry::Record(record) => records.push(*record),
+            Entry::Records(some) => records.extend_from_slice(some),
             Entry::Interface(edge) => edges.interface(edge),
             Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
         });
@@ -196,9 +193,10 @@ impl Object<'_> {
     ///
     /// The kernel refused.
     pub fn set_busy(&mut self, busy: bool) -> Result<()> {
-        let mut cpus = self.state.get(&0, 0)?.to_vec();
-        cpus[self.ring.cpu() as usize][STATE_BUSY] = u32::from(busy);
-        Ok(self.state.set(0, PerCpuValues::try_from(cpus)?, 0)?)
+        let mut words = self.cpus.get(&self.ring.cpu(), 0)?;
+        let cpu = Cpu::mut_from_bytes(words.as_mut_bytes()).map_err(|error| anyhow!("{error}"))?;
+        cpu.busy = u32::from(busy);
+        Ok(self.cpus.set(self.ring.cpu(), words, 0)?)
     }
 }
 

@@ -20,7 +20,7 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
         for Packet { frame, .. } in Traffic::new(plan)? {
             let Some(theirs) = opinion(&frame) else { continue };
             let ours = parse(&frame[..], Link::Ethernet).map(|parsed| parsed.key);
-            let ours = ours.map(|key| (key.src_ip(), key.dst_ip(), key.proto, key.src_port, key.dst_port));
+            let ours = ours.map(|key| (key.src_ip(), key.dst_ip(), key.proto(), key.src_port(), key.dst_port()));
             // weir says how deep it looks; etherparse looks on.
             if matches!(ours, Err(Skip::VlanDepth | Skip::ExtensionDepth)) {
                 continue;

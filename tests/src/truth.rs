@@ -49,15 +49,7 @@ impl From<Key> for FlowKey {
             Lacks::Fragment => class::FRAGMENT,
             Lacks::Transport => class::NO_TRANSPORT,
         };
-        Self {
-            src: src.into(),
-            dst: dst.into(),
-            src_port,
-            dst_port,
-            proto,
-            class: version | lacking,
-            ..Self::default()
-        }
+        Self::new(src.into(), dst.into(), proto, version | lacking).with_ports(src_port, dst_port)
     }
 }
 

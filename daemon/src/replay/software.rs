@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use weir_common::{
-    flow::FlowKey,
-    hash::{self, Key},
+    hash::{self, SlotKey},
     ledger::Tally,
     packet::parse,
     record::Record,
@@ -22,11 +21,13 @@ use crate::{
     worker::Closed,
 };
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// What the kernel does on one CPU, with one interface.
 pub struct SoftwareDatapath {
-    slot_key: Key,
+    slot_key: SlotKey,
     cache: Vec<Record>,
-    mask: usize,
+    bits: u32,
     epoch: u8,
     edge: Edge,
     batch: Batch,
@@ -36,11 +37,10 @@ pub struct SoftwareDatapath {
 impl SoftwareDatapath {
     /// A datapath that fills `shard`.
     pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
-        let slots = plan.cache_flows as usize;
         Self {
-            slot_key: plan.slot_key,
-            cache: vec![Record::default(); slots],
-            mask: slots - 1,
+            slot_key: SlotKey::new(plan.slot_key),
+            cache: vec![Record::default(); plan.cache_flows as usize],
+            bits: plan.cache_flows.ilog2(),
             epoch: 0,
             edge: Edge::empty(1),
             batch: Batch::new(shard),
@@ -48,14 +48,14 @@ impl SoftwareDatapath {
         }
     }
 
-    fn count(&mut self, key: FlowKey, bytes: u64, tcp_flags: u8, now_ns: u64) {
-        let slot = hash::slot(&self.slot_key, &key) as usize & self.mask;
-        let record = &mut self.cache[slot];
-        if record.key == key {
-            record.add(bytes, tcp_flags, now_ns);
+    fn count(&mut self, packet: &Record) {
+        let slot = hash::slot(&self.slot_key, &packet.key, self.bits);
+        let record = &mut self.cache[slot as usize];
+        if record.key == packet.key && record.has_room() {
+            record.add(packet);
             return;
         }
-        let evicted = std::mem::replace(record, Record::first(key, bytes, tcp_flags, now_ns));
+        let evicted = std::mem::replace(record, *packet);
         if !evicted.is_empty() {
             self.batch.push(&evicted, &self.seen);
         }
@@ -64,16 +64,17 @@ impl SoftwareDatapath {
 
 impl Datapath for SoftwareDatapath {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        let bytes = u64::from(packet.wire_bytes);
+        let one = Tally::new(1, u64::from(packet.wire_bytes));
         let counters = &mut self.edge.counters[0];
-        counters.seen.add(Tally::new(1, bytes));
-        self.edge.sizes[size_class(bytes)] += 1;
+        counters.seen.add(one);
+        self.edge.sizes[size_class(one.bytes)] += 1;
         match parse(packet.captured, packet.link) {
             Ok(parsed) => {
-                let key = FlowKey { epoch: self.epoch, ..parsed.key };
-                self.count(key, bytes, parsed.tcp_flags, packet.time_ns);
+                let key = parsed.key.with_scope(0, self.epoch);
+                let tick = (packet.time_ns / NS_PER_MS) as u32;
+                self.count(&Record::first(key, one, parsed.tcp_flags, tick));
             }
-            Err(skip) => counters.skipped[skip as usize].add(Tally::new(1, bytes)),
+            Err(skip) => counters.skipped[skip as usize].add(one),
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Reader {
         let Self { ring, edges, attributed } = self;
         let mut closed = None;
         ring.drain(|entry| match entry {
-            Entry::Record(record) => attributed.add(record.tally),
+            Entry::Records(records) => records.iter().for_each(|record| attributed.add(record.tally())),
             Entry::Interface(edge) => edges.interface(edge),
             Entry::Sizes(edge) => {
                 let counters = edges.sizes(edge).counters[0];

@@ -1,0 +1,47 @@
+//! What the kernel side keeps for one CPU: its place in the windows, its counters, and records on their way out.
+//!
+//! One block per CPU, so that one look-up finds all of it, and no two CPUs share a cache line.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    control::INTERFACES_MAX,
+    record::{InterfaceEdge, Record, SizeEdge},
+};
+
+/// Records that are handed over together: one reservation in the ring for all of them.
+pub const BATCH_RECORDS: usize = 32;
+
+/// One CPU's block. Only programs that run on this CPU write it.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Cpu {
+    /// The number of the open window.
+    pub epoch: u32,
+    /// Not 0 while `flush` is inside the cache or the batch.
+    pub busy: u32,
+    /// Not 0 from the first call of `flush` for a window until it is closed.
+    pub closing: u32,
+    /// How far `flush` came.
+    pub cursor: u32,
+    /// Records in `batch`.
+    pub batched: u32,
+    /// Packets that sampling leaves out before it takes the next one.
+    pub left_out: u32,
+    /// The state of the sampling's random numbers.
+    pub random: u64,
+    /// Nothing, up to the cache line's end.
+    pub padding: [u64; 4],
+    /// Evicted records on their way to the ring.
+    pub batch: [Record; BATCH_RECORDS],
+    /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted in
+    /// the other set.
+    pub counters: [[InterfaceEdge; INTERFACES_MAX as usize]; 2],
+    /// Packet sizes, likewise.
+    pub sizes: [SizeEdge; 2],
+    /// Nothing, up to the block's end.
+    pub tail: [u64; 6],
+}
+
+// Blocks stand one after the other, from the beginning of a page.
+const _: () = assert!(size_of::<Cpu>().is_multiple_of(64));
