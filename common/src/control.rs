@@ -15,7 +15,7 @@ pub const CPUS_MAX: u32 = 1024;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct InterfaceSlot {
-    /// The kernel's interface index; 0 for a free entry.
+    /// The kernel's interface index, or its [`egress`]; 0 for a free entry.
     pub ifindex: u32,
     /// The interface's slot, in the order of the configuration.
     pub slot: u32,
@@ -27,6 +27,13 @@ impl InterfaceSlot {
     pub const fn place(ifindex: u32, probe: u32) -> u32 {
         (ifindex ^ probe) & (INTERFACE_TABLE - 1)
     }
+}
+
+/// What stands for what an interface sends, where its index stands for what it receives. No interface has such an
+/// index, and the two stand in different halves of the table.
+#[inline(always)]
+pub const fn egress(ifindex: u32) -> u32 {
+    ifindex ^ ((1 << 31) | (INTERFACE_TABLE / 2))
 }
 
 /// How far one call of the `flush` program came.

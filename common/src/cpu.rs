@@ -28,10 +28,10 @@ pub struct Cpu {
     pub batched: u32,
     /// Packets that sampling leaves out before it takes the next one.
     pub left_out: u32,
-    /// The state of the sampling's random numbers.
-    pub random: u64,
+    /// The sampling rate by which `left_out` was drawn; 0 before the first draw.
+    pub rate: u32,
     /// Nothing, up to the cache line's end.
-    pub padding: [u64; 4],
+    pub padding: [u32; 9],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
     /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted in

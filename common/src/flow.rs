@@ -73,9 +73,14 @@ impl From<IpAddr> for Address {
 pub mod class {
     /// The packet is IPv6; without this bit it is IPv4.
     pub const V6: u8 = 1;
-    /// A later fragment: its ports are in the first fragment only, so the key has none.
+    /// A piece of a fragmented packet, the first or a later one: the key has no ports, and no TCP flags are taken.
+    ///
+    /// Only the first piece has the ports. If its key had them, one packet's pieces would be of two flows, with nothing
+    /// to join them by. So all pieces of a packet, first and later, share one key: addresses, protocol and this bit. The
+    /// protocol over IPv6 is what the fragment header says, which is the same in all pieces. A whole packet in an IPv6
+    /// fragment header (an "atomic fragment", RFC 6946) is no piece, and has its ports.
     pub const FRAGMENT: u8 = 2;
-    /// The transport header is not in the packet (cut short): the key has no ports.
+    /// The transport header is not in the packet, or not within reach (cut short): the key has no ports.
     pub const NO_TRANSPORT: u8 = 4;
 }
 

@@ -35,6 +35,15 @@ impl Tally {
         Self { packets: self.packets.wrapping_sub(earlier.packets), bytes: self.bytes.wrapping_sub(earlier.bytes) }
     }
 
+    /// The mean size of a packet, in bytes; 0 where there is none.
+    #[inline(always)]
+    pub const fn mean_bytes(self) -> u64 {
+        match self.bytes.checked_div(self.packets) {
+            Some(mean) => mean,
+            None => 0,
+        }
+    }
+
     /// Whether nothing was counted.
     pub const fn is_zero(self) -> bool {
         self.packets == 0 && self.bytes == 0
@@ -79,10 +88,14 @@ reasons! {
         Lldp = "lldp",
         /// An IEEE 802.3 length instead of an `EtherType`: LLC, spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848).
+        /// MPLS (0x8847, 0x8848) that carries no IP: a pseudowire, or a control channel.
         Mpls = "mpls",
-        /// PPP over Ethernet, discovery and session (0x8863, 0x8864).
+        /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
+        MplsDepth = "mpls_depth",
+        /// PPP over Ethernet's discovery (0x8863), or a session (0x8864) of another version.
         Pppoe = "pppoe",
+        /// PPP that carries neither IP nor MPLS: link control, authentication, address negotiation.
+        Ppp = "ppp",
         /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",
         /// Any other protocol above the link layer.
@@ -118,6 +131,9 @@ reasons! {
 pub struct Counters {
     /// Every packet.
     pub seen: Tally,
+    /// Those among them that offloads had merged into the one before: the packets, less the socket buffers that they came
+    /// in.
+    pub merged: u64,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
     /// Packets without a flow key, by [`Skip`].
@@ -130,6 +146,7 @@ impl Default for Counters {
     fn default() -> Self {
         Self {
             seen: Tally::default(),
+            merged: 0,
             sampled_out: Tally::default(),
             skipped: [Tally::default(); Skip::COUNT],
             lost: [Tally::default(); Loss::COUNT],
@@ -143,6 +160,7 @@ impl Counters {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             seen: self.seen.since(earlier.seen),
+            merged: self.merged.wrapping_sub(earlier.merged),
             sampled_out: self.sampled_out.since(earlier.sampled_out),
             skipped: core::array::from_fn(|i| self.skipped[i].since(earlier.skipped[i])),
             lost: core::array::from_fn(|i| self.lost[i].since(earlier.lost[i])),
@@ -163,9 +181,10 @@ impl Ledger {
     /// Adds another ledger: of another CPU, or of another window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
-        let Counters { seen, sampled_out, skipped, lost } = counters;
+        let Counters { seen, merged, sampled_out, skipped, lost } = counters;
         self.attributed.add(*attributed);
         self.counters.seen.add(*seen);
+        self.counters.merged = self.counters.merged.wrapping_add(*merged);
         self.counters.sampled_out.add(*sampled_out);
         self.counters.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
         self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));

@@ -2,7 +2,7 @@
 //!
 //! No I/O, no clock, no threads. In pipeline order: [`control`] is what the two sides tell each other,
 //! [`cpu`] what the kernel side keeps for a CPU, [`packet`] parses bytes to a [`flow`] key, [`record`] is what
-//! one flow did, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
+//! one flow did, [`sampling`] is the valve, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ pub mod hash;
 pub mod ledger;
 pub mod packet;
 pub mod record;
+pub mod sampling;
 pub mod size;
 #[cfg(feature = "alloc")]
 pub mod sketch;

@@ -20,7 +20,7 @@ pub struct Record {
     pub key: FlowKey,
     /// Bytes on the wire.
     pub bytes: u64,
-    /// Packets; see [`Record::has_room`].
+    /// Packets; the count never begins anew, see [`Record::takes`].
     pub packets: u32,
     /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32; in userspace milliseconds, likewise.
     pub first_tick: u32,
@@ -36,28 +36,51 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
+/// What a record takes of a packet, besides its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The packet and its bytes; more packets where an offload merged some.
+    pub tally: Tally,
+    /// When it came; see [`Record::first_tick`].
+    pub tick: u32,
+    /// One packet in this many was taken.
+    pub sampling: u16,
+    /// Its TCP flags, 0 for other protocols.
+    pub tcp_flags: u8,
+}
+
 impl Record {
-    /// What a packet, or several that were merged, is on its own.
+    /// Counts from here on have no room for what an offload may merge into one packet.
+    const FULL: u32 = i32::MAX as u32 - (1 << 16);
+
+    /// The record of a flow's first packet.
     #[inline(always)]
-    pub const fn first(key: FlowKey, tally: Tally, tcp_flags: u8, tick: u32) -> Self {
+    pub const fn first(key: FlowKey, packet: Sample) -> Self {
+        let Sample { tally, tick, sampling, tcp_flags } = packet;
         Self {
             key,
             bytes: tally.bytes,
             packets: tally.packets as u32,
             first_tick: tick,
             last_tick: tick,
-            sampling: 1,
+            sampling,
             tcp_flags,
             padding: 0,
         }
     }
 
+    /// Whether a packet of the flow `key` belongs to this record, and its counts have room.
+    #[inline(always)]
+    pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
+        self.key == *key && self.sampling == packet.sampling && self.packets < Self::FULL
+    }
+
     /// Adds one more packet of the same flow.
     #[inline(always)]
-    pub const fn add(&mut self, packet: &Self) {
-        self.bytes = self.bytes.wrapping_add(packet.bytes);
-        self.packets = self.packets.wrapping_add(packet.packets);
-        self.last_tick = packet.last_tick;
+    pub const fn add(&mut self, packet: Sample) {
+        self.bytes = self.bytes.wrapping_add(packet.tally.bytes);
+        self.packets = self.packets.wrapping_add(packet.tally.packets as u32);
+        self.last_tick = packet.tick;
         self.tcp_flags |= packet.tcp_flags;
     }
 
@@ -65,13 +88,6 @@ impl Record {
     #[inline(always)]
     pub const fn tally(&self) -> Tally {
         Tally::new(self.packets as u64, self.bytes)
-    }
-
-    /// Whether another packet can be added, even one that an offload merged out of 2^16, without the count of packets
-    /// beginning anew.
-    #[inline(always)]
-    pub const fn has_room(&self) -> bool {
-        self.packets < u32::MAX - (1 << 16)
     }
 
     /// Whether the slot holds no flow.
@@ -91,6 +107,8 @@ pub struct InterfaceEdge {
     pub epoch: u32,
     /// What was counted.
     pub counters: Counters,
+    /// Nothing: an edge is not to be as long as some number of records.
+    pub padding: u64,
 }
 
 /// Packet sizes at a window's edge, cumulative likewise; it comes last and closes the window on this CPU.
@@ -138,9 +156,13 @@ impl<'a> Entry<'a> {
 mod tests {
     use super::*;
 
+    fn packet(bytes: u64, tcp_flags: u8, tick: u32) -> Sample {
+        Sample { tally: Tally::new(1, bytes), tick, sampling: 1, tcp_flags }
+    }
+
     #[test]
     fn entries_are_told_apart_by_length() {
-        let record = Record::first(FlowKey::default().with_proto(6), Tally::new(1, 60), 2, 5);
+        let record = Record::first(FlowKey::default().with_proto(6), packet(60, 2, 5));
         for records in [&[record][..], &[record; 3]] {
             assert!(matches!(Entry::read(records.as_bytes()), Some(Entry::Records(read)) if *read == *records));
         }
@@ -152,22 +174,29 @@ mod tests {
 
     #[test]
     fn a_record_adds_up() {
-        let packet = |bytes, flags, tick| Record::first(FlowKey::default(), Tally::new(1, bytes), flags, tick);
-        let mut record = packet(60, 0x02, 5);
-        record.add(&packet(1500, 0x10, 9));
+        let mut record = Record::first(FlowKey::default(), packet(60, 0x02, 5));
+        record.add(packet(1500, 0x10, 9));
         assert_eq!(record.tally(), Tally::new(2, 1560));
         assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 9, 0x12));
         assert!(!record.is_empty() && Record::default().is_empty());
     }
 
     #[test]
+    fn a_record_takes_its_own_flow_at_its_own_rate() {
+        let key = FlowKey::default().with_proto(6);
+        let record = Record::first(key, packet(60, 0, 0));
+        assert!(record.takes(&key, packet(1500, 0x10, 9)));
+        assert!(!record.takes(&key.with_proto(17), packet(60, 0, 0)));
+        assert!(!record.takes(&key, Sample { sampling: 2, ..packet(60, 0, 0) }));
+    }
+
+    #[test]
     fn the_count_of_packets_never_begins_anew() {
-        let merged = |packets| Record::first(FlowKey::default(), Tally::new(packets, 60), 0, 0);
-        assert!(merged(1).has_room());
-        let mut record = merged(u64::from(u32::MAX) - (1 << 16) - 1);
-        assert!(record.has_room());
-        record.add(&merged(1 << 16));
-        assert_eq!(record.packets, u32::MAX - 1);
-        assert!(!record.has_room());
+        let merged = |packets| Sample { tally: Tally::new(packets, 60), ..packet(60, 0, 0) };
+        let mut record = Record::first(FlowKey::default(), merged(u64::from(Record::FULL) - 1));
+        assert!(record.takes(&FlowKey::default(), merged(1 << 16)));
+        record.add(merged(1 << 16));
+        assert_eq!(record.packets, Record::FULL - 1 + (1 << 16));
+        assert!(!record.takes(&FlowKey::default(), merged(1)));
     }
 }

@@ -28,6 +28,11 @@ pub fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
+/// User and system time that this thread has taken so far.
+pub fn thread_cpu_time() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
 fn read(clock: ClockId) -> Duration {
     // Both clocks count up from zero: the conversion cannot fail.
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! What newer kernels can do and older ones cannot, found out by asking this one.
 
 use aya::{
-    programs::{ProgramError, ProgramType},
+    programs::{ProgramError, ProgramType, SchedClassifier, tc::TcAttachType},
     sys::{BpfHelper, is_helper_supported},
 };
 
@@ -38,5 +38,20 @@ impl Features {
     /// The program that measures an interface's packets.
     pub const fn program(self) -> &'static str {
         if self.fragments { "weir" } else { "weir_linear" }
+    }
+}
+
+/// Whether this kernel has TCX (Linux 6.6): asks which programs there are on the loopback interface, a question that older
+/// ones do not know.
+///
+/// # Errors
+///
+/// No privilege, most likely.
+pub fn has_tcx() -> Result<bool, ProgramError> {
+    const EINVAL: i32 = 22;
+    match SchedClassifier::query_tcx("lo", TcAttachType::Ingress) {
+        Ok(_) => Ok(true),
+        Err(ProgramError::SyscallError(error)) if error.io_error.raw_os_error() == Some(EINVAL) => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -1,11 +1,11 @@
 //! The kernel side, loaded: programs, maps, and runs of a program on this CPU.
 
-use std::io;
+use std::{io, os::fd::AsFd as _};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, ArrayOfMaps, Map, MapData, MapError},
-    programs::{Program, ProgramError, TestRun as _, TestRunOptions, Xdp},
+    programs::{Program, ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -14,9 +14,15 @@ use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
     hash::{Key, SlotKey},
+    packet::{Link, Tunnels},
+    sampling::Valve,
 };
 
-use crate::{features::Features, ring::Ring};
+use crate::{
+    config::{Packets, Way},
+    features::Features,
+    ring::Ring,
+};
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +33,12 @@ pub struct Plan {
     pub cache_flows: u32,
     /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
     pub ring_bytes: u32,
-    /// Interfaces configured, at most [`weir_common::control::INTERFACES_MAX`].
+    /// How many packets are taken.
+    pub sampling: Packets,
+    /// Interface slots in use, at most [`weir_common::control::INTERFACES_MAX`].
     pub interfaces: u32,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
 
 /// Why the kernel side could not be loaded or run.
@@ -87,6 +97,9 @@ pub enum KernelError {
         #[source]
         source: io::Error,
     },
+    /// A map's file descriptor could not be shared.
+    #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
+    Descriptor(#[source] io::Error),
     /// Two interface indexes need the same places of the table.
     #[error(
         "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
@@ -102,7 +115,7 @@ impl KernelError {
 }
 
 /// The programs for what weir does, and not for its benchmark.
-const PROGRAMS: [&str; 4] = ["weir", "weir_linear", "flush", "replay"];
+const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
 
 /// A program that the kernel took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -125,6 +138,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/we
 pub struct Kernel {
     ebpf: Ebpf,
     rings: ArrayOfMaps<MapData>,
+    valves: MapData,
     interfaces: InterfaceTable,
     ring_bytes: u32,
     features: Features,
@@ -132,8 +146,10 @@ pub struct Kernel {
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces; without fragments where the kernel knows none.
+    /// Attached to interfaces as XDP; without fragments where the kernel knows none.
     pub weir: &'a mut Xdp,
+    /// Attached to interfaces by TCX.
+    pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
@@ -170,20 +186,29 @@ impl Kernel {
         let fragments = u32::from(features.fragments);
         let cpus = possible_cpus()?;
         let bits = plan.cache_flows.ilog2();
+        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("CACHE_BITS", &bits, true)
+            .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .override_global("FRAGMENTS", &fragments, true)
+            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
+            .map_max_entries("VALVES", cpus)
             .map_max_entries("CACHE", cpus << bits)
             .load(OBJECT)
             .map_err(load_error)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
+        let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
+        let mut hold = Valves::of(&valves)?;
+        for cpu in 0..cpus {
+            hold.set(cpu, plan.sampling.first_rate())?;
+        }
         load_programs(&mut ebpf, &[features.program(), "flush"])?;
-        Ok(Self { ebpf, rings, interfaces, ring_bytes: plan.ring_bytes, features })
+        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes, features })
     }
 
     /// Loads the program that only replay runs.
@@ -231,6 +256,15 @@ impl Kernel {
             .collect()
     }
 
+    /// A hold on the valves, for one more thread.
+    ///
+    /// # Errors
+    ///
+    /// No more file descriptors.
+    pub fn valves(&self) -> Result<Valves, KernelError> {
+        Valves::of(&self.valves)
+    }
+
     /// The parts, to be used side by side.
     ///
     /// # Errors
@@ -239,6 +273,7 @@ impl Kernel {
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
         let mut linear = None;
+        let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
@@ -247,12 +282,20 @@ impl Kernel {
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
                 ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
+                ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
+                ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
+                ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
+                ("weir_egress_ip", Program::SchedClassifier(program)) => ip[Way::Egress as usize] = Some(program),
                 _ => {}
             }
         }
         let main = if self.features.fragments { weir } else { linear };
+        let ([Some(ingress), Some(egress)], [Some(ingress_ip), Some(egress_ip)]) = (ethernet, ip) else {
+            return Err(KernelError::Missing("weir_ingress"));
+        };
         Ok(Parts {
             weir: main.ok_or(KernelError::Missing(self.features.program()))?,
+            tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
@@ -302,41 +345,90 @@ fn load_error(error: EbpfError) -> KernelError {
     }
 }
 
-/// Finds an interface's slot by its index, in the kernel.
+/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may lack what they need, and most
+/// interfaces need none of them.
+pub struct TcPrograms<'a> {
+    ethernet: [&'a mut SchedClassifier; 2],
+    ip: [&'a mut SchedClassifier; 2],
+}
+
+impl TcPrograms<'_> {
+    /// The program for packets that begin with `link` and go this way; `None` for a link layer that no program reads.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take it.
+    pub fn get(&mut self, link: Link, way: Way) -> Result<Option<&mut SchedClassifier>, ProgramError> {
+        let programs = match link {
+            Link::Ethernet => &mut self.ethernet,
+            Link::RawIp => &mut self.ip,
+            _ => return Ok(None),
+        };
+        let program = &mut *programs[way as usize];
+        if program.fd().is_err() {
+            program.load()?;
+        }
+        Ok(Some(program))
+    }
+}
+
+/// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
 }
 
 impl InterfaceTable {
-    /// Gives the interface with this index a slot.
+    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`].
     ///
     /// # Errors
     ///
     /// Too many indexes share the same places, or the kernel refused.
-    pub fn insert(&mut self, ifindex: u32, slot: u32) -> Result<(), KernelError> {
+    pub fn insert(&mut self, entry: u32, slot: u32) -> Result<(), KernelError> {
         for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(ifindex, probe);
+            let place = InterfaceSlot::place(entry, probe);
             let [there, _] = self.map.get(&place, 0)?;
-            if there == 0 || there == ifindex {
-                return Ok(self.map.set(place, [ifindex, slot], 0)?);
+            if there == 0 || there == entry {
+                return Ok(self.map.set(place, [entry, slot], 0)?);
             }
         }
-        Err(KernelError::InterfaceTable(ifindex))
+        Err(KernelError::InterfaceTable(entry))
     }
 
-    /// Forgets the interface with this index.
+    /// Forgets such an entry.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn remove(&mut self, ifindex: u32) -> Result<(), KernelError> {
+    pub fn remove(&mut self, entry: u32) -> Result<(), KernelError> {
         for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(ifindex, probe);
-            if self.map.get(&place, 0)?[0] == ifindex {
+            let place = InterfaceSlot::place(entry, probe);
+            if self.map.get(&place, 0)?[0] == entry {
                 self.map.set(place, [0, 0], 0)?;
             }
         }
         Ok(())
+    }
+}
+
+/// How many packets each CPU leaves out.
+pub struct Valves {
+    map: Array<MapData, [u8; size_of::<Valve>()]>,
+}
+
+impl Valves {
+    /// Lets `cpu` take one packet in `rate`; a draw that was made before still counts.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set(&mut self, cpu: u32, rate: u32) -> Result<(), KernelError> {
+        let valve: [u8; size_of::<Valve>()] = zerocopy::transmute!(Valve::one_in(rate));
+        Ok(self.map.set(cpu, valve, 0)?)
+    }
+
+    fn of(map: &MapData) -> Result<Self, KernelError> {
+        let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
+        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
     }
 }
 

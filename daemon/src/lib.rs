@@ -1,6 +1,6 @@
 //! The weir daemon as a library, in pipeline order: [`kernel`] loads the programs and [`attach`] puts them on interfaces;
-//! each CPU's [`ring`] is read by its [`worker`] in a [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
-//! [`summary`], the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the threads;
+//! each CPU's [`ring`] is read by its [`worker`], which turns the [`valve`], in a [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
+//! [`summary`], whose bounds have a [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the threads;
 //! [`replay`] does the same over a [`capture`].
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod edge;
 pub mod features;
 pub mod kernel;
+pub mod margin;
 pub mod memory;
 pub mod netlink;
 pub mod observer;
@@ -25,5 +26,6 @@ pub mod ring;
 pub mod shard;
 pub mod sink;
 pub mod summary;
+pub mod valve;
 pub mod window;
 pub mod worker;

@@ -13,7 +13,7 @@ use crossbeam::channel::{Receiver, bounded};
 use weir::{
     attach::AttachError,
     cli::{Cli, Command, ConfigArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
-    config::{Config, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
+    config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     doctor,
     kernel::{KernelError, online_cpus},
     memory::Memory,
@@ -94,7 +94,7 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
     let interfaces: Vec<_> = names
         .into_iter()
         .filter(|name| known.insert(name.clone()))
-        .map(|name| Interface { name, mode: Mode::Auto })
+        .map(|name| Interface { name, mode: Mode::Auto, direction: Direction::Ingress })
         .collect();
     if interfaces.len() > INTERFACES_MAX {
         let error =

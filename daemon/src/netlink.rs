@@ -32,6 +32,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// Its hardware type (`ARPHRD_*`).
+    pub hardware: u16,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
     /// Whether it was set up.
@@ -135,6 +137,7 @@ fn read_link(body: &[u8]) -> Option<Link> {
     let rest = body.get(INTERFACE_HEADER..)?;
     Some(Link {
         index: u32_at(body, 4)?,
+        hardware: u16::from_ne_bytes(body.get(2..4)?.try_into().ok()?),
         name: text(value(rest, IFLA_IFNAME)?),
         mtu: value(rest, IFLA_MTU).and_then(|mtu| u32_at(mtu, 0)).unwrap_or_default(),
         up: flags & IFF_UP != 0,
@@ -291,6 +294,7 @@ mod tests {
     #[test]
     fn a_link_is_read_with_its_program() {
         let (mut xdp, mut info, mut body) = (Vec::new(), Vec::new(), vec![0; INTERFACE_HEADER]);
+        body[2] = 1;
         body[4] = 7;
         body[8] = 1;
         put(&mut xdp, 2, &[1]);
@@ -303,6 +307,7 @@ mod tests {
         let expected = Link {
             index: 7,
             name: "wan0".into(),
+            hardware: 1,
             mtu: 1500,
             up: true,
             loopback: false,

@@ -8,13 +8,14 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     fs, io,
     sync::Arc,
     thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, bounded, never, select};
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -25,23 +26,28 @@ use weir_common::{
 };
 
 use crate::{
-    attach::{AttachError, Attachments},
+    attach::{self, AttachError, Attachments, Events, News, Programs},
     clock::{self, Moment},
-    config::{Compress, Config, KeyError, Target},
+    config::{Compress, Config, KeyError, Target, Way},
     kernel::{Kernel, KernelError, Plan, online_cpus},
     memory::{Memory, SHARDS_PER_CPU},
     observer::Observer,
-    report::{Report, Rings, SelfMetrics, Spool, compose::Context},
+    report::{
+        Report, Rings, SelfMetrics, Spool,
+        compose::{Context, Measured},
+    },
     ring::Waker,
     shard::{Geometry, Shard},
     sink::{self, Encoded, Outbox},
     summary::Summary,
     window::{Span, Window},
-    worker::{self, Closed, Collector, Order, WorkerError},
+    worker::{self, Closed, Collector, Order, Throttle, WorkerError},
 };
 
-/// Interfaces are looked after this often.
-const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// The coordinator looks after its workers, and at interfaces that could not be attached to, this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// News of interfaces that wait for the coordinator; beyond, the kernel keeps them, or says that it could not.
+const NEWS: usize = 1024;
 /// How long a stopping daemon waits for its sinks to take the last report.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -92,13 +98,19 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
     let cpus = online_cpus()?;
     let memory = Memory::plan(config, cpus.len());
-    let interfaces = config.interfaces.len();
+    let interfaces = attach::slots(&config.interfaces);
     let mut kernel = Kernel::load(&Plan {
         slot_key: key.derive("flow cache"),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
+        sampling: config.sampling.packets,
         interfaces: interfaces as u32,
+        tunnels: config.datapath.tunnels.into(),
     })?;
+    let throttles = cpus
+        .iter()
+        .map(|_| Ok(Throttle::new(&config.sampling, kernel.valves()?)))
+        .collect::<Result<Vec<_>, KernelError>>()?;
     let rings = cpus.iter().map(|&cpu| kernel.ring(cpu)).collect::<Result<Vec<_>, _>>()?;
     let parts = kernel.parts()?;
 
@@ -112,7 +124,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     thread::scope(|scope| {
         let (closed_in, closed) = bounded(cpus.len());
         let mut workers = Vec::with_capacity(cpus.len());
-        for ring in rings {
+        for (ring, throttle) in rings.into_iter().zip(throttles) {
             let (orders, orders_out) = bounded(1);
             let waker = ring.waker();
             let cpu = ring.cpu();
@@ -120,15 +132,25 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             let closed_in = closed_in.clone();
             let thread = thread::Builder::new()
                 .name(format!("weir-cpu{cpu}"))
-                .spawn_scoped(scope, move || worker::run(collector, &orders_out, &closed_in))
+                .spawn_scoped(scope, move || worker::run(collector, throttle, &orders_out, &closed_in))
                 .map_err(RunError::Thread)?;
             workers.push(Worker { orders, waker, thread });
         }
         drop(closed_in);
-        let attachments = Attachments::attach(parts.weir, parts.interfaces, &config.interfaces)?;
+        // Before the interfaces are listed, so that no change falls in between.
+        let (events, ender) = Events::open().map_err(AttachError::Links)?;
+        let programs = Programs { xdp: parts.weir, tc: parts.tc };
+        let attachments = Attachments::attach(programs, parts.interfaces, &config.interfaces)?;
+        let (news_in, news) = bounded(NEWS);
+        thread::Builder::new()
+            .name("weir-links".to_owned())
+            .spawn_scoped(scope, move || events.watch(&news_in))
+            .map_err(RunError::Thread)?;
         let mut coordinator = Coordinator {
             config,
             attachments,
+            news,
+            _ender: ender,
             crew: Crew { workers, closed, spares },
             seen,
             rotated: clock::now().monotonic,
@@ -241,6 +263,9 @@ impl Crew<'_> {
 struct Coordinator<'a, 'scope> {
     config: &'a Config,
     attachments: Attachments<'a>,
+    news: Receiver<News>,
+    /// Ends the thread that watches interfaces.
+    _ender: attach::Ender,
     crew: Crew<'scope>,
     seen: Arc<Seen>,
     rotated: Duration,
@@ -262,8 +287,11 @@ impl Coordinator<'_, '_> {
             memory_mib = self.memory.resident() >> 20,
             "measuring every packet"
         );
-        let interfaces: Vec<_> =
-            self.attachments.modes().map(|(name, obtained)| format!("{name} ({})", obtained.name())).collect();
+        let shown = |(name, way, obtained): (&str, Way, attach::Obtained)| match way {
+            Way::Ingress => format!("{name} ({})", obtained.name()),
+            Way::Egress => format!("{name} egress ({})", obtained.name()),
+        };
+        let interfaces: Vec<_> = self.attachments.modes().map(shown).collect();
         let status = format!("measuring {}", interfaces.join(", "));
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
@@ -273,38 +301,53 @@ impl Coordinator<'_, '_> {
         let mut window = Window::open(clock::now(), interval);
         loop {
             let left = window.left(clock::now());
-            match stop.recv_timeout(left.min(FOLLOW_EVERY)) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            let mut gone = HashSet::new();
+            select! {
+                recv(stop) -> _ => break,
+                recv(self.news) -> first => {
+                    if first.is_err() {
+                        warn!("no more news of interfaces: changes are noticed within a second or two");
+                        self.news = never();
+                    }
+                    let all = first.into_iter().chain(self.news.try_iter());
+                    gone.extend(all.filter_map(|news| match news {
+                        News::Gone(ifindex) => Some(ifindex),
+                        News::Changed | News::Missed => None,
+                    }));
+                }
+                default(left.min(LOOK_EVERY)) => {}
             }
             if self.crew.has_failed() {
                 return Err(self.crew.failure());
             }
-            self.attachments.follow();
+            self.attachments.follow(&gone);
             let now = clock::now();
             if window.left(now).is_zero() {
                 let span;
                 (span, window) = window.advance(now, interval);
-                let modes = self.modes();
-                self.close(span, modes, now)?;
+                self.attachments.look();
+                self.close(span, now)?;
             }
         }
         info!("stopping: the last window is closed and reported");
         notify(&[NotifyState::Stopping]);
-        let modes = self.modes();
-        // Detached first: what the program saw until then is all in the caches and rings.
+        self.attachments.look();
+        // Detached first: what the programs saw until then is all in the caches and rings.
         self.attachments.detach();
         let now = clock::now();
-        self.close(window.cut(now), modes, now)
+        self.close(window.cut(now), now)
     }
 
     /// Closes the window everywhere and reports it.
-    fn close(&mut self, span: Span, modes: Vec<(String, &'static str)>, now: Moment) -> Result<(), RunError> {
+    fn close(&mut self, span: Span, now: Moment) -> Result<(), RunError> {
         let mut window = self.crew.close()?;
-        let summary = Summary::merge(&mut window, self.config.interfaces.len(), &self.seen, self.config.report.top)?;
+        let slots = attach::slots(&self.config.interfaces);
+        let summary = Summary::merge(&mut window, slots, &self.seen, self.config.report.top)?;
         self.crew.take_back(window);
         self.rotate_seen(now);
-        for ((name, _), ledger) in modes.iter().zip(&summary.ledgers) {
+        let interfaces = self.attachments.close(&summary.ledgers, span.length);
+        for Measured { slot, name, .. } in &interfaces {
+            let ledger = &summary.ledgers[*slot];
             if !ledger.balances() {
                 error!(interface = %name, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
             }
@@ -313,12 +356,8 @@ impl Coordinator<'_, '_> {
                 warn!(interface = %name, packets = lost.packets, "the rings were full: the report's bounds are wider; try a larger datapath.ring");
             }
         }
-        let context = Context {
-            span,
-            observer: self.observer.number(),
-            interfaces: modes,
-            self_metrics: self.self_metrics(&summary),
-        };
+        let context =
+            Context { span, observer: self.observer.number(), interfaces, self_metrics: self.self_metrics(&summary) };
         let report = Encoded::new(&Report::compose(context, &summary));
         for outbox in &self.outboxes {
             outbox.offer(report.clone());
@@ -332,10 +371,6 @@ impl Coordinator<'_, '_> {
             self.seen.rotate();
             self.rotated = now.monotonic;
         }
-    }
-
-    fn modes(&self) -> Vec<(String, &'static str)> {
-        self.attachments.modes().map(|(name, obtained)| (name.to_owned(), obtained.name())).collect()
     }
 
     fn self_metrics(&mut self, summary: &Summary) -> SelfMetrics {

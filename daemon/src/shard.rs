@@ -136,7 +136,7 @@ fn zip(a: Tally, b: Tally, pick: impl Fn(u64, u64) -> u64) -> Tally {
     Tally::new(pick(a.packets, b.packets), pick(a.bytes, b.bytes))
 }
 
-/// Exact packet counts by version and protocol.
+/// Packet counts by version and protocol: exact where every packet is taken, else estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols {
     /// IPv4 packets.
@@ -204,7 +204,7 @@ pub struct Dimensions {
 /// One CPU's sketches for one window.
 pub struct Shard {
     key: Key,
-    /// What the records of each interface slot add up to.
+    /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
     pub attributed: [Tally; INTERFACES_MAX as usize],
     /// Exact counts by protocol.
     pub protocols: Protocols,
@@ -216,6 +216,8 @@ pub struct Shard {
     pub top: Dimensions,
     /// Records absorbed.
     pub records: u64,
+    /// The highest sampling rate of a record, at least 1.
+    pub sampling: u32,
 }
 
 impl Shard {
@@ -237,6 +239,7 @@ impl Shard {
                 services: Dimension::new(geometry, id),
             },
             records: 0,
+            sampling: 1,
         };
         shard.clear();
         shard
@@ -252,7 +255,11 @@ impl Shard {
 
     #[inline]
     fn absorb_one(&mut self, record: &Record, seen: &Seen) {
-        let tally = record.tally();
+        let counted = record.tally();
+        // What was taken stands for what was left out, too.
+        let rate = u64::from(record.sampling);
+        let tally = Tally::new(counted.packets * rate, counted.bytes * rate);
+        self.sampling = self.sampling.max(record.sampling.into());
         let key = record.key.identity();
         let v6 = key.is_v6();
         let source = Host { address: key.src, v6 };
@@ -263,7 +270,7 @@ impl Shard {
         let flow_hash = hash::sip(self.key, key.as_bytes());
         let service_hash = hash::sip(self.key, [u16::from(service.proto), service.dst_port].as_bytes());
 
-        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(tally);
+        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(counted);
         self.protocols.add(&key, tally.packets);
         self.unique.sources.insert(source_hash);
         self.unique.destinations.insert(destination_hash);
@@ -278,7 +285,7 @@ impl Shard {
 
     /// Empties the shard for the next window; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { key: _, attributed, protocols, unique, new_flows, top, records } = self;
+        let Self { key: _, attributed, protocols, unique, new_flows, top, records, sampling } = self;
         let Unique { sources, destinations, flows } = unique;
         [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
         let Dimensions { flows, sources, destinations, pairs, services } = top;
@@ -291,6 +298,7 @@ impl Shard {
         *protocols = Protocols::default();
         *new_flows = 0;
         *records = 0;
+        *sampling = 1;
     }
 
     /// The memory that this shard takes, in bytes; it never changes.

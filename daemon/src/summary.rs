@@ -11,12 +11,10 @@ use weir_common::{
 };
 
 use crate::{
+    margin::{self, DEVIATIONS},
     shard::{Dimension, Host, Pair, Protocols, Service, Shard},
     worker::Closed,
 };
-
-/// Standard deviations on either side that hold a normal variable with [`weir_common::sketch::hyperloglog::CONFIDENCE`].
-const DEVIATIONS: f64 = 3.2905;
 
 /// One window of one observer.
 pub struct Summary {
@@ -40,6 +38,8 @@ pub struct Summary {
     pub records: u64,
     /// The fullest that any ring was, 0 to 1.
     pub ring_peak: f64,
+    /// The highest sampling rate in force: one packet in this many was taken; 1 is every packet.
+    pub sampling: u32,
 }
 
 /// Flows not seen before.
@@ -75,7 +75,8 @@ pub struct Ranking<K> {
     pub by_packets: Vec<Ranked<K>>,
 }
 
-/// One of the largest keys. Its bounds always hold.
+/// One of the largest keys. Its bounds always hold, or, where packets were left out, with
+/// [`weir_common::sketch::hyperloglog::CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked<K> {
     /// The key.
@@ -94,13 +95,19 @@ impl Summary {
     /// The shards were built differently.
     pub fn merge(window: &mut [Closed], interfaces: usize, seen: &Seen, top: usize) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);
+        let sizes = sizes(window);
+        let sampling = window.iter().map(|closed| closed.shard.sampling).max().unwrap_or(1);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
+        let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
+        // Each of these packets may have been of one more source, destination or flow.
+        let unknown = lost.packets.saturating_add(sampled_out.packets);
+        let doubt = Doubt { lost, unit: unit(sampling, sizes.max()) };
         let tops = Tops {
-            flows: rank(window, |shard| &shard.top.flows, lost, top),
-            sources: rank(window, |shard| &shard.top.sources, lost, top),
-            destinations: rank(window, |shard| &shard.top.destinations, lost, top),
-            pairs: rank(window, |shard| &shard.top.pairs, lost, top),
-            services: rank(window, |shard| &shard.top.services, lost, top),
+            flows: rank(window, |shard| &shard.top.flows, doubt, top),
+            sources: rank(window, |shard| &shard.top.sources, doubt, top),
+            destinations: rank(window, |shard| &shard.top.destinations, doubt, top),
+            pairs: rank(window, |shard| &shard.top.pairs, doubt, top),
+            services: rank(window, |shard| &shard.top.services, doubt, top),
         };
         let mut protocols = Protocols::default();
         let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
@@ -111,15 +118,16 @@ impl Summary {
             ring_peak = ring_peak.max(*peak);
         }
         Ok(Self {
-            sizes: sizes(window),
+            sizes,
             protocols,
-            sources: distinct(window, |shard| &mut shard.unique.sources, lost)?,
-            destinations: distinct(window, |shard| &mut shard.unique.destinations, lost)?,
-            flows: distinct(window, |shard| &mut shard.unique.flows, lost)?,
-            new_flows: NewFlows::new(new_flows, lost, seen),
+            sources: distinct(window, |shard| &mut shard.unique.sources, unknown)?,
+            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown)?,
+            flows: distinct(window, |shard| &mut shard.unique.flows, unknown)?,
+            new_flows: NewFlows::new(new_flows, unknown, seen),
             top: tops,
             records,
             ring_peak,
+            sampling,
             ledgers,
         })
     }
@@ -140,11 +148,11 @@ fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
     ledgers
 }
 
-/// The union over all shards. Each lost packet may have been of one more.
+/// The union over all shards. Each packet of which nothing is known but its length may have been of one more.
 fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
-    lost: Tally,
+    unknown: u64,
 ) -> Result<Estimate, MergeError> {
     let Some((first, rest)) = window.split_first_mut() else { return Ok(Estimate::default()) };
     let union = sketch(&mut first.shard);
@@ -152,26 +160,41 @@ fn distinct(
         union.merge(sketch(&mut closed.shard))?;
     }
     let mut estimate = union.bounds();
-    estimate.upper = estimate.upper.saturating_add(lost.packets);
+    estimate.upper = estimate.upper.saturating_add(unknown);
     Ok(estimate)
 }
 
 impl NewFlows {
     /// Every flow that was counted is new; a new flow was missed with at most the filter's rate at the end, so the number
     /// missed is at most binomial.
-    fn new(counted: u64, lost: Tally, seen: &Seen) -> Self {
+    fn new(counted: u64, unknown: u64, seen: &Seen) -> Self {
         let rate = seen.false_positive_rate();
         let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
         let missed = all * rate + DEVIATIONS * (all * rate * (1.0 - rate)).sqrt();
-        let upper = counted.saturating_add(missed.ceil() as u64).saturating_add(lost.packets);
+        let upper = counted.saturating_add(missed.ceil() as u64).saturating_add(unknown);
         Self { count: Estimate { value: counted, lower: counted, upper }, false_positive_rate: rate, fill: seen.fill() }
     }
+}
+
+/// What makes the sums of a window's records doubtful.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// What is missing.
+    lost: Tally,
+    /// See [`margin::widen`].
+    unit: Tally,
+}
+
+/// What one packet that was taken adds to a sum, at most; nothing to speak of where every packet is taken.
+fn unit(sampling: u32, largest_bytes: u64) -> Tally {
+    let rate = u64::from(sampling);
+    if rate == 1 { Tally::default() } else { Tally::new(rate, rate * largest_bytes) }
 }
 
 fn rank<K: Copy + Ord>(
     window: &[Closed],
     dimension: impl Fn(&Shard) -> &Dimension<K>,
-    lost: Tally,
+    doubt: Doubt,
     top: usize,
 ) -> Ranking<K> {
     let (mut by_bytes, mut by_packets) = (Vec::with_capacity(top), Vec::with_capacity(top));
@@ -188,10 +211,10 @@ fn rank<K: Copy + Ord>(
             }
             // The upper end is the estimate: where it differs from the lower one, the difference is mostly what the key
             // did before it became a candidate.
-            let estimate = |metric: Metric| Estimate {
-                value: metric.of(upper),
-                lower: metric.of(lower),
-                upper: metric.of(upper).saturating_add(metric.of(lost)),
+            let estimate = |metric: Metric| {
+                let value = metric.of(upper);
+                let (lower, upper) = margin::widen(metric.of(lower), value, metric.of(doubt.unit));
+                Estimate { value, lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
             };
             let ranked = Ranked { key: *key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };
             keep_largest(&mut by_bytes, top, ranked, |r| (Reverse((r.bytes.value, r.packets.value)), r.key));

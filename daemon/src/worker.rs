@@ -15,14 +15,18 @@ use std::{sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
+use tracing::info;
 use weir_common::{control::Flush, record::Entry, sketch::Seen};
 
 use crate::{
     batch::Batch,
+    clock,
+    config::Sampling,
     edge::{Edge, EdgeReader},
-    kernel::{FlushProgram, KernelError},
-    ring::Ring,
+    kernel::{FlushProgram, KernelError, Valves},
+    ring::{Drained, Ring},
     shard::Shard,
+    valve::{Load, Valve},
 };
 
 /// A worker looks at its ring at least this often, woken or not.
@@ -97,9 +101,9 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes what is in the ring; returns whether there may be more at once.
-    pub fn drain(&mut self) -> bool {
-        self.drain_across(None).more
+    /// Takes what is in the ring.
+    pub fn drain(&mut self) -> Drained {
+        self.drain_across(None).drained
     }
 
     /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns the
@@ -123,7 +127,7 @@ impl<'a> Collector<'a> {
         });
         batch.settle(seen);
         *ring_peak = ring_peak.max(drained.fill);
-        Taken { edge: closed, more: drained.more }
+        Taken { edge: closed, drained }
     }
 
     /// Closes the window on this thread's CPU, which must be the ring's; goes on with the empty shard `spare`.
@@ -133,7 +137,7 @@ impl<'a> Collector<'a> {
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
         let mut next = Batch::new(spare);
-        while self.drain() {}
+        while self.drain().more {}
         let mut state = Flush::Again;
         loop {
             // Once it is done, the edge is in the ring; another run would close the next window.
@@ -155,7 +159,32 @@ impl<'a> Collector<'a> {
 /// What one look into the ring brought.
 struct Taken {
     edge: Option<Edge>,
-    more: bool,
+    drained: Drained,
+}
+
+/// Turns a CPU's valve by what its worker sees.
+pub struct Throttle {
+    valve: Valve,
+    valves: Valves,
+}
+
+impl Throttle {
+    /// A throttle that does what `sampling` asks for.
+    pub const fn new(sampling: &Sampling, valves: Valves) -> Self {
+        Self { valve: Valve::new(sampling), valves }
+    }
+
+    fn observe(&mut self, cpu: u32, drained: Drained) -> Result<(), KernelError> {
+        let load = Load { fill: drained.fill, now: clock::now().monotonic, cpu: clock::thread_cpu_time() };
+        let before = self.valve.rate();
+        let Some(rate) = self.valve.observe(load) else { return Ok(()) };
+        if rate > before {
+            info!(cpu, rate, "not keeping up: taking one packet in {rate}");
+        } else {
+            info!(cpu, rate, "there is room: taking one packet in {rate}");
+        }
+        self.valves.set(cpu, rate)
+    }
 }
 
 /// Runs a worker until the sender of its orders is gone.
@@ -163,10 +192,18 @@ struct Taken {
 /// # Errors
 ///
 /// The thread cannot be pinned, or the kernel refused something.
-pub fn run(mut collector: Collector<'_>, orders: &Receiver<Order>, closed: &Sender<Closed>) -> Result<(), WorkerError> {
-    pin(collector.ring.cpu())?;
+pub fn run(
+    mut collector: Collector<'_>,
+    mut throttle: Throttle,
+    orders: &Receiver<Order>,
+    closed: &Sender<Closed>,
+) -> Result<(), WorkerError> {
+    let cpu = collector.ring.cpu();
+    pin(cpu)?;
     loop {
-        if !collector.drain() {
+        let drained = collector.drain();
+        throttle.observe(cpu, drained)?;
+        if !drained.more {
             collector.ring.wait(PATIENCE)?;
         }
         match orders.try_recv() {

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
 //! | `weir_linear` | the same, before Linux 5.18 | the same, for packets in one piece |
+//! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
+//! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
@@ -14,6 +16,7 @@
 //! ```text
 //! slot     = interface table[ifindex]
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
+//! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
 //! record.key == key ? record += packet : (evict record into the ring; record = packet)
@@ -31,6 +34,8 @@ mod flush;
 mod maps;
 mod packet;
 mod ring;
+mod sampling;
+mod skb;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -43,13 +48,13 @@ use weir_common::{
     control::{Flush, INTERFACE_PROBES, InterfaceSlot, ReplayHeader},
     ledger::Tally,
     packet::Link,
-    record::Record,
+    record::{Record, Sample},
     size::size_class,
 };
 
 use crate::{
-    maps::{CPUS, INTERFACES, at, has_fragments, this_cpu},
-    packet::Frame,
+    maps::{CPUS, INTERFACES, at, has_fragments, is_sampling, this_cpu},
+    packet::{Frame, Headers},
 };
 
 /// Measures every packet of an interface.
@@ -117,25 +122,32 @@ fn one(ctx: &XdpContext) -> Tally {
     Tally::new(1, bytes)
 }
 
-/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers.
+/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
+/// offload merged into one, which then share them.
 ///
 /// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
 /// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> Option<()> {
+fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: bool) -> Option<()> {
     let interface = interface_slot(ifindex)?;
     let id = this_cpu();
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    let taken = if is_sampling() { sampling::take(id, cpu) } else { Some(1) };
     let epoch = cpu.epoch as u8;
     let parity = usize::from(epoch & 1);
     let counters = &mut at(&mut cpu.counters[parity], usize::from(interface)).counters;
     counters.seen.add(one);
-    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.bytes)) {
-        *class += 1;
+    counters.merged += one.packets - 1;
+    if let Some(class) = cpu.sizes[parity].packets.get_mut(size_class(one.mean_bytes())) {
+        *class += one.packets;
     }
+    let Some(sampling) = taken else {
+        counters.sampled_out.add(one);
+        return Some(());
+    };
 
-    let parsed = match weir_common::packet::parse(frame, link) {
+    let parsed = match frame.parse(link) {
         Ok(parsed) => parsed,
         Err(skip) => {
             if let Some(skipped) = counters.skipped.get_mut(skip as usize) {
@@ -150,13 +162,13 @@ fn measure(ifindex: u32, frame: &Frame, link: Link, one: Tally, vary: bool) -> O
     }
     // SAFETY: the helper takes no argument; the verifier makes it a load.
     let tick = unsafe { bpf_jiffies64() } as u32;
-    let packet = Record::first(key, one, parsed.tcp_flags, tick);
+    let packet = Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags };
     if cpu.busy != 0 {
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(id, cpu, &packet);
+        ring::emit(id, cpu, &Record::first(key, packet));
         return Some(());
     }
-    cache::count(id, cpu, &packet)
+    cache::count(id, cpu, key, packet)
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 use core::arch::asm;
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf},
     helpers::bpf_get_smp_processor_id,
     macros::btf_map,
 };
@@ -14,7 +14,9 @@ use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot},
     cpu::Cpu,
     hash::SlotKey,
+    packet::{REACH_MAX, Tunnels},
     record::Record,
+    sampling::Valve,
 };
 
 /// Flow-cache slots unless the loader says otherwise.
@@ -36,6 +38,14 @@ pub static CPUS: Array<Cpu, 1, PAGE_ALIGNED> = Array::new();
 #[btf_map]
 pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 
+/// Each CPU's valve, which userspace turns; the loader says how many there are.
+#[btf_map]
+pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
+
+/// Each CPU's copy of the headers of a packet whose socket buffer has them elsewhere.
+#[btf_map]
+pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
+
 /// Each CPU's ring.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX as usize }> = ArrayOfMaps::new();
@@ -47,6 +57,10 @@ static SLOT_KEY: SlotKey = SlotKey([0; 5]);
 /// Set by the loader: the flow cache has two to this many slots.
 #[unsafe(no_mangle)]
 static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
+
+/// Set by the loader: not 0 if packets may be left out.
+#[unsafe(no_mangle)]
+static SAMPLING: u32 = 0;
 
 /// Set by the loader: the size of a ring.
 #[unsafe(no_mangle)]
@@ -60,6 +74,10 @@ static INTERFACE_COUNT: u32 = 1;
 #[unsafe(no_mangle)]
 static FRAGMENTS: u32 = 1;
 
+/// Set by the loader: not 0 to look into tunnels.
+#[unsafe(no_mangle)]
+static LOOK_INTO_TUNNELS: u32 = 0;
+
 /// The key of the flow cache's hash.
 #[inline(always)]
 pub fn slot_key() -> SlotKey {
@@ -72,6 +90,13 @@ pub fn slot_key() -> SlotKey {
 pub fn cache_bits() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const CACHE_BITS) }
+}
+
+/// Whether packets may be left out. The verifier reads this constant too, and drops what it rules out.
+#[inline(always)]
+pub fn is_sampling() -> bool {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const SAMPLING) != 0 }
 }
 
 /// The size of a ring.
@@ -93,6 +118,16 @@ pub fn interface_count() -> u32 {
 pub fn has_fragments() -> bool {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const FRAGMENTS) != 0 }
+}
+
+/// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.
+#[inline(always)]
+pub fn tunnels() -> Tunnels {
+    // SAFETY: as in `slot_key`.
+    match unsafe { core::ptr::read_volatile(&raw const LOOK_INTO_TUNNELS) } {
+        0 => Tunnels::Outer,
+        _ => Tunnels::Inner,
+    }
 }
 
 /// The number of the CPU that the program runs on.

@@ -1,27 +1,53 @@
 //! Reading a packet so that the verifier can follow.
 
-use core::arch::asm;
+use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::XdpContext;
-use weir_common::packet::{Bytes, REACH_MAX};
+use weir_common::{
+    ledger::Skip,
+    packet::{Bytes, HEADER_MAX, Link, Parsed, REACH_MAX, Window, parse},
+};
+
+use crate::maps::tunnels;
+
+/// A packet's headers, wherever a hook has them.
+pub trait Headers {
+    /// The flow that the packet belongs to, or why it belongs to none.
+    fn parse(&self, link: Link) -> Result<Parsed, Skip>;
+}
+
+impl Headers for Frame {
+    #[inline(always)]
+    fn parse(&self, link: Link) -> Result<Parsed, Skip> {
+        parse(self, link, tunnels())
+    }
+}
 
 /// A packet between `data` and `data_end`.
 pub struct Frame {
     data: usize,
     data_end: usize,
     captured: usize,
+    /// A number of which the verifier knows nothing.
+    unknown: usize,
 }
 
 impl Frame {
     /// The context's packet, of which at most `captured` bytes are real.
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured, unknown: ctx.ingress_ifindex() }
     }
+}
 
-    /// A pointer to `N` bytes at `at`, all inside the packet.
+/// `N` bytes that were proven to lie inside the packet, for as long as the packet is borrowed.
+pub struct Proven<'a, const N: usize>(*const u8, PhantomData<&'a ()>);
+
+impl Bytes for Frame {
+    type Window<'a, const N: usize> = Proven<'a, N>;
+
     #[inline(always)]
-    fn at<const N: usize>(&self, at: usize) -> Option<*const u8> {
+    fn window<const N: usize>(&self, at: usize) -> Option<Proven<'_, N>> {
         if at > REACH_MAX - N || at + N > self.captured {
             return None;
         }
@@ -34,37 +60,92 @@ impl Frame {
             asm!("{0} += {1}", "{2} = {0}", "{2} += {3}",
                 inout(reg) self.data => start, in(reg) at, out(reg) end, const N, options(pure, nomem, nostack));
         }
-        if end > self.data_end { None } else { Some(start as *const u8) }
+        if end > self.data_end { None } else { Some(Proven(start as *const u8, PhantomData)) }
     }
+
+    #[inline(always)]
+    fn forget(&self, at: usize) -> usize {
+        forget(at, self.unknown)
+    }
+}
+
+/// Adds and takes away what the verifier does not know: then it does not know the sum either, and all ways that lead
+/// here are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+#[inline(always)]
+fn forget(at: usize, unknown: usize) -> usize {
+    const BOUND: usize = 0x0fff;
+    const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
+    let forgotten;
+    // In assembly, or LLVM would see that nothing is done.
+    // SAFETY: register arithmetic only.
+    unsafe {
+        asm!("{0} += {1}", "{0} -= {1}", "{0} &= {2}",
+            inout(reg) at => forgotten, in(reg) unknown, const BOUND, options(pure, nomem, nostack));
+    }
+    forgotten
 }
 
 /// One load, whatever the alignment: packets are unaligned, and Rust would compose an unaligned read of bytes.
 macro_rules! load {
-    ($frame:expr, $at:expr, $type:ty, $instruction:literal) => {
-        $frame.at::<{ size_of::<$type>() }>($at).map(|start| {
-            let value: u64;
-            // SAFETY: `at` checked that the bytes lie inside the packet; the load writes nothing.
-            unsafe { asm!($instruction, out(reg) value, in(reg) start, options(pure, readonly, nostack)) };
-            value as $type
-        })
-    };
+    ($window:expr, $at:ident of $n:ident, $type:ty, $instruction:literal) => {{
+        const { assert!($at + size_of::<$type>() <= $n, "the read lies within the window") };
+        let value: u64;
+        // SAFETY: `window` proved `$n` bytes, and the assertion that these are among them; the load writes nothing.
+        unsafe { asm!($instruction, out(reg) value, in(reg) $window.0, const $at, options(pure, readonly, nostack)) };
+        value as $type
+    }};
 }
 
-impl Bytes for Frame {
+impl<const N: usize> Window<N> for Proven<'_, N> {
     #[inline(always)]
-    fn u8(&self, at: usize) -> Option<u8> {
-        load!(self, at, u8, "{0} = *(u8 *)({1} + 0)")
+    fn u8<const AT: usize>(&self) -> u8 {
+        load!(self, AT of N, u8, "{0} = *(u8 *)({1} + {2})")
     }
     #[inline(always)]
-    fn be16(&self, at: usize) -> Option<u16> {
-        load!(self, at, u16, "{0} = *(u16 *)({1} + 0)").map(u16::from_be)
+    fn be16<const AT: usize>(&self) -> u16 {
+        u16::from_be(load!(self, AT of N, u16, "{0} = *(u16 *)({1} + {2})"))
     }
     #[inline(always)]
-    fn word32(&self, at: usize) -> Option<u32> {
-        load!(self, at, u32, "{0} = *(u32 *)({1} + 0)")
+    fn word32<const AT: usize>(&self) -> u32 {
+        load!(self, AT of N, u32, "{0} = *(u32 *)({1} + {2})")
     }
     #[inline(always)]
-    fn word64(&self, at: usize) -> Option<u64> {
-        load!(self, at, u64, "{0} = *(u64 *)({1} + 0)")
+    fn word64<const AT: usize>(&self) -> u64 {
+        load!(self, AT of N, u64, "{0} = *(u64 *)({1} + {2})")
+    }
+}
+
+/// A packet's beginning, copied into memory of the program's own.
+pub struct Copied {
+    data: *const [u8; REACH_MAX],
+    length: usize,
+}
+
+impl Copied {
+    /// The first `length` bytes of an element of a map.
+    #[inline(always)]
+    pub const fn new(data: *const [u8; REACH_MAX], length: usize) -> Self {
+        Self { data, length }
+    }
+}
+
+impl Bytes for Copied {
+    type Window<'a, const N: usize> = Proven<'a, N>;
+
+    #[inline(always)]
+    fn window<const N: usize>(&self, at: usize) -> Option<Proven<'_, N>> {
+        if at + N > self.length {
+            return None;
+        }
+        // The verifier wants the bound on the very register that is added.
+        let mut at = at;
+        // SAFETY: register arithmetic only.
+        unsafe { asm!("{0} += 0", inout(reg) at, options(pure, nomem, nostack)) };
+        if at > REACH_MAX - N { None } else { Some(Proven(self.data.cast::<u8>().wrapping_add(at), PhantomData)) }
+    }
+
+    #[inline(always)]
+    fn forget(&self, at: usize) -> usize {
+        forget(at, self.length)
     }
 }

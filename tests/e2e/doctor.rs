@@ -58,7 +58,7 @@ fn root_may_measure_and_nothing_is_attached() -> Result<()> {
     let found = doctor(&pair, INTERFACE)?;
     ensure!(found["possible"] == true, "{found}");
     let programs = list(&found["programs"])?;
-    ensure!(programs.len() == 3, "{programs:?}");
+    ensure!(programs.len() == 5, "{programs:?}");
     for program in programs {
         let verified = number(&program["verified_instructions"])?;
         ensure!((1..1_000_000).contains(&verified), "{program}");
@@ -96,10 +96,15 @@ fn each_capability_that_lacks_is_named() -> Result<()> {
 
 fn an_interface_that_is_taken_is_told_with_the_program() -> Result<()> {
     let watch = Watch::start("")?;
-    let found = doctor(&watch.pair, INTERFACE)?;
-    ensure!(forbidding(&found)? == ["free for XDP"], "{found}");
-    let (_, detail) = on_interface(&found, "free for XDP")?;
-    ensure!(detail.contains("weir is there already: program ") && detail.ends_with(", native"), "{detail}");
+    for (mode, expected) in [("native", &["what it receives"][..]), ("generic", &["what it receives"]), ("tcx", &[])] {
+        let public = Public::new(&format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n"))?;
+        let mut command = watch.pair.observer.command(weir_binary()?);
+        command.args(["doctor", "--json", "--config"]).arg(public.config());
+        let found = diagnosis(&Ended::of(&mut command)?)?;
+        ensure!(forbidding(&found)? == expected, "{mode}: {found}");
+        let (_, detail) = on_interface(&found, "free for XDP")?;
+        ensure!(detail.contains("weir is there already: program ") && detail.ends_with(", native"), "{detail}");
+    }
     ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the program is gone");
     watch.stop().map(drop)
 }
@@ -114,7 +119,7 @@ fn an_interface_that_is_not_there_is_told_with_those_that_are() -> Result<()> {
 }
 
 fn native_mode_that_is_not_to_be_had_matters_where_it_was_asked_for() -> Result<()> {
-    for (mode, expected) in [("auto", &[][..]), ("generic", &[]), ("native", &["native XDP"])] {
+    for (mode, expected) in [("auto", &[][..]), ("generic", &[]), ("native", &["what it receives"])] {
         let public = Public::new(&format!("interfaces: [{{name: lo, mode: {mode}}}]\n"))?;
         let config = public.config().display().to_string();
         let found = diagnosis(&weir(&["doctor", "--json", "--config", &config])?)?;

@@ -10,14 +10,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::netns::Lab;
 
-use crate::watch::{self, TIMEOUT, list, measure, modes, number, seen_on};
+use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on};
 
 tests![forwarded_traffic_is_measured_and_passes];
 
-const TCP_PORT: u16 = 7000;
+pub const TCP_PORT: u16 = 7000;
 const UDP_PORT: u16 = 7001;
 /// What one upload carries, in bytes.
-const UPLOAD: usize = 4 << 20;
+pub const UPLOAD: usize = 4 << 20;
 /// Datagrams there, and as many back.
 const DATAGRAMS: usize = 300;
 
@@ -28,7 +28,7 @@ fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
         interfaces.iter().map(|interface| Ok(lab.router.counters(interface)?.received.packets)).collect()
     };
     let before_attaching = received()?;
-    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", interfaces.join(", "));
+    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", interfaces.map(native).join(", "));
     let mut daemon = measure(&lab.router, &settings)?;
     let attached = received()?;
     for address in Lab::SERVER {
@@ -57,7 +57,7 @@ fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
 }
 
 /// What the top lists say of a flow, in all windows together.
-fn sum_flow(reports: &[Value], measure: &str, src: &str, dst: &str, port: u16, proto: &str) -> Result<u64> {
+pub fn sum_flow(reports: &[Value], measure: &str, src: &str, dst: &str, port: u16, proto: &str) -> Result<u64> {
     let mut sum = 0;
     for report in reports {
         for flow in list(&report["top"]["flows"])? {
@@ -70,7 +70,7 @@ fn sum_flow(reports: &[Value], measure: &str, src: &str, dst: &str, port: u16, p
 }
 
 /// The client sends, and the server says how much arrived.
-fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
+pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
     let address = SocketAddr::new(server, TCP_PORT);
     let listener = lab.server.enter(|| TcpListener::bind(address))??;
     let receiving = thread::spawn(move || -> Result<()> {

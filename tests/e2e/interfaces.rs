@@ -10,7 +10,9 @@ use weir_tests::{
     traffic::{Mix, Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, measure, modes, seen_on, stop};
+use crate::watch::{
+    self, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, measure, modes, native, seen_on, stop,
+};
 
 tests![
     a_missing_interface_is_named_with_those_there_are,
@@ -51,7 +53,7 @@ fn an_interface_that_vanishes_and_comes_back_is_measured_exactly() -> Result<()>
     let pair = Lab::quiet_pair()?;
     make_second_link(&pair)?;
     let [near, far] = SECOND_LINK;
-    let settings = format!("interfaces: [{INTERFACE}, {far}]\nreport: {{interval: 1s}}\n");
+    let settings = format!("interfaces: [{}, {}]\nreport: {{interval: 1s}}\n", native(INTERFACE), native(far));
     let mut daemon = measure(&pair.observer, &settings)?;
     let mut oracle = Oracle::new();
     let mut send = |link, seed| {
@@ -85,7 +87,7 @@ fn an_interface_that_vanishes_and_comes_back_is_measured_exactly() -> Result<()>
 
 fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
     let watch = Watch::one_window("")?;
-    let settings = format!("interfaces: [{INTERFACE}]\n");
+    let settings = format!("interfaces: [{}]\n", native(INTERFACE));
     let mut second = Daemon::start(Some(&watch.pair.observer), |reports| config(&settings, reports))?;
     let status = second.wait(TIMEOUT)?;
     let log = second.log()?;

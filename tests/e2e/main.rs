@@ -20,7 +20,9 @@ macro_rules! tests {
     };
 }
 
+mod coverage;
 mod doctor;
+mod following;
 mod forwarding;
 mod interfaces;
 mod ledger;
@@ -29,6 +31,7 @@ mod notify;
 mod sinks;
 mod stop;
 mod systemd;
+mod tcx;
 mod usage;
 mod watch;
 mod windows;
@@ -40,12 +43,15 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 14] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
+    Suite::in_namespaces("tcx", tcx::TESTS),
+    Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("coverage", coverage::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),

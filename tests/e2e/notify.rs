@@ -14,7 +14,7 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::watch::{TIMEOUT, config, has_program, stop};
+use crate::watch::{TIMEOUT, config, has_program, native, stop};
 
 tests![ready_once_attached_and_stopping_at_the_end, never_ready_where_it_cannot_attach];
 
@@ -58,7 +58,7 @@ impl Service {
 fn ready_once_attached_and_stopping_at_the_end() -> Result<()> {
     let service = Service::new()?;
     let pair = Lab::quiet_pair()?;
-    let settings = format!("interfaces: [{INTERFACE}]\n");
+    let settings = format!("interfaces: [{}]\n", native(INTERFACE));
     let mut daemon =
         Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
     let ready =

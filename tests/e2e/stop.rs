@@ -20,7 +20,7 @@ use weir_tests::{
 };
 
 use crate::watch::{
-    ONE_WINDOW, TIMEOUT, Watch, check_accounts, config, has_program, judge, measure, modes, one_window,
+    ONE_WINDOW, TIMEOUT, Watch, check_accounts, config, has_program, judge, measure, modes, native, one_window,
 };
 
 tests![
@@ -59,7 +59,7 @@ fn the_second_signal_ends_it_at_once() -> Result<()> {
     let collector = pair.observer.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))??;
     collector.behave(Behaviour::Hang)?;
     let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
-        let config = config(&format!("interfaces: [{INTERFACE}]\n{ONE_WINDOW}"), reports);
+        let config = config(&format!("interfaces: [{}]\n{ONE_WINDOW}", native(INTERFACE)), reports);
         format!("{config}  - {{type: http, url: \"{}\", timeout: 60s}}\n", collector.url())
     })?;
     daemon.wait_for_line("measuring every packet", TIMEOUT)?;
@@ -80,7 +80,8 @@ fn killed_it_leaves_no_program_and_packets_pass() -> Result<()> {
     let lab = Lab::new()?;
     let address = SocketAddr::new(Lab::SERVER[0].parse()?, 7000);
     let listener = lab.server.enter(|| TcpListener::bind(address))??;
-    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", Lab::router_interfaces().join(", "));
+    let settings =
+        format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", Lab::router_interfaces().map(native).join(", "));
     let mut daemon = measure(&lab.router, &settings)?;
 
     let mut stream = lab.client.enter(|| TcpStream::connect_timeout(&address, TIMEOUT))??;

@@ -84,7 +84,9 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
 
     let pair = Lab::quiet_pair()?;
     let interface = QuietPair::OBSERVER_INTERFACE;
-    let public = Public::new(&format!("interfaces: [{interface}]\nreport: {{interval: 1s}}\n"))?;
+    let public = Public::new(&format!(
+        "interfaces: [{{name: {interface}, mode: native, direction: both}}]\nreport: {{interval: 1s}}\n"
+    ))?;
     let mut command = pair.observer.command("timeout");
     command.args(["--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
     command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
@@ -97,7 +99,7 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
     check_accounts(&reports)?;
     ensure!(!reports.is_empty(), "it reported nothing");
     let modes = modes(interface, &reports);
-    ensure!(modes.iter().all(|mode| *mode == "xdp-native"), "with {granted}: {modes:?}");
+    ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", "tcx"]), "with {granted}: {modes:?}");
     Ok(())
 }
 

@@ -29,10 +29,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks.
+    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks. It is measured by XDP in
+    /// the driver, as network cards are.
     pub fn start(settings: &str) -> Result<Self> {
         let pair = Lab::quiet_pair()?;
-        let daemon = measure(&pair.observer, &format!("interfaces: [{}]\n{settings}", QuietPair::OBSERVER_INTERFACE))?;
+        let daemon =
+            measure(&pair.observer, &format!("interfaces: [{}]\n{settings}", native(QuietPair::OBSERVER_INTERFACE)))?;
         Ok(Self { pair, daemon })
     }
 
@@ -51,6 +53,11 @@ impl Watch {
     pub fn stop(mut self) -> Result<Vec<Value>> {
         stop(&mut self.daemon)
     }
+}
+
+/// An interface as the configuration names it where XDP in the driver is meant. On a veth it is not weir's choice.
+pub fn native(interface: &str) -> String {
+    format!("{{name: {interface}, mode: native}}")
 }
 
 /// Starts weir with these settings, which name no sinks, and returns when it measures.
@@ -133,6 +140,14 @@ pub fn seen_on(interface: &str, reports: &[Value]) -> Result<Tally> {
     let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
     let interfaces = interfaces?.into_iter().flatten().filter(|candidate| candidate["name"] == interface);
     interfaces.map(|interface| tally(&interface["ledger"]["seen"])).sum_tallies()
+}
+
+/// The same, for one direction of it.
+pub fn seen_in(interface: &str, direction: &str, reports: &[Value]) -> Result<Tally> {
+    let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
+    let interfaces = interfaces?.into_iter().flatten();
+    let chosen = interfaces.filter(|one| one["name"] == interface && one["direction"] == direction);
+    chosen.map(|one| tally(&one["ledger"]["seen"])).sum_tallies()
 }
 
 /// An interface's modes, in the order of the reports.

@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
-use weir::{kernel::Plan, ring::ring_records};
+use weir::{config::Packets, kernel::Plan, ring::ring_records};
 use weir_common::{
     control::Flush,
     cpu::BATCH_RECORDS,
     flow::FlowKey,
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
-    packet::{Link, parse},
+    packet::{Link, Tunnels, parse},
     record::Record,
 };
-use weir_tests::traffic::{Mix, Packet, Plan as TrafficPlan, Traffic};
-
-use crate::{
-    frame::{IPV4, ethernet, ipv4, tcp},
+use weir_tests::{
     object::{Object, PLAN, Window},
+    traffic::{Mix, Packet, Plan as TrafficPlan, Traffic},
 };
+
+use crate::frame::{IPV4, ethernet, ipv4, tcp};
 
 /// The smallest cache and the smallest ring that may be configured.
 const TINY: Plan = Plan { cache_flows: 256, ring_bytes: 64 << 10, ..PLAN };
@@ -34,7 +34,7 @@ fn packet(port: u16, flags: u8, bytes: usize) -> Vec<u8> {
 }
 
 fn key(port: u16) -> FlowKey {
-    parse(&packet(port, 0, 60)[..], Link::Ethernet).expect("the packet is good").key
+    parse(&packet(port, 0, 60)[..], Link::Ethernet, Tunnels::Outer).expect("the packet is good").key
 }
 
 fn slot(plan: &Plan, port: u16) -> u32 {
@@ -236,6 +236,47 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
                 (ledger.counters.seen, ledger.attributed, sizes) == (seen, attributed, seen.packets),
                 "window {nth}: {ledger:?}"
             );
+        }
+        Ok(())
+    })
+}
+
+/// Each window another draw: on average the packets that were taken stand for all that came, and in each the ledger says
+/// exactly how many were left out.
+pub fn sampling_is_unbiased() -> Result<()> {
+    const WINDOWS: usize = 200;
+    const RATE: u32 = 8;
+    /// Standard errors that a mean of so many windows is off by once in 15,000 runs.
+    const DEVIATIONS: f64 = 4.0;
+    let traffic = TrafficPlan { packets: 3_000, flows: 100, mix: Mix::plain(), ..TrafficPlan::default() };
+    let packets: Vec<Packet> = Traffic::new(traffic)?.collect();
+    let seen: Tally = packets.iter().map(|packet| Tally::new(1, packet.truth.bytes)).sum();
+    let plan = Plan { sampling: Packets::OneIn(RATE), ..PLAN };
+    Object::load(plan, |object| {
+        let mut estimates = Vec::new();
+        for _ in 0..WINDOWS {
+            packets.iter().try_for_each(|packet| object.pass(&packet.frame))?;
+            let mut records = object.records()?;
+            let (mut window, _) = object.close()?;
+            records.append(&mut window.records);
+            window.records = records;
+            ensure!(window.records.iter().all(|record| u32::from(record.sampling) == RATE), "another rate");
+            let ledger = window.ledger();
+            ensure!(ledger.balances() && ledger.counters.seen == seen, "{ledger:?}");
+            let Tally { packets, bytes } = ledger.attributed;
+            ensure!(packets + ledger.counters.sampled_out.packets == seen.packets, "{ledger:?}");
+            estimates.push([packets, bytes].map(|taken| taken as f64 * f64::from(RATE)));
+        }
+        for (what, metric, truth) in [("packets", 0, seen.packets), ("bytes", 1, seen.bytes)] {
+            let of_metric = || estimates.iter().map(|estimate| estimate[metric]);
+            let mean = of_metric().sum::<f64>() / WINDOWS as f64;
+            let variance = of_metric().map(|value| (value - mean).powi(2)).sum::<f64>() / (WINDOWS - 1) as f64;
+            let error = (variance / WINDOWS as f64).sqrt();
+            ensure!(
+                (mean - truth as f64).abs() < DEVIATIONS * error,
+                "{truth} {what} are estimated as {mean:.0} +- {error:.0}"
+            );
+            ensure!(variance > 0.0, "the draws are all the same");
         }
         Ok(())
     })

@@ -9,17 +9,16 @@ use weir::capture::Capture;
 use weir_common::{
     flow::FlowKey,
     ledger::{Counters, Skip, Tally},
-    packet::{Link, Parsed, parse},
+    packet::{Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
 };
 use weir_tests::{
     captures,
-    traffic::{Mix, Packet, Plan, Traffic, random::Random},
+    object::{FRAME_MIN, Object, PLAN},
+    traffic::{Mix, Packet, Plan, Traffic, random::Random, tunnel::Tunnel},
+    truth::Key,
 };
 
-use crate::{
-    frame::{IPV4, IPV6, chain, ethernet, ipv4, ipv6, ports, tcp},
-    object::{FRAME_MIN, Object, PLAN},
-};
+use crate::frame::{IPV4, IPV6, chain, ethernet, ipv4, ipv6, ports, tcp};
 
 /// Frames of three seeds together.
 const FRAMES: u64 = 30_000;
@@ -105,8 +104,8 @@ pub fn every_length_and_type() -> Result<()> {
 pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
     const TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
     const KINDS: [u8; 7] = [0, 43, 44, 51, 60, 135, 140];
-    let mut random = Random::new(34);
     Comparison::run(|comparison| {
+        let mut random = Random::new(34);
         for tags in 0..=8 {
             for depth in 0..=64 {
                 let stack: Vec<_> = (0..tags).map(|_| random.pick(&TYPES)).collect();
@@ -122,6 +121,65 @@ pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
                 comparison.frame(&wild)?;
             }
         }
+        Ok(())
+    })
+}
+
+/// MPLS stacks, and what may be behind them.
+pub fn stacks_of_labels() -> Result<()> {
+    let payloads = [ipv4(6, 0, 0, &tcp(2)), ipv6(17, &ports(8)), vec![0; 24], vec![0x5a; 24], Vec::new()];
+    Comparison::run(|comparison| {
+        for labels in 0..=8 {
+            for payload in &payloads {
+                let mut stack = [0, 1, 0, 64].repeat(labels);
+                for bottom in 0..=labels {
+                    // Somewhere, or nowhere, is the bottom of the stack.
+                    stack.chunks_exact_mut(4).enumerate().for_each(|(nth, label)| label[2] = u8::from(nth == bottom));
+                    let packet = [&stack[..], payload].concat();
+                    comparison.frame(&ethernet(&[], 0x8847, &packet))?;
+                    comparison.frame(&ethernet(&[0x88a8, 0x8100], 0x8848, &packet))?;
+                    let session = [&[0x11, 0, 0, 7, 0, 99, 0x02, 0x81], &packet[..]].concat();
+                    comparison.frame(&ethernet(&[], 0x8864, &session))?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Up to four tunnels, one inside the other; whole, cut and damaged. Whole, their keys are known.
+pub fn nested_tunnels() -> Result<()> {
+    const FRAMES: u64 = 20_000;
+    Comparison::run(|comparison| {
+        let mut random = Random::new(89);
+        let mix = Mix { vlan: 0.0, qinq: 0.0, shims: 0.0, non_ip: 0.0, damaged: 0.0, ..Mix::odd() };
+        let mut inside = 0;
+        for Packet { frame, truth } in Traffic::new(Plan { seed: 89, packets: FRAMES, mix, ..Plan::default() })? {
+            let mut frame = frame;
+            // Outermost last.
+            let mut keys: Vec<Key> = vec![truth.flow.map_err(anyhow::Error::msg)?];
+            for _ in 0..random.between(0, 4) {
+                let (wrapped, key) = random.pick(&Tunnel::ALL).wrap(&mut random, &frame);
+                frame = wrapped;
+                keys.push(key);
+            }
+            let depth = if comparison.tunnels == Tunnels::Inner { TUNNELS_MAX } else { 0 };
+            let visible = keys.len().saturating_sub(1 + depth);
+            let tcp_flags = if visible == 0 { truth.tcp_flags } else { 0 };
+            inside += usize::from(keys.len() > 1 && visible == 0);
+            let found = comparison.found(&frame)?;
+            let expected = Parsed { key: keys[visible].into(), tcp_flags };
+            ensure!(found == Ok(expected), "{found:?}\nshould be {expected:?} of {keys:?}: {frame:02x?}");
+            let end = random.between(FRAME_MIN, frame.len());
+            comparison.frame(&frame[..end])?;
+            for _ in 0..4 {
+                let bit = random.between(0, frame.len().min(300) * 8 - 1);
+                frame[bit / 8] ^= 1 << (bit % 8);
+                comparison.frame(&frame)?;
+            }
+        }
+        let least = if comparison.tunnels == Tunnels::Inner { FRAMES as usize / 4 } else { 0 };
+        ensure!(inside >= least, "only {inside} were read inside a tunnel");
         Ok(())
     })
 }
@@ -176,18 +234,26 @@ fn odd(seed: u64, packets: u64) -> Result<Traffic> {
 /// What userspace counts while the kernel does.
 struct Comparison<'a, 'b> {
     object: &'a mut Object<'b>,
+    tunnels: Tunnels,
     counters: Counters,
     attributed: Tally,
 }
 
 impl Comparison<'_, '_> {
-    /// Compares each packet that `test` lets both parsers see, and in the end what they counted.
-    fn run(test: impl FnOnce(&mut Comparison<'_, '_>) -> Result<()> + Send) -> Result<()> {
-        Object::load(PLAN, |object| {
+    /// Compares each packet that `test` lets both parsers see, and in the end what they counted; with and without a look
+    /// into tunnels.
+    fn run(test: impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Send + Sync) -> Result<()> {
+        Self::run_with(Tunnels::Outer, &test)?;
+        Self::run_with(Tunnels::Inner, &test).context("inside tunnels")
+    }
+
+    fn run_with(tunnels: Tunnels, test: &(impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Sync)) -> Result<()> {
+        Object::load(weir::kernel::Plan { tunnels, ..PLAN }, |object| {
             object.set_busy(true)?;
-            let mut comparison = Comparison { object, counters: Counters::default(), attributed: Tally::default() };
+            let (counters, attributed) = Default::default();
+            let mut comparison = Comparison { object, tunnels, counters, attributed };
             test(&mut comparison)?;
-            let Comparison { object, counters, attributed } = comparison;
+            let Comparison { object, counters, attributed, .. } = comparison;
             ensure!(!attributed.is_zero(), "nothing had a key");
             let (window, _) = object.close()?;
             ensure!(window.records.is_empty(), "left in the cache: {:?}", window.records);
@@ -214,7 +280,9 @@ impl Comparison<'_, '_> {
     }
 
     fn compare(&mut self, link: Link, bytes: u64, packet: &[u8]) -> Result<Result<Parsed, Skip>> {
-        let parsed = parse(packet, link);
+        let parsed = parse(packet, link, self.tunnels);
+        let walked = walk(packet, link, self.tunnels);
+        ensure!(parsed == walked, "the short cut leads to {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);
         match parsed {

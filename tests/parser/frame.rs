@@ -90,6 +90,22 @@ pub fn fragment(next: u8, offset: u16, more: bool, rest: &[u8]) -> Vec<u8> {
     header
 }
 
+/// As many MPLS labels (RFC 3032 section 2.1), the last of which is the bottom of the stack.
+pub fn labels(depth: usize, rest: &[u8]) -> Vec<u8> {
+    let mut stack: Vec<_> = (1..=depth).flat_map(|nth| [0, 6, 0x40 | u8::from(nth == depth), 64]).collect();
+    stack.extend_from_slice(rest);
+    stack
+}
+
+/// PPP over Ethernet (RFC 2516 section 4) with this code, and the PPP protocol.
+pub fn pppoe(code: u8, protocol: u16, rest: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x11, code, 0, 7];
+    header.extend_from_slice(&(rest.len() as u16 + 2).to_be_bytes());
+    header.extend_from_slice(&protocol.to_be_bytes());
+    header.extend_from_slice(rest);
+    header
+}
+
 /// A TCP header with these flags.
 pub fn tcp(flags: u8) -> Vec<u8> {
     let mut header = ports(20);

@@ -14,7 +14,6 @@ use weir_tests::{
 mod cache;
 mod differential;
 mod frame;
-mod object;
 mod opinion;
 mod table;
 
@@ -25,11 +24,15 @@ fn main() -> ExitCode {
     let trials = vec![
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
         kernel("table::on_the_oldest_kernels", table::the_same_on_the_oldest_kernels),
+        kernel("table::every_kind_of_tunnel", table::every_kind_of_tunnel_shows_what_is_inside),
+        kernel("table::the_verifier_has_little_to_do", table::the_verifier_has_little_to_do),
         kernel("differential::generated_frames", differential::generated_frames),
         kernel("differential::frames_cut_at_every_offset", differential::frames_cut_at_every_offset),
         kernel("differential::frames_with_flipped_bits", differential::frames_with_flipped_bits),
         kernel("differential::every_length_and_type", differential::every_length_and_type),
         kernel("differential::stacks_and_chains", differential::stacks_of_tags_and_chains_of_headers),
+        kernel("differential::stacks_of_labels", differential::stacks_of_labels),
+        kernel("differential::nested_tunnels", differential::nested_tunnels),
         kernel("differential::every_link_type", differential::every_link_type),
         trial("differential::captured_packets", differential::captured_packets, &[&root, &corpus]),
         trial("opinion::etherparse_finds_the_same_flows", opinion::etherparse_finds_the_same_flows, &[]),
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         kernel("cache::a_full_ring_is_counted", cache::a_full_ring_is_counted_to_the_packet),
         kernel("cache::each_packet_a_record_while_busy", cache::while_flush_is_in_the_cache_each_packet_is_a_record),
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
+        kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use etherparse::{IpNumber, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use weir_common::{
     ledger::Skip,
-    packet::{Link, parse},
+    packet::{Link, Tunnels, parse},
 };
 use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 
@@ -14,12 +14,15 @@ use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 type Opinion = (IpAddr, IpAddr, u8, u16, u16);
 
 pub fn etherparse_finds_the_same_flows() -> Result<()> {
-    for (seed, mix, share) in [(1, Mix::plain(), 1.0), (2, Mix::default(), 0.85), (3, Mix::odd(), 0.3)] {
+    // etherparse knows neither PPP over Ethernet nor MPLS.
+    for (seed, mix, share) in
+        [(1, Mix::plain(), 1.0), (2, Mix::default(), 0.85), (3, Mix { shims: 0.0, ..Mix::odd() }, 0.45)]
+    {
         let plan = Plan { seed, packets: 10_000, mix, ..Plan::default() };
         let mut compared = 0_u32;
         for Packet { frame, .. } in Traffic::new(plan)? {
             let Some(theirs) = opinion(&frame) else { continue };
-            let ours = parse(&frame[..], Link::Ethernet).map(|parsed| parsed.key);
+            let ours = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map(|parsed| parsed.key);
             let ours = ours.map(|key| (key.src_ip(), key.dst_ip(), key.proto(), key.src_port(), key.dst_port()));
             // weir says how deep it looks; etherparse looks on.
             if matches!(ours, Err(Skip::VlanDepth | Skip::ExtensionDepth)) {
@@ -37,19 +40,12 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
 /// What etherparse makes of a frame; nothing where it stops before the transport header, for whatever reason.
 fn opinion(frame: &[u8]) -> Option<Opinion> {
     let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
-    let (src, dst, payload, later_fragment) = match packet.net.as_ref()? {
+    let (src, dst, payload): (IpAddr, IpAddr, _) = match packet.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
-            let header = ip.header();
-            // Over IPv4, weir takes an authentication header for the protocol; etherparse looks behind it.
-            if header.protocol() == IpNumber::AUTHENTICATION_HEADER {
-                return None;
-            }
-            let later = header.fragments_offset().value() > 0;
-            (header.source_addr().into(), header.destination_addr().into(), ip.payload(), later)
+            (ip.header().source_addr().into(), ip.header().destination_addr().into(), ip.payload())
         }
         LaxNetSlice::Ipv6(ip) => {
-            let header = ip.header();
-            (header.source_addr().into(), header.destination_addr().into(), ip.payload(), false)
+            (ip.header().source_addr().into(), ip.header().destination_addr().into(), ip.payload())
         }
         LaxNetSlice::Arp(_) => return None,
     };
@@ -62,8 +58,8 @@ fn opinion(frame: &[u8]) -> Option<Opinion> {
         Some(TransportSlice::Icmpv4(icmp)) => (icmp.type_u8().into(), icmp.code_u8().into()),
         Some(TransportSlice::Igmp(_)) => (0, 0),
         Some(TransportSlice::Icmpv6(icmp)) => (icmp.type_u8().into(), icmp.code_u8().into()),
-        None if later_fragment => (0, 0),
-        // Of other protocols it does not read ports, nor of a first fragment.
+        None if payload.fragmented => (0, 0),
+        // Of other protocols it does not read ports.
         None => return None,
     };
     Some((src, dst, payload.ip_number.0, src_port, dst_port))

@@ -1,21 +1,22 @@
 //! By table: each kind of packet through the program `weir`, and the record or the counter that it has to make.
 
 use anyhow::{Context, Result, ensure};
-use weir::features::Features;
+use weir::{features::Features, kernel::Plan};
 use weir_common::{
     flow::FlowKey,
     ledger::{Ledger, Skip, Tally},
-    record::Record,
+    packet::Tunnels,
+    record::{Record, Sample},
     size::size_class,
 };
-use weir_tests::truth::{Key, Lacks};
-
-use crate::{
-    frame::{
-        DST_PORT, DST4, DST6, IPV4, IPV6, SRC_PORT, SRC4, SRC6, authentication, chain, ethernet, extension, fragment,
-        ipv4, ipv6, ports, tcp,
-    },
+use weir_tests::{
     object::{Object, PLAN},
+    truth::{Key, Lacks},
+};
+
+use crate::frame::{
+    DST_PORT, DST4, DST6, IPV4, IPV6, SRC_PORT, SRC4, SRC6, authentication, chain, ethernet, extension, fragment, ipv4,
+    ipv6, labels, ports, pppoe, tcp,
 };
 
 const VLAN: u16 = 0x8100;
@@ -24,6 +25,8 @@ const OLD_QINQ: u16 = 0x9100;
 const SYN: u8 = 0x02;
 /// The protocol numbers of IPv6's extension headers.
 const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
+const MPLS: u16 = 0x8847;
+const SESSION: u16 = 0x8864;
 /// More fragments follow (RFC 791 section 3.1).
 const MORE: u16 = 0x2000;
 
@@ -40,16 +43,38 @@ enum Expect {
 }
 
 pub fn every_kind_of_packet_makes_its_record_or_its_counter() -> Result<()> {
-    check_all(Features::of_this_kernel())
+    run(Tunnels::Outer, cases().into_iter().chain(tunnelled().into_iter().map(|(outer, _)| outer)))
 }
 
+/// Tunnels are looked into, and everything else is as it is without.
+pub fn every_kind_of_tunnel_shows_what_is_inside() -> Result<()> {
+    run(Tunnels::Inner, cases().into_iter().chain(tunnelled().into_iter().map(|(_, inner)| inner)))
+}
+
+/// Kernels refuse what takes their verifier more than a million instructions, and older ones take more for the same.
+pub fn the_verifier_has_little_to_do() -> Result<()> {
+    for (tunnels, most) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 150_000)] {
+        Object::load(Plan { tunnels, ..PLAN }, |object| {
+            let Some(verified) = object.verified_instructions()? else { return Ok(()) };
+            ensure!(verified > 0 && verified < most, "{tunnels:?}: {verified} instructions were verified");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The same through the program that is loaded where the kernel knows no packets in several pieces.
 pub fn the_same_on_the_oldest_kernels() -> Result<()> {
-    check_all(Features::FLOOR)
+    run_with(Features::FLOOR, Tunnels::Outer, cases().into_iter())
 }
 
-fn check_all(features: Features) -> Result<()> {
-    Object::load_with(PLAN, features, |object| {
-        let cases: Vec<_> = cases().into_iter().filter(|case| object.takes(case.frame.len())).collect();
+fn run(tunnels: Tunnels, cases: impl Iterator<Item = Case> + Send) -> Result<()> {
+    run_with(Features::of_this_kernel(), tunnels, cases)
+}
+
+fn run_with(features: Features, tunnels: Tunnels, cases: impl Iterator<Item = Case> + Send) -> Result<()> {
+    Object::load_with(features, Plan { tunnels, ..PLAN }, |object| {
+        let cases: Vec<_> = cases.filter(|case| object.takes(case.frame.len())).collect();
         for (nth, case) in cases.into_iter().enumerate() {
             check(object, &case, nth as u8).with_context(|| format!("{}: {:02x?}", case.name, case.frame))?;
         }
@@ -68,7 +93,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
             ensure!(window.records.len() == 1, "records: {:?}", window.records);
             let record = window.records[0];
             let key = FlowKey::from(key).with_scope(0, epoch);
-            let expected = Record::first(key, tally, tcp_flags, record.first_tick);
+            let expected = Record::first(key, Sample { tally, tick: record.first_tick, sampling: 1, tcp_flags });
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }
         Expect::Skip(skip) => expected.counters.skipped[skip as usize] = tally,
@@ -84,7 +109,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
 }
 
 fn cases() -> Vec<Case> {
-    [tagged(), version_4(), fragments(), version_6(), protocols(), not_ip(), cut(), malformed(), far()]
+    [tagged(), shims(), version_4(), fragments(), version_6(), protocols(), not_ip(), cut(), malformed(), far()]
         .concat()
         .into_iter()
         .map(|(name, frame, expect)| Case { name, frame, expect })
@@ -144,6 +169,39 @@ fn tagged() -> Vec<Row> {
     readable.chain(deep).chain([priority]).collect()
 }
 
+/// PPP over Ethernet, and MPLS.
+fn shims() -> Vec<Row> {
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let session = |protocol: u16, payload: &[u8]| pppoe(0, protocol, payload);
+    let mut rows = vec![
+        row("IPv4 in a PPPoE session", ethernet(&[], SESSION, &session(0x21, &v4)), syn(key4(6))),
+        row("IPv6 in a PPPoE session", ethernet(&[], SESSION, &session(0x57, &v6)), syn(key6(6))),
+        row("a PPPoE session behind tags", ethernet(&[PROVIDER, VLAN], SESSION, &session(0x57, &v6)), syn(key6(6))),
+        row("MPLS in a PPPoE session", ethernet(&[], SESSION, &session(0x281, &labels(4, &v4))), syn(key4(6))),
+        row("multicast MPLS", ethernet(&[], 0x8848, &labels(1, &v6)), syn(key6(6))),
+        row("MPLS behind a tag", ethernet(&[VLAN], MPLS, &labels(2, &v4)), syn(key4(6))),
+    ];
+    let skipped = |name: &str, kind, payload: &[u8], skip| row(name, ethernet(&[], kind, payload), Expect::Skip(skip));
+    rows.extend([
+        skipped("PPP link control", SESSION, &session(0xc021, &[1; 8]), Skip::Ppp),
+        skipped("PPP authentication", SESSION, &session(0xc223, &[1; 8]), Skip::Ppp),
+        skipped("a session that ends", SESSION, &pppoe(0xa7, 0x21, &v4), Skip::Pppoe),
+        skipped("PPPoE cut in its header", SESSION, &session(0x21, &[])[..7], Skip::TruncatedLink),
+        skipped("PPPoE without IP", SESSION, &session(0x21, &[]), Skip::TruncatedIp),
+        skipped("IPv6 in PPP that says IPv4", SESSION, &session(0x21, &v6), Skip::BadIpHeader),
+        skipped("a pseudowire's control word", MPLS, &labels(2, &[0, 0, 0, 7, 2, 2, 2, 2]), Skip::Mpls),
+        skipped("a generic associated channel", MPLS, &labels(1, &[0x10, 0, 0, 7, 2, 2, 2, 2]), Skip::Mpls),
+        skipped("MPLS cut in a label", MPLS, &labels(3, &[])[..11], Skip::TruncatedLink),
+        skipped("labels and no more", MPLS, &labels(2, &[]), Skip::TruncatedIp),
+        skipped("half of IPv4 behind labels", MPLS, &labels(2, &v4[..10]), Skip::TruncatedIp),
+    ]);
+    rows.extend((1..=8).map(|depth| {
+        let expect = if depth <= 4 { syn(key6(6)) } else { Expect::Skip(Skip::MplsDepth) };
+        row(format!("{depth} labels"), ethernet(&[], MPLS, &labels(depth, &v6)), expect)
+    }));
+    rows
+}
+
 fn version_4() -> Vec<Row> {
     let options = (0..=40).step_by(4).map(|options| {
         row(format!("{options} bytes of options"), ethernet(&[], IPV4, &ipv4(6, 0, options, &tcp(SYN))), syn(key4(6)))
@@ -163,25 +221,26 @@ fn fragments() -> Vec<Row> {
     let v6 = |name: &str, offset, more, expect| {
         row(format!("IPv6 {name}"), ethernet(&[], IPV6, &ipv6(44, &fragment(17, offset, more, &ports(16)))), expect)
     };
-    let later = |key: Key| flow(key.without_ports(Lacks::Fragment));
+    let piece = |key: Key| flow(key.without_ports(Lacks::Fragment));
     vec![
-        v4("first fragment", MORE, flow(key4(17))),
-        v4("middle fragment", MORE | 2, later(key4(17))),
-        v4("last fragment", 0x1fff, later(key4(17))),
-        v6("first fragment", 0, true, flow(key6(17))),
+        v4("first fragment", MORE, piece(key4(17))),
+        v4("middle fragment", MORE | 2, piece(key4(17))),
+        v4("last fragment", 0x1fff, piece(key4(17))),
+        v6("first fragment", 0, true, piece(key6(17))),
         v6("atomic fragment", 0, false, flow(key6(17))),
-        v6("middle fragment", 2, true, later(key6(17))),
-        v6("last fragment", 0x1fff, false, later(key6(17))),
+        v6("middle fragment", 2, true, piece(key6(17))),
+        v6("last fragment", 0x1fff, false, piece(key6(17))),
         row(
             "a later fragment whose headers are in the first",
             ethernet(&[], IPV6, &ipv6(0, &extension(44, 1, &fragment(60, 3, false, &[9; 16])))),
-            later(key6(60)),
+            piece(key6(60)),
         ),
         row(
             "a first fragment with options behind its header",
             ethernet(&[], IPV6, &ipv6(44, &fragment(60, 0, true, &extension(6, 2, &tcp(SYN))))),
-            syn(key6(6)),
+            piece(key6(60)),
         ),
+        row("a first fragment with TCP flags", ethernet(&[VLAN], IPV4, &ipv4(6, MORE, 4, &tcp(SYN))), piece(key4(6))),
     ]
 }
 
@@ -200,7 +259,7 @@ fn version_6() -> Vec<Row> {
     }
     let ah = |rest: &[u8]| authentication(6, rest);
     let all = extension(43, 1, &extension(60, 2, &extension(51, 3, &ah(&tcp(SYN)))));
-    let mixed = extension(60, 1, &extension(43, 2, &extension(44, 3, &fragment(51, 0, true, &ah(&tcp(SYN))))));
+    let mixed = extension(60, 1, &extension(43, 2, &extension(44, 3, &fragment(51, 0, false, &ah(&tcp(SYN))))));
     rows.extend([
         row("authentication header", ethernet(&[], IPV6, &ipv6(51, &ah(&tcp(SYN)))), syn(key6(6))),
         row("four kinds of headers", ethernet(&[], IPV6, &ipv6(0, &all)), syn(key6(6))),
@@ -249,11 +308,25 @@ fn protocols() -> Vec<Row> {
             ),
         ]
     });
-    // IPv4 has no extension headers: there AH and IPv6's numbers are protocols like any other.
-    let only_v4 = [0, 43, 44, 51, 59, 60, 135].into_iter().map(|proto| {
+    // IPv4 has no extension headers but AH: there IPv6's numbers are protocols like any other.
+    let only_v4 = [0, 43, 44, 59, 60, 135].into_iter().map(|proto| {
         let frame = ethernet(&[], IPV4, &ipv4(proto, 0, 0, &[6, 0, 0, 0, 0, 0, 0, 0]));
         row(format!("protocol {proto} over IPv4"), frame, without_ports(key4(proto)))
     });
+    let ah = |rest: &[u8], proto| authentication(proto, rest);
+    let authenticated = [
+        row("AH over IPv4", ethernet(&[], IPV4, &ipv4(51, 0, 8, &ah(&tcp(SYN), 6))), syn(key4(6))),
+        row(
+            "AH and ESP over IPv4",
+            ethernet(&[], IPV4, &ipv4(51, 0, 0, &ah(&[0x5a; 16], 50))),
+            without_ports(key4(50)),
+        ),
+        row("AH and options", ethernet(&[], IPV4, &ipv4(51, 0, 0, &ah(&[6; 16], 60))), without_ports(key4(60))),
+        row("AH cut", ethernet(&[], IPV4, &ipv4(51, 0, 0, &[6, 4, 0, 0])), Expect::Skip(Skip::TruncatedIp)),
+        row("AH in pieces", ethernet(&[], IPV4, &ipv4(51, MORE, 0, &ah(&tcp(SYN), 6))), {
+            flow(key4(51).without_ports(Lacks::Fragment))
+        }),
+    ];
     let icmp = |key: Key, kind, code| flow(Key { src_port: kind, dst_port: code, ..key });
     let both = [
         row("ICMP echo", ethernet(&[], IPV4, &ipv4(1, 0, 0, &[8, 0, 0, 0])), icmp(key4(1), 8, 0)),
@@ -262,7 +335,7 @@ fn protocols() -> Vec<Row> {
         row("ICMPv6 by number over IPv4", ethernet(&[], IPV4, &ipv4(58, 0, 0, &[1, 4])), icmp(key4(58), 1, 4)),
         row("no next header", ethernet(&[], IPV6, &ipv6(59, &[0x5a; 30])), without_ports(key6(59))),
     ];
-    with_ports.chain(plain).chain(only_v4).chain(both).collect()
+    with_ports.chain(plain).chain(only_v4).chain(authenticated).chain(both).collect()
 }
 
 fn not_ip() -> Vec<Row> {
@@ -274,8 +347,6 @@ fn not_ip() -> Vec<Row> {
         (0x05dc, Skip::Llc),
         (0x05ff, Skip::Llc),
         (0x0600, Skip::NonIp),
-        (0x8847, Skip::Mpls),
-        (0x8848, Skip::Mpls),
         (0x8863, Skip::Pppoe),
         (0x8864, Skip::Pppoe),
         (0x88e5, Skip::Macsec),
@@ -304,12 +375,10 @@ fn cut() -> Vec<Row> {
         (6, IPV6, ipv6(60, &extension(6, 1, &tcp(SYN))), 48, key6(6)),
     ] {
         for end in 1..=packet.len() {
-            // Options are only known to be missing; an extension header's length is in its second byte, and that is enough.
-            let readable = if version == 6 && headers == 48 { end >= 42 } else { end >= headers };
             let expect = match end.checked_sub(headers) {
                 Some(14..) => syn(key),
                 Some(4..) => flow(key),
-                _ if readable => flow(key.without_ports(Lacks::Transport)),
+                _ if end >= headers => flow(key.without_ports(Lacks::Transport)),
                 _ => Expect::Skip(Skip::TruncatedIp),
             };
             rows.push(row(
@@ -347,6 +416,123 @@ fn malformed() -> Vec<Row> {
     longest[0] = 0x4f;
     rows.push(row("60 bytes of header in 40", ethernet(&[], IPV4, &longest), Expect::Skip(Skip::TruncatedIp)));
     rows
+}
+
+/// Frames with a tunnel: what they show from outside, and inside.
+fn tunnelled() -> Vec<(Case, Case)> {
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let (frame4, frame6) = (ethernet(&[], IPV4, &v4), ethernet(&[PROVIDER, VLAN], IPV6, &v6));
+    let (in4, in6) = (syn(key4(6)), syn(key6(6)));
+    let segment_routed = ipv6(43, &extension(41, 5, &v6));
+    let mut rows = Vec::new();
+    let mut over = |name: &str, proto: u8, payload: &[u8], inner: Option<Expect>| {
+        for (version, frame, key) in [
+            (4, ethernet(&[], IPV4, &ipv4(proto, 0, 0, payload)), key4(proto)),
+            (6, ethernet(&[VLAN], IPV6, &ipv6(proto, payload)), key6(proto)),
+        ] {
+            let outer = match payload {
+                [high, low, to_high, to_low, ..] if proto == 17 => flow(Key {
+                    src_port: u16::from_be_bytes([*high, *low]),
+                    dst_port: u16::from_be_bytes([*to_high, *to_low]),
+                    ..key
+                }),
+                _ => without_ports(key),
+            };
+            let name = format!("{name} over IPv{version}");
+            rows.push((name, frame, outer, inner.unwrap_or(outer)));
+        }
+    };
+    over("IPv4 in IP", 4, &v4, Some(in4));
+    over("IPv6 in IP", 41, &v6, Some(in6));
+    over("IPv6 that says IPv4 in IP", 4, &v6, None);
+    over("AH in IP in IP", 4, &ipv4(51, 0, 0, &authentication(6, &tcp(SYN))), Some(in4));
+    over("a fragment in IP", 4, &ipv4(6, MORE, 0, &tcp(SYN)), Some(flow(key4(6).without_ports(Lacks::Fragment))));
+    over("ARP in Ethernet in IP", 143, &ethernet(&[], 0x0806, &[0; 28]), None);
+    over("Ethernet in IP", 143, &frame6, Some(in6));
+    over("MPLS in IP", 137, &labels(4, &v4), Some(in4));
+    over("too much MPLS in IP", 137, &labels(5, &v4), None);
+    let gre = |flags: u16, kind: u16, rest: &[u8]| [&flags.to_be_bytes(), &kind.to_be_bytes(), rest].concat();
+    for fields in 0..8_u16 {
+        // Checksum, key, sequence number.
+        let flags = (fields & 4) << 13 | (fields & 2) << 12 | (fields & 1) << 12;
+        let optional = vec![0x5a; 4 * fields.count_ones() as usize];
+        over(&format!("GRE {flags:#06x}"), 47, &gre(flags, IPV4, &[&optional[..], &v4].concat()), Some(in4));
+    }
+    over("IPv6 in GRE", 47, &gre(0, IPV6, &v6), Some(in6));
+    over("MPLS in GRE", 47, &gre(0, MPLS, &labels(2, &v6)), Some(in6));
+    over("NVGRE", 47, &gre(0x2000, 0x6558, &[&[0, 0, 7, 0], &frame6[..]].concat()), Some(in6));
+    over("PPTP", 47, &gre(0x2081, 0x880b, &[0x21; 40]), None);
+    over("GRE with routes", 47, &gre(0x4000, IPV4, &v4), None);
+    over("GRE keepalive", 47, &gre(0, 0, &[]), None);
+    over("ERSPAN I", 47, &gre(0, 0x88be, &frame4), Some(in4));
+    over("ERSPAN II", 47, &gre(0x1000, 0x88be, &[&[0x10; 12], &frame6[..]].concat()), Some(in6));
+    let third = |last: [u8; 2], rest: &[u8]| [&[0; 4][..], &[0x20; 10], &last[..], rest].concat();
+    over("ERSPAN III", 47, &gre(0x1000, 0x22eb, &third([0x80, 0x10], &frame4)), Some(in4));
+    let subheader = [&[0x5a; 8], &frame4[..]].concat();
+    over("ERSPAN III with a subheader", 47, &gre(0x1000, 0x22eb, &third([0x80, 1], &subheader)), Some(in4));
+    over("ERSPAN III of another frame type", 47, &gre(0x1000, 0x22eb, &third([0x08, 0], &frame4)), None);
+    let udp = |port: u16, rest: &[u8]| [&SRC_PORT.to_be_bytes()[..], &port.to_be_bytes(), &[0; 4], rest].concat();
+    let vni = |first: [u8; 4], rest: &[u8]| [&first[..], &[0, 0, 7, 0], rest].concat();
+    over("VXLAN", 17, &udp(4789, &vni([8, 0, 0, 0], &frame4)), Some(in4));
+    over("VXLAN with tags", 17, &udp(4789, &vni([8, 0, 0, 0], &frame6)), Some(in6));
+    over("VXLAN with a group policy", 17, &udp(4789, &vni([0x88, 0, 0, 9], &frame4)), Some(in4));
+    over("VXLAN without identifier", 17, &udp(4789, &vni([0, 0, 0, 0], &frame4)), None);
+    over("VXLAN of ARP", 17, &udp(4789, &vni([8, 0, 0, 0], &ethernet(&[], 0x0806, &[0; 28]))), None);
+    over("VXLAN cut in its frame", 17, &udp(4789, &vni([8, 0, 0, 0], &frame4[..30])), None);
+    over("VXLAN-GPE of IPv4", 17, &udp(4790, &vni([0x0c, 0, 0, 1], &v4)), Some(in4));
+    over("VXLAN-GPE of IPv6", 17, &udp(4790, &vni([0x0c, 0, 0, 2], &v6)), Some(in6));
+    over("VXLAN-GPE of Ethernet", 17, &udp(4790, &vni([0x0c, 0, 0, 3], &frame6)), Some(in6));
+    over("VXLAN-GPE of MPLS", 17, &udp(4790, &vni([0x0c, 0, 0, 5], &labels(1, &v6))), Some(in6));
+    over("VXLAN-GPE of NSH", 17, &udp(4790, &vni([0x0c, 0, 0, 4], &v4)), None);
+    for words in [0, 1, 31, 63] {
+        let options = vec![0x5a; 4 * usize::from(words)];
+        let of = |kind: u16, rest: &[u8]| {
+            let [high, low] = kind.to_be_bytes();
+            udp(6081, &vni([words, 0, high, low], &[&options[..], rest].concat()))
+        };
+        over(&format!("Geneve of Ethernet, {words} words"), 17, &of(0x6558, &frame6), Some(in6));
+        over(&format!("Geneve of IPv4, {words} words"), 17, &of(IPV4, &v4), Some(in4));
+    }
+    over("Geneve control", 17, &udp(6081, &vni([0, 0x80, 0x65, 0x58], &frame4)), None);
+    over("another version of Geneve", 17, &udp(6081, &vni([0x40, 0, 0x65, 0x58], &frame4)), None);
+    let gtp = |flags: u8, kind: u8, rest: &[u8]| udp(2152, &[&[flags, kind, 0, 0, 0, 0, 0, 7], rest].concat());
+    over("GTP-U", 17, &gtp(0x30, 255, &v4), Some(in4));
+    over("GTP-U with a sequence number", 17, &gtp(0x32, 255, &[&[0, 1, 0, 0], &v6[..]].concat()), Some(in6));
+    for extensions in 0..=6_usize {
+        let mut rest = vec![0, 0, 0];
+        for units in (1..=2).cycle().take(extensions) {
+            rest.push(0x85);
+            rest.push(units);
+            rest.resize(rest.len() + 4 * usize::from(units) - 2, 0x5a);
+        }
+        rest.push(0);
+        let inner = (extensions <= 4).then_some(in4);
+        over(&format!("GTP-U, {extensions} headers"), 17, &gtp(0x34, 255, &[&rest, &v4[..]].concat()), inner);
+    }
+    over("GTP-U with an empty header", 17, &gtp(0x34, 255, &[&[0, 0, 0, 0x85, 0], &v4[..]].concat()), None);
+    over("GTP-U echo", 17, &gtp(0x32, 1, &[&[0, 1, 0, 0], &v4[..]].concat()), None);
+    over("GTP'", 17, &gtp(0x20, 255, &v4), None);
+    over("GTP-U of something else", 17, &gtp(0x30, 255, &[0x21; 40]), None);
+    let deep = |tunnels: usize| (0..tunnels).fold(v4.clone(), |packet, _| ipv4(4, 0, 0, &packet));
+    over("two tunnels", 4, &deep(1), Some(in4));
+    over("three tunnels", 4, &deep(2), Some(without_ports(key4(4))));
+    over("four tunnels", 4, &deep(3), Some(without_ports(key4(4))));
+    over("ESP in IP", 4, &ipv4(50, 0, 0, &[0x5a; 40]), Some(without_ports(key4(50))));
+    rows.extend([
+        ("SRv6".to_owned(), ethernet(&[], IPV6, &segment_routed), without_ports(key6(41)), in6),
+        (
+            "a first fragment of a tunnel".to_owned(),
+            ethernet(&[], IPV4, &ipv4(4, MORE, 0, &v4)),
+            flow(key4(4).without_ports(Lacks::Fragment)),
+            flow(key4(4).without_ports(Lacks::Fragment)),
+        ),
+    ]);
+    rows.into_iter()
+        .map(|(name, frame, outer, inner)| {
+            let inside = Case { name: format!("{name}, inside"), frame: frame.clone(), expect: inner };
+            (Case { name, frame, expect: outer }, inside)
+        })
+        .collect()
 }
 
 /// Large frames, and headers at the end of the parser's reach.

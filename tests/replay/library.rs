@@ -28,7 +28,16 @@ pub struct Replayed {
 ///
 /// The replay failed as a whole, or a report is not as every report has to be.
 pub fn run(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool) -> Result<Replayed> {
-    let options = Options { files: files.to_vec(), windows, kernel, seed: Some(SEED), progress: false };
+    run_with(config, files, windows, kernel, SEED)
+}
+
+/// The same with other hash keys, and other random numbers.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn run_with(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool, seed: u64) -> Result<Replayed> {
+    let options = Options { files: files.to_vec(), windows, kernel, seed: Some(seed), progress: false };
     let mut lines = Vec::new();
     let broken = replay(config, &options, &mut |report| write_json(report, &mut lines))?;
     let reports = reports(&lines)?;

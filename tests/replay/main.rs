@@ -16,6 +16,7 @@ mod corpus;
 mod damage;
 mod equality;
 mod library;
+mod sampling;
 
 fn main() -> ExitCode {
     let root = root();
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         trial("corpus::the_kernel_makes_the_same", corpus::the_kernel_makes_the_same_reports, &[&root, &corpus]),
         trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &program("tshark")]),
         trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
+        trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

@@ -3,7 +3,8 @@
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
 //! reports by it; [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic.
 //! [`captures`] finds what was captured in the real world. [`netns`] builds small networks out of namespaces, [`daemon`]
-//! runs the real weir in them, [`collector`] receives what it reports; [`trial`] ignores a test that lacks something.
+//! runs the real weir in them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports;
+//! [`trial`] ignores a test that lacks something. [`object`] is the real eBPF object, one packet at a time.
 //!
 //! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
 //! by something that cannot share its mistakes.
@@ -14,8 +15,10 @@ pub mod captures;
 pub mod clock;
 pub mod collector;
 pub mod daemon;
+pub mod foreign;
 pub mod inject;
 pub mod netns;
+pub mod object;
 pub mod oracle;
 pub mod pcap;
 pub mod scratch;

@@ -11,11 +11,12 @@ use crate::truth::{Key, Lacks, Truth};
 mod flow;
 mod frame;
 pub mod random;
+pub mod tunnel;
 
 pub use flow::{DESTINATION_BITS, FLOWS_PER_SOURCE_MAX, Flow, SOURCE_BITS, proto};
 pub use frame::{FRAME_MAX, FRAME_MIN, HEADERS_MAX};
 
-use flow::{Population, Sizes};
+use flow::{Population, Shim, Sizes};
 use frame::{Datagram, Extension, NonIp, Piece};
 use random::{Random, Zipf};
 
@@ -91,9 +92,11 @@ pub struct Mix {
     pub vlan: f64,
     /// Flows with two.
     pub qinq: f64,
+    /// Flows behind a PPP-over-Ethernet session or MPLS labels.
+    pub shims: f64,
     /// IPv4 packets with options.
     pub options: f64,
-    /// IPv6 packets with extension headers.
+    /// IPv6 packets with extension headers, and IPv4 packets with an authentication header.
     pub extensions: f64,
     /// IP packets that are fragments.
     pub fragments: f64,
@@ -119,6 +122,7 @@ impl Mix {
         sctp: 0.01,
         vlan: 0.15,
         qinq: 0.05,
+        shims: 0.02,
         options: 0.01,
         extensions: 0.03,
         fragments: 0.01,
@@ -134,6 +138,7 @@ impl Mix {
         sctp: 0.0,
         vlan: 0.0,
         qinq: 0.0,
+        shims: 0.0,
         options: 0.0,
         extensions: 0.0,
         fragments: 0.0,
@@ -156,6 +161,7 @@ impl Mix {
             sctp: 0.1,
             vlan: 0.3,
             qinq: 0.3,
+            shims: 0.2,
             options: 0.3,
             extensions: 0.6,
             fragments: 0.3,
@@ -165,7 +171,8 @@ impl Mix {
     }
 
     fn check(&self) -> Result<()> {
-        let Self { ipv6, tcp, udp, icmp, sctp, vlan, qinq, options, extensions, fragments, non_ip, damaged } = *self;
+        let Self { ipv6, tcp, udp, icmp, sctp, vlan, qinq, shims, options, extensions, fragments, non_ip, damaged } =
+            *self;
         for (name, share) in [
             ("ipv6", ipv6),
             ("tcp", tcp),
@@ -174,6 +181,7 @@ impl Mix {
             ("sctp", sctp),
             ("vlan", vlan),
             ("qinq", qinq),
+            ("shims", shims),
             ("options", options),
             ("extensions", extensions),
             ("fragments", fragments),
@@ -292,14 +300,21 @@ fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
         if flow.key.proto != proto::NO_NEXT_HEADER && random.chance(mix.extensions) {
             datagram.extensions = extensions(random);
         }
-    } else if random.chance(mix.options) {
-        datagram.options = 4 * random.between(1, 10);
+    } else {
+        if random.chance(mix.options) {
+            datagram.options = 4 * random.between(1, 10);
+        }
+        if random.chance(mix.extensions / 4.0) {
+            datagram.extensions = vec![Extension::Authentication(random.between(2, 3) as u8)];
+        }
     }
-    if flow.key.proto != proto::NO_NEXT_HEADER && random.chance(mix.fragments) {
+    // The pieces of an IPv4 packet say of themselves what its first header is.
+    let begins_otherwise = !flow.is_v6() && !datagram.extensions.is_empty();
+    if flow.key.proto != proto::NO_NEXT_HEADER && !begins_otherwise && random.chance(mix.fragments) {
         datagram.piece = piece(random);
     }
     let frame = datagram.encode(size(random, flow.sizes));
-    if matches!(datagram.piece, Piece::Later { .. }) {
+    if datagram.piece != Piece::Whole {
         return Packet::new(frame, Ok(flow.key.without_ports(Lacks::Fragment)), 0);
     }
     let tcp_flags = if flow.key.proto == proto::TCP { datagram.tcp_flags } else { 0 };
@@ -363,7 +378,8 @@ fn damaged(random: &mut Random, flow: Flow) -> Packet {
     const TAGS: (usize, usize) = (5, 8);
     /// More than a parser that walks eight headers can take.
     const HEADERS: (usize, usize) = (9, 12);
-    let mut datagram = Datagram::plain(flow);
+    // Behind MPLS, the version is what tells IP from anything else.
+    let mut datagram = Datagram { shim: Shim::None, ..Datagram::plain(flow) };
     let ip_at = datagram.ip_at();
     let wanted = size(random, flow.sizes);
     match random.between(0, 4) {
@@ -426,7 +442,7 @@ mod tests {
     use weir_common::{
         flow::FlowKey,
         ledger::Skip,
-        packet::{Link, parse},
+        packet::{Link, Tunnels, parse},
     };
 
     fn traffic(seed: u64, packets: u64, mix: Mix) -> Traffic {
@@ -460,14 +476,18 @@ mod tests {
                 let Truth { flow, tcp_flags, bytes } = truth;
                 assert_eq!(bytes, frame.len() as u64);
                 assert!((FRAME_MIN..=FRAME_MAX).contains(&frame.len()), "seed {seed} packet {at}: {bytes} bytes");
-                let (found, flags) = match parse(&frame[..], Link::Ethernet) {
+                let (found, flags) = match parse(&frame[..], Link::Ethernet, Tunnels::Outer) {
                     Ok(parsed) => (Ok(parsed.key), parsed.tcp_flags),
                     Err(skip) => (Err(skip.name()), 0),
                 };
                 assert_eq!(found, flow.map(FlowKey::from), "seed {seed} packet {at}: {frame:02x?}");
                 assert_eq!(flags, tcp_flags, "seed {seed} packet {at}: {frame:02x?}");
-                let cut = parse(&frame[..frame.len().min(HEADERS_MAX)], Link::Ethernet);
-                assert_eq!(cut, parse(&frame[..], Link::Ethernet), "seed {seed} packet {at}: {frame:02x?}");
+                let cut = parse(&frame[..frame.len().min(HEADERS_MAX)], Link::Ethernet, Tunnels::Outer);
+                assert_eq!(
+                    cut,
+                    parse(&frame[..], Link::Ethernet, Tunnels::Outer),
+                    "seed {seed} packet {at}: {frame:02x?}"
+                );
                 let kind = match flow {
                     Ok(key) => format!("{:?} {}", key.lacks, if key.src.is_ipv6() { "v6" } else { "v4" }),
                     Err(reason) => reason.to_owned(),

@@ -26,7 +26,7 @@ pub struct Key {
 pub enum Lacks {
     /// It lacks nothing.
     Nothing,
-    /// A later fragment: the ports are in the first.
+    /// A piece of a fragmented packet, the first or a later one: only the first has the ports.
     Fragment,
     /// The packet ends before its transport header.
     Transport,

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use weir_common::sampling::RATE_MAX;
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -61,6 +63,12 @@ pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
 
 /// Bytes of the ring per CPU, a power of two: the least is the largest page size in use.
 pub const RING: RangeInclusive<u64> = (64 << 10)..=(64 << 20);
+
+/// One packet in how many is taken: a record has 16 bits for it.
+pub const ONE_IN: RangeInclusive<u64> = 1..=RATE_MAX as u64;
+
+/// The share of a CPU that reading its records may take: below, not even an idle worker would do.
+pub const CPU_SHARE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Sinks: each is a thread and a queue.
 pub const SINKS_MAX: usize = 16;

@@ -9,6 +9,7 @@ pub mod limits;
 mod locate;
 mod mistake;
 mod node;
+mod pattern;
 mod read;
 mod section;
 mod suggest;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
+use weir_common::packet;
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
@@ -35,7 +37,7 @@ use self::section::{Field, Log};
 pub struct Config {
     /// Who reports.
     pub observer: Observer,
-    /// What is measured, without duplicates, at most [`limits::INTERFACES_MAX`].
+    /// What is measured, without duplicates; names and directions together at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
     /// When and how much is reported.
     pub report: Report,
@@ -45,6 +47,8 @@ pub struct Config {
     pub seen_flows: SeenFlows,
     /// The kernel's side.
     pub datapath: Datapath,
+    /// How many packets are taken.
+    pub sampling: Sampling,
     /// The key of all hashes.
     pub hash_key: HashKey,
     /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
@@ -60,13 +64,27 @@ pub struct Observer {
     pub site: Option<String>,
 }
 
-/// A network interface to measure.
+/// A network interface to measure, or all whose names fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name, as Linux allows it.
+    /// Its name, as Linux allows it; `*` and `?` make it a pattern.
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
+    /// Which of its packets.
+    pub direction: Direction,
+}
+
+impl Interface {
+    /// Whether the name is a pattern.
+    pub fn is_pattern(&self) -> bool {
+        pattern::is_pattern(&self.name)
+    }
+
+    /// Whether this is about the interface `name`. A pattern never means the loopback.
+    pub fn covers(&self, name: &str) -> bool {
+        if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
+    }
 }
 
 /// How the program is attached to an interface.
@@ -80,6 +98,51 @@ pub enum Mode {
     Native,
     /// In the network stack, on any interface.
     Generic,
+    /// At the tc hook, by TCX.
+    Tcx,
+}
+
+/// Which of an interface's packets are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Those that it receives.
+    #[default]
+    Ingress,
+    /// Those that it sends.
+    Egress,
+    /// Both, each with an account of its own.
+    Both,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// Received.
+    Ingress,
+    /// Sent.
+    Egress,
+}
+
+impl Direction {
+    /// The directions that this means.
+    pub const fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Ingress => &[Way::Ingress],
+            Self::Egress => &[Way::Egress],
+            Self::Both => &[Way::Ingress, Way::Egress],
+        }
+    }
+}
+
+impl Way {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
 }
 
 /// When and how much is reported.
@@ -123,7 +186,74 @@ pub struct Datapath {
     /// Bytes of the ring per CPU, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub ring: u64,
+    /// Whose packet a tunnelled packet is.
+    pub tunnels: Tunnels,
 }
+
+/// Whose packet a tunnelled packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnels {
+    /// The tunnel's.
+    #[default]
+    Outer,
+    /// That of whoever talks through it.
+    Inner,
+}
+
+impl From<Tunnels> for packet::Tunnels {
+    fn from(tunnels: Tunnels) -> Self {
+        match tunnels {
+            Tunnels::Outer => Self::Outer,
+            Tunnels::Inner => Self::Inner,
+        }
+    }
+}
+
+/// How many packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampling {
+    /// One in how many.
+    pub packets: Packets,
+    /// The share of a CPU that reading its records may take before `auto` takes fewer packets.
+    pub cpu: f64,
+}
+
+/// One packet in how many is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// One in this many, 1 to [`weir_common::sampling::RATE_MAX`].
+    OneIn(u32),
+    /// Every one, or fewer for as long as the daemon cannot keep up.
+    Auto,
+}
+
+impl Packets {
+    /// The rate to start with.
+    pub const fn first_rate(self) -> u32 {
+        match self {
+            Self::OneIn(rate) => rate,
+            Self::Auto => 1,
+        }
+    }
+
+    /// Whether any packet can be left out.
+    pub const fn leaves_out(self) -> bool {
+        !matches!(self, Self::OneIn(1))
+    }
+}
+
+impl Serialize for Packets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::OneIn(rate) => serializer.serialize_u32(*rate),
+            Self::Auto => serializer.serialize_str(AUTO),
+        }
+    }
+}
+
+/// The word for [`Packets::Auto`].
+const AUTO: &str = "auto";
 
 /// Where reports go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -234,6 +364,7 @@ impl Default for Config {
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
             datapath: Datapath::default(),
+            sampling: Sampling::default(),
             hash_key: HashKey::default(),
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
@@ -283,7 +414,13 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 4096, ring: 1 << 20 }
+        Self { cache_flows: 4096, ring: 1 << 20, tunnels: Tunnels::default() }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { packets: Packets::OneIn(1), cpu: 0.5 }
     }
 }
 

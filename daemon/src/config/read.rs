@@ -12,10 +12,17 @@ use super::mistake::short;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    Compress, Config, Datapath, Estimates, HashKey, Http, Interface, Mode, Observer, Report, SeenFlows, Sink, Target,
+    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
+    Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 
-const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
+const MODES: [(&str, Mode); 4] =
+    [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic), ("tcx", Mode::Tcx)];
+
+const DIRECTIONS: [(&str, Direction); 3] =
+    [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
+
+const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
 const COMPRESS: [(&str, Compress); 2] = [("gzip", Compress::Gzip), ("none", Compress::None)];
 
@@ -51,6 +58,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
         seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
+        sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
         sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
     });
@@ -85,19 +93,41 @@ fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
             None => taken.push((field, interface)),
         }
     }
+    let ways: usize = taken.iter().map(|(_, interface)| interface.direction.ways().len()).sum();
+    if ways > INTERFACES_MAX {
+        field.refuse(format!(
+            "{ways} directions of interfaces are more than the {INTERFACES_MAX} allowed (`direction: both` counts twice)"
+        ));
+    }
     Some(taken.into_iter().map(|(_, interface)| interface).collect())
 }
 
 /// A name, or a map of a name and more.
 fn interface(field: &Field<'_>) -> Option<Interface> {
     if !field.is_map() {
-        return Some(Interface { name: interface_name(field)?, mode: Mode::default() });
+        return Some(Interface {
+            name: interface_name(field)?,
+            mode: Mode::default(),
+            direction: Direction::default(),
+        });
     }
-    let (name, mode) = field.section("{name: eth0}", |s| {
+    let (name, mode, direction) = field.section("{name: eth0}", |s| {
         let name = s.require("name", "the interface, such as eth0", |f| interface_name(&f));
-        (name, s.get("mode", Mode::default(), |f| f.choice(&MODES)))
+        let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
+        (name, mode, s.get("direction", Direction::default(), |f| direction(&f, mode)))
     })?;
-    Some(Interface { name: name?, mode })
+    Some(Interface { name: name?, mode, direction })
+}
+
+/// The direction; `both` may have any mode, because what is sent is then measured by TCX all the same.
+fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
+    let direction = field.choice(&DIRECTIONS)?;
+    if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
+        field
+            .refuse("XDP sees only what an interface receives: for what it sends leave out `mode`, or use `mode: tcx`");
+        return None;
+    }
+    Some(direction)
 }
 
 /// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
@@ -186,7 +216,24 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
             u32::try_from(slots).ok()
         }),
         ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+        tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
     }
+}
+
+fn sampling(s: &mut Section<'_>) -> Sampling {
+    let default = Sampling::default();
+    Sampling {
+        packets: s.get("packets", default.packets, |f| packets(&f)),
+        cpu: s.get("cpu", default.cpu, |f| f.ratio(CPU_SHARE)),
+    }
+}
+
+/// A number, or the word that leaves it to weir.
+fn packets(field: &Field<'_>) -> Option<Packets> {
+    if field.is_text() {
+        return field.choice(&[(AUTO, Packets::Auto)]);
+    }
+    field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
 
 /// The limits are powers of two themselves, so the neighbours that are suggested lie within them.

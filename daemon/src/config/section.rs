@@ -118,6 +118,11 @@ impl<'t> Field<'t> {
         self.refuse(format!("expected {what}, found {found}{way_out}"));
     }
 
+    /// Whether this is text.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.node, Node::Text(_))
+    }
+
     fn is_number(&self) -> bool {
         matches!(self.node, Node::Integer(_) | Node::Float(_))
     }

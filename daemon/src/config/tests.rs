@@ -100,29 +100,33 @@ fn examples_parse() {
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
     assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64 }]
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
-    assert_eq!(two_sinks.interfaces[0], Interface { name: "wan0".into(), mode: Mode::Native });
+    assert_eq!(
+        two_sinks.interfaces[0],
+        Interface { name: "wan0".into(), mode: Mode::Native, direction: Direction::Ingress }
+    );
     assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
 }
 
 /// Every setting with a value that is not its default.
 const EVERYTHING: &str = r#"
 observer: {name: edge-1, site: fra1}
-interfaces: [eth0, {name: wan.100, mode: native}, {name: ppp0, mode: generic}]
+interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, mode: generic}, {name: "v*", mode: tcx, direction: egress}]
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
-datapath: {cache_flows: 8192, ring: 262144}
+datapath: {cache_flows: 8192, ring: 262144, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1}
   - {type: file, path: reports.ndjson, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
+sampling: {packets: auto, cpu: 0.25}
 "#;
 
 #[test]
 fn every_setting_is_read() {
-    let interface = |name: &str, mode| Interface { name: name.to_owned(), mode };
+    let interface = |name: &str, mode, direction| Interface { name: name.to_owned(), mode, direction };
     let http = |url, timeout_ms, compress| {
         let timeout = Duration::from_millis(timeout_ms);
         Target::Http(Http { url: Uri::from_static(url), timeout, compress, headers: Vec::new() })
@@ -130,14 +134,16 @@ fn every_setting_is_read() {
     let expected = Config {
         observer: Observer { name: Some("edge-1".into()), site: Some("fra1".into()) },
         interfaces: vec![
-            interface("eth0", Mode::Auto),
-            interface("wan.100", Mode::Native),
-            interface("ppp0", Mode::Generic),
+            interface("eth0", Mode::Auto, Direction::Ingress),
+            interface("wan.100", Mode::Native, Direction::Both),
+            interface("ppp0", Mode::Generic, Direction::Ingress),
+            interface("v*", Mode::Tcx, Direction::Egress),
         ],
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
-        datapath: Datapath { cache_flows: 8192, ring: 262_144 },
+        datapath: Datapath { cache_flows: 8192, ring: 262_144, tunnels: Tunnels::Inner },
+        sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![
             Sink { target: Target::Stdout, queue: 1 },
@@ -151,7 +157,7 @@ fn every_setting_is_read() {
 
 #[test]
 fn printed_configuration_reads_back() {
-    for text in ["", EVERYTHING, "sinks: []"] {
+    for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}"] {
         let config = parse(text).unwrap();
         let printed = config.to_yaml();
         assert_eq!(parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")), config);
@@ -281,10 +287,18 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "interfaces:\n  - mode: nativ\n    name: eth0\n  - mode: fast\n    nmae: eth1\n  - {}",
         &[
-            "2:11: interfaces[0].mode: expected one of auto, native, generic, found the text \"nativ\", did you mean native?",
-            "4:11: interfaces[1].mode: expected one of auto, native, generic, found the text \"fast\"",
+            "2:11: interfaces[0].mode: expected one of auto, native, generic, tcx, found the text \"nativ\", did you mean native?",
+            "4:11: interfaces[1].mode: expected one of auto, native, generic, tcx, found the text \"fast\"",
             "5:5: interfaces[1].nmae: unknown key, did you mean name?",
             "6:5: interfaces[2].name: is missing: the interface, such as eth0",
+        ],
+    ),
+    (
+        "interfaces:\n  - {name: eth0, mode: native, direction: egress}\n  - {name: eth1, mode: native, direction: up}",
+        &[
+            "2:43: interfaces[0].direction: XDP sees only what an interface receives: for what it sends leave out `mode`, \
+             or use `mode: tcx`",
+            "3:43: interfaces[1].direction: expected one of ingress, egress, both, found the text \"up\"",
         ],
     ),
     // Sinks.
@@ -434,8 +448,8 @@ sinks:
         r#"weir.yaml:2:12: observer.nam: unknown key, did you mean name?
 weir.yaml:2:33: observer.site: expected text, found the list [..]
 weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be an interface: no '/', no ':', no white space, not '.' or '..'
-weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, found the text "nativ", did you mean native?
-weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode)
+weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, found the text "nativ", did you mean native?
+weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction)
 weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
 weir.yaml:9:8: report.top: 1000 is above the maximum of 100
 weir.yaml:10:1: reprot: unknown key, did you mean report?
@@ -462,6 +476,13 @@ fn lists_have_limits() {
     assert_eq!(
         mistakes(&format!("interfaces: [{}]", names(65))),
         ["1:13: interfaces: 65 items are more than the 64 allowed"]
+    );
+    let both =
+        |count: usize| (0..count).map(|i| format!("{{name: e{i}, direction: both}}")).collect::<Vec<_>>().join(", ");
+    assert_eq!(parse(&format!("interfaces: [{}]", both(32))).unwrap().interfaces.len(), limits::INTERFACES_MAX / 2);
+    assert_eq!(
+        mistakes(&format!("interfaces: [{}]", both(33))),
+        ["1:13: interfaces: 66 directions of interfaces are more than the 64 allowed (`direction: both` counts twice)"]
     );
 
     let files = |count: usize| (0..count).map(|i| format!("- {{type: file, path: f{i}}}\n")).collect::<String>();
@@ -602,4 +623,21 @@ fn damaged_files_never_panic() {
         }
     }
     assert!((ROUNDS / 4..ROUNDS).contains(&refused), "{refused} of {ROUNDS} damaged files were refused");
+}
+
+#[test]
+fn packets_are_a_number_or_auto() {
+    let packets = |text: &str| parse(&format!("sampling: {{packets: {text}}}")).map(|config| config.sampling.packets);
+    assert_eq!(packets("1").unwrap(), Packets::OneIn(1));
+    assert_eq!(packets("65535").unwrap(), Packets::OneIn(65_535));
+    assert_eq!(packets("auto").unwrap(), Packets::Auto);
+    for (wrong, message) in [
+        ("0", "0 is below the minimum of 1"),
+        ("65536", "65536 is above the maximum of 65535"),
+        ("atuo", "did you mean auto?"),
+        ("[]", "expected a whole number"),
+    ] {
+        let mistakes = packets(wrong).unwrap_err().to_string();
+        assert!(mistakes.contains(message), "{wrong}: {mistakes}");
+    }
 }

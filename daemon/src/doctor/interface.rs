@@ -4,10 +4,13 @@ use std::{fs, path::Path};
 
 use aya::programs::loaded_programs;
 
+use weir_common::packet;
+
 use super::{Answer, Finding, InterfaceFindings};
 use crate::{
-    config::{Interface, Mode},
-    features::Features,
+    attach::{Device, Obtained, link_layer, rungs},
+    config::{Direction, Interface, Mode, Way},
+    features::{Features, has_tcx},
     netlink::{self, Link, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
 };
 
@@ -37,19 +40,33 @@ const NATIVE: [&str; 20] = [
     "virtio_net",
 ];
 
-/// An interface of the configuration.
-pub fn examine(Interface { name, mode }: &Interface) -> InterfaceFindings {
+/// An interface of the configuration, or all those that fit its pattern.
+pub fn examine(rule: &Interface) -> Vec<InterfaceFindings> {
+    if !rule.is_pattern() {
+        return vec![examine_one(rule, &rule.name)];
+    }
+    let names = netlink::names().unwrap_or_default();
+    let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(rule, name)).collect();
+    if fitting.is_empty() {
+        let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
+        return vec![InterfaceFindings { name: rule.name.clone(), findings }];
+    }
+    fitting
+}
+
+fn examine_one(rule: &Interface, name: &str) -> InterfaceFindings {
     let findings = match netlink::link(name) {
         Ok(Some(link)) => {
             let facts = Facts {
                 driver: driver(&link),
                 xdp_features: netlink::xdp_features(link.index),
                 fragments: Features::of_this_kernel().fragments,
+                tcx: has_tcx().ok(),
                 offloads: netlink::offloads(link.index).unwrap_or_default(),
                 owner: link.xdp.and_then(|program| name_of(program.id?)),
                 link,
             };
-            judge(&facts, *mode)
+            judge(&facts, rule.mode, rule.direction)
         }
         Ok(None) => {
             let have = netlink::names().unwrap_or_default().join(", ");
@@ -57,7 +74,7 @@ pub fn examine(Interface { name, mode }: &Interface) -> InterfaceFindings {
         }
         Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel does not tell: {error}"))],
     };
-    InterfaceFindings { name: name.clone(), findings }
+    InterfaceFindings { name: name.to_owned(), findings }
 }
 
 /// What was found out.
@@ -67,6 +84,7 @@ struct Facts {
     driver: Option<String>,
     xdp_features: Option<u64>,
     fragments: bool,
+    tcx: Option<bool>,
     offloads: Vec<String>,
     /// The name of the XDP program on it.
     owner: Option<String>,
@@ -88,7 +106,7 @@ fn name_of(id: u32) -> Option<String> {
     program.name_as_str().map(str::to_owned)
 }
 
-fn judge(facts: &Facts, mode: Mode) -> Vec<Finding> {
+fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
     let Facts { link, driver, .. } = facts;
     let driver = driver.as_deref().unwrap_or("not known");
     let mut findings = vec![
@@ -98,11 +116,54 @@ fn judge(facts: &Facts, mode: Mode) -> Vec<Finding> {
         } else {
             Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", link.name))
         },
-        Finding { needed: mode == Mode::Native, ..native(facts) },
+        native(facts),
         free(link, facts.owner.as_deref()),
     ];
+    findings.extend(direction.ways().iter().map(|&way| measured(facts, mode, way)));
     findings.extend(hints(facts));
     findings
+}
+
+/// How `weir run` would see the packets that go this way: the first rung of its ladder that holds.
+fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
+    let name = match way {
+        Way::Ingress => "what it receives",
+        Way::Egress => "what it sends",
+    };
+    let device = Device { hardware: facts.link.hardware, kind: facts.link.kind.clone(), ..Device::default() };
+    if link_layer(&device) == packet::Link::Other {
+        let detail = format!("its packets begin with what weir cannot read (hardware type {})", device.hardware);
+        return Finding::needed(name, Answer::No, detail);
+    }
+    let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
+    for &rung in rungs(&device, mode, way) {
+        match holds(facts, &device, rung) {
+            Answer::Yes => {
+                let detail = match perhaps.first() {
+                    Some(first) => format!("by {first}, or else by {}", rung.name()),
+                    None => format!("by {}", rung.name()),
+                };
+                return Finding::needed(name, Answer::Yes, detail);
+            }
+            Answer::No => lacks.push(rung.name()),
+            _ => perhaps.push(rung.name()),
+        }
+    }
+    match perhaps.first() {
+        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel takes it")),
+        None => Finding::needed(name, Answer::No, format!("not to be had: {} (see above)", lacks.join(", "))),
+    }
+}
+
+/// Whether a program could be attached this way.
+fn holds(facts: &Facts, device: &Device, rung: Obtained) -> Answer {
+    let for_xdp = link_layer(device) == packet::Link::Ethernet && facts.link.xdp.is_none();
+    match rung {
+        Obtained::Native if for_xdp => native(facts).answer,
+        Obtained::Generic if for_xdp => Answer::Yes,
+        Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
+        _ => Answer::No,
+    }
 }
 
 /// Whether programs may run in the driver.
@@ -112,27 +173,25 @@ fn native(facts: &Facts) -> Finding {
     let driver = driver.as_deref().unwrap_or("its driver");
     let jumbo = link.mtu > PIECE_MTU_MAX;
     match *xdp_features {
-        Some(features) if features & XDP_BASIC == 0 => Finding::new(
-            name,
-            Answer::No,
-            format!("{driver} has none as it is set up: generic XDP sees every packet too"),
-        ),
+        Some(features) if features & XDP_BASIC == 0 => {
+            Finding::new(name, Answer::No, format!("{driver} has none as it is set up"))
+        }
         Some(features) if jumbo && (!fragments || features & XDP_FRAGMENTS == 0) => {
             let detail = format!(
-                "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: generic XDP, or an \
-                 MTU of about {PIECE_MTU_MAX}",
+                "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: an MTU of \
+                 about {PIECE_MTU_MAX} could be",
                 link.mtu,
                 if *fragments { driver } else { "this kernel" }
             );
             Finding::new(name, Answer::No, detail)
         }
         Some(_) => Finding::new(name, Answer::Yes, format!("{driver} says so")),
-        None if link.loopback => Finding::new(name, Answer::No, "loopback has none: generic XDP sees every packet too"),
+        None if link.loopback => Finding::new(name, Answer::No, "loopback has none"),
         None if NATIVE.contains(&driver) => {
             Finding::new(name, Answer::Unknown, format!("{driver} usually has it; `weir run` tells what it got"))
         }
         None => {
-            let detail = "unknown until `weir run` attaches, and falls back to generic XDP (Linux 6.3 and later tell)";
+            let detail = "unknown until `weir run` attaches (Linux 6.3 and later tell)";
             Finding::new(name, Answer::Unknown, detail)
         }
     }
@@ -142,7 +201,7 @@ fn native(facts: &Facts) -> Finding {
 fn free(link: &Link, owner: Option<&str>) -> Finding {
     let name = "free for XDP";
     let Some(XdpProgram { id, place }) = link.xdp else {
-        return Finding::needed(name, Answer::Yes, "no XDP program is there");
+        return Finding::new(name, Answer::Yes, "no XDP program is there");
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
     let detail = match owner {
@@ -153,7 +212,7 @@ fn free(link: &Link, owner: Option<&str>) -> Finding {
             link.name
         ),
     };
-    Finding::needed(name, Answer::No, detail)
+    Finding::new(name, Answer::No, detail)
 }
 
 /// Offloads that change what is seen.
@@ -172,7 +231,11 @@ fn hints(Facts { link, offloads, .. }: &Facts) -> Vec<Finding> {
         );
     }
     if on("rx-gro") {
-        hint("GRO", "on: generic XDP counts packets that were merged as one; native XDP comes before".to_owned());
+        hint(
+            "GRO",
+            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX counts them apart"
+                .to_owned(),
+        );
     }
     if on("hw-tc-offload") {
         hint("hw-tc-offload", "on: packets that the hardware forwards are seen by no program".to_owned());
@@ -185,8 +248,8 @@ mod tests {
     use super::*;
 
     fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
-        let link = Link { index: 2, name: "eth0".into(), mtu, up: true, ..Link::default() };
-        Facts { link, driver: Some(driver.into()), xdp_features, fragments: true, ..Facts::default() }
+        let link = Link { index: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
+        Facts { link, driver: Some(driver.into()), xdp_features, fragments: true, tcx: Some(true), ..Facts::default() }
     }
 
     fn answer(findings: &[Finding], name: &str) -> Answer {
@@ -209,29 +272,53 @@ mod tests {
     }
 
     #[test]
-    fn lacking_native_mode_forbids_only_where_it_was_asked_for() {
-        let bridge = facts("bridge", 1500, Some(0));
-        assert!(!judge(&bridge, Mode::Auto).iter().any(Finding::forbids));
-        assert!(judge(&bridge, Mode::Native).iter().any(Finding::forbids));
+    fn the_first_rung_that_holds_is_told() {
+        use Direction::{Both, Egress, Ingress};
+        let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
+        let unsure = facts("something", 1500, None);
+        let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
+        let mut taken = old.clone();
+        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        for (facts, mode, direction, expected) in [
+            (&card, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native")]),
+            (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
+            (&unsure, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native, or else by tcx")]),
+            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel takes it")]),
+            (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
+            (&old, Mode::Auto, Egress, vec![(Answer::No, "not to be had: tcx (see above)")]),
+            (&old, Mode::Native, Ingress, vec![(Answer::No, "not to be had: xdp-native (see above)")]),
+            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not to be had: xdp-generic (see above)")]),
+        ] {
+            let found: Vec<_> = direction.ways().iter().map(|&way| measured(facts, mode, way)).collect();
+            let found: Vec<_> = found.iter().map(|finding| (finding.answer, finding.detail.as_str())).collect();
+            assert_eq!(found, expected, "{mode:?} {direction:?} {facts:?}");
+        }
     }
 
     #[test]
-    fn a_program_that_is_there_forbids_and_is_named() {
+    fn a_program_that_is_there_is_named() {
         let mut taken = facts("veth", 1500, Some(XDP_BASIC));
         taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
-        let finding = free(&taken.link, Some("other"));
-        assert!(finding.forbids() && finding.detail.contains("program 9 \"other\" of somebody else"), "{finding:?}");
+        let detail = free(&taken.link, Some("other")).detail;
+        assert!(detail.contains("program 9 \"other\" of somebody else"), "{detail}");
         assert!(free(&taken.link, None).detail.contains("(name not known)"));
         assert!(free(&taken.link, Some("weir")).detail.contains("weir is there already"));
         taken.link.xdp = None;
-        assert!(!free(&taken.link, None).forbids());
+        assert_eq!(free(&taken.link, None).answer, Answer::Yes);
+    }
+
+    #[test]
+    fn packets_of_no_known_kind_forbid() {
+        let mut odd = facts("something", 1500, None);
+        odd.link.hardware = 9999;
+        assert!(judge(&odd, Mode::Auto, Direction::Ingress).iter().any(Finding::forbids));
     }
 
     #[test]
     fn an_interface_that_is_down_is_worth_a_word() {
         let mut down = facts("veth", 1500, None);
         down.link.up = false;
-        assert_eq!(answer(&judge(&down, Mode::Auto), "up"), Answer::No);
+        assert_eq!(answer(&judge(&down, Mode::Auto, Direction::Ingress), "up"), Answer::No);
     }
 
     #[test]

@@ -2,22 +2,19 @@
 
 use std::{fs, path::Path, thread};
 
-use aya::{
-    maps::MapType,
-    programs::{ProgramError, SchedClassifier, tc::TcAttachType},
-    sys::is_map_supported,
-};
+use aya::{maps::MapType, programs::ProgramError, sys::is_map_supported};
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     system::uname,
     thread::{CapabilitySet, capabilities},
 };
-use weir_common::hash::Key;
+use weir_common::{hash::Key, packet::Link};
 
 use super::{Answer, Finding, reasons};
 use crate::{
-    config::Config,
-    features::Features,
+    attach::slots,
+    config::{Config, Way},
+    features::{Features, has_tcx},
     kernel::{Kernel, KernelError, LoadedProgram, Plan, online_cpus},
     memory::Memory,
     worker::pin,
@@ -212,14 +209,14 @@ fn fragments(features: Result<Features, ProgramError>) -> Finding {
     }
 }
 
-/// Asks which programs there are at TCX on the loopback interface: older kernels do not know the question.
 fn tcx() -> Finding {
-    const EINVAL: i32 = 22;
     let name = "TCX";
-    match SchedClassifier::query_tcx("lo", TcAttachType::Ingress) {
-        Ok(_) => Finding::new(name, Answer::Yes, "programs may be attached behind XDP, at the traffic control hook"),
-        Err(ProgramError::SyscallError(error)) if error.io_error.raw_os_error() == Some(EINVAL) => {
-            Finding::new(name, Answer::No, "Linux 6.6 or later has it: XDP does without")
+    match has_tcx() {
+        Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and what interfaces send"),
+        Ok(false) => {
+            let detail = "Linux 6.6 or later has it: virtual interfaces are measured by generic XDP, and what interfaces \
+                          send is not";
+            Finding::new(name, Answer::No, detail)
         }
         Err(error) => Finding::new(name, Answer::Unknown, brief_error(&error)),
     }
@@ -258,20 +255,35 @@ fn load(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
         slot_key: Key([0; 2]),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
-        interfaces: config.interfaces.len().max(1) as u32,
+        interfaces: slots(&config.interfaces).max(1) as u32,
+        sampling: config.sampling.packets,
+        tunnels: config.datapath.tunnels.into(),
     };
     let mut kernel = match Kernel::load(&plan) {
         Ok(kernel) => kernel,
         Err(error) => return (vec![Finding::needed("programs", Answer::No, reasons(&error))], Vec::new()),
     };
     let replay = kernel.load_replay();
+    let (run, tc) = match kernel.parts() {
+        Ok(mut parts) => {
+            let tc = [Way::Ingress, Way::Egress].map(|way| parts.tc.get(Link::Ethernet, way).map(drop));
+            (parts.flush.run(), tc.into_iter().collect::<Result<(), _>>())
+        }
+        Err(error) => (Err(error), Ok(())),
+    };
     let programs = kernel.loaded();
-    let mut findings = vec![Finding::needed("programs", Answer::Yes, listed(&programs))];
-    findings.push(match kernel.parts().and_then(|parts| parts.flush.run()) {
-        Ok(_) => Finding::needed("test-run on a CPU", Answer::Yes, "closes a window where its packets are counted"),
-        Err(error) => Finding::needed("test-run on a CPU", Answer::No, reasons(&error)),
-    });
-    findings.push(judge_replay(replay));
+    let findings = vec![
+        Finding::needed("programs", Answer::Yes, listed(&programs)),
+        match run {
+            Ok(_) => Finding::needed("test-run on a CPU", Answer::Yes, "closes a window where its packets are counted"),
+            Err(error) => Finding::needed("test-run on a CPU", Answer::No, reasons(&error)),
+        },
+        match tc {
+            Ok(()) => Finding::new("tc programs", Answer::Yes, "the kernel takes them"),
+            Err(error) => Finding::new("tc programs", Answer::No, reasons(&error)),
+        },
+        judge_replay(replay),
+    ];
     (findings, programs)
 }
 

@@ -15,10 +15,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    config::Config,
-    kernel::{KernelError, LoadedProgram},
-};
+use crate::{config::Config, kernel::LoadedProgram};
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -92,7 +89,7 @@ impl Finding {
 /// Examines the machine for `weir run` with this configuration.
 pub fn examine(config: &Config) -> Diagnosis {
     let (machine, programs) = machine::examine(config);
-    let interfaces: Vec<_> = config.interfaces.iter().map(interface::examine).collect();
+    let interfaces: Vec<_> = config.interfaces.iter().flat_map(interface::examine).collect();
     let mut all = machine.iter().chain(interfaces.iter().flat_map(|interface| &interface.findings));
     Diagnosis {
         schema: "weir.doctor/1",
@@ -168,9 +165,9 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// An error and its causes in one line, each said once. Of a verifier's log only the last word remains.
-fn reasons(error: &KernelError) -> String {
+fn reasons(error: &dyn Error) -> String {
     let mut said = String::new();
-    for cause in successors(Some(error as &dyn Error), |&cause| cause.source()) {
+    for cause in successors(Some(error), |&cause| cause.source()) {
         let cause = brief(&cause.to_string());
         if said.is_empty() {
             said = cause;

@@ -28,7 +28,10 @@ use crate::{
     memory::Memory,
     observer::Observer,
     pipeline::{cache_hit_rate, new_seen, resident_bytes},
-    report::{Report, Rings, SelfMetrics, Spool, compose::Context},
+    report::{
+        Report, Rings, SelfMetrics, Spool,
+        compose::{Context, Measured},
+    },
     shard::{Geometry, Shard},
     summary::Summary,
     window::Span,
@@ -109,7 +112,9 @@ pub fn replay(
         slot_key: key.derive("flow cache"),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
+        sampling: config.sampling.packets,
         interfaces: 1,
+        tunnels: config.datapath.tunnels.into(),
     };
     let run = Run {
         config,
@@ -252,7 +257,13 @@ impl Run<'_> {
         let context = Context {
             span: span(open),
             observer: self.observer.number(),
-            interfaces: vec![(self.interface.clone(), "replay")],
+            interfaces: vec![Measured {
+                slot: 0,
+                name: self.interface.clone(),
+                mode: "replay",
+                direction: None,
+                coverage: None,
+            }],
             self_metrics: self.self_metrics(&summary),
         };
         Ok((self.deliver)(&Report::compose(context, &summary))?)

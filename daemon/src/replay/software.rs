@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use weir_common::{
+    flow::FlowKey,
     hash::{self, SlotKey},
     ledger::Tally,
-    packet::parse,
-    record::Record,
+    packet::{Tunnels, parse},
+    record::{Record, Sample},
+    sampling::Valve,
     size::size_class,
     sketch::Seen,
 };
@@ -26,9 +28,15 @@ const NS_PER_MS: u64 = 1_000_000;
 /// What the kernel does on one CPU, with one interface.
 pub struct SoftwareDatapath {
     slot_key: SlotKey,
+    tunnels: Tunnels,
     cache: Vec<Record>,
     bits: u32,
     epoch: u8,
+    valve: Valve,
+    /// Packets left out before the next is taken.
+    left_out: u32,
+    /// The state of the random numbers (SplitMix64; Steele, Lea, Flood, 2014).
+    random: u64,
     edge: Edge,
     batch: Batch,
     seen: Arc<Seen>,
@@ -37,25 +45,46 @@ pub struct SoftwareDatapath {
 impl SoftwareDatapath {
     /// A datapath that fills `shard`.
     pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
-        Self {
+        let mut datapath = Self {
             slot_key: SlotKey::new(plan.slot_key),
+            tunnels: plan.tunnels,
             cache: vec![Record::default(); plan.cache_flows as usize],
             bits: plan.cache_flows.ilog2(),
             epoch: 0,
+            valve: Valve::one_in(plan.sampling.first_rate()),
+            left_out: 0,
+            random: plan.slot_key.derive("sampling").0[0],
             edge: Edge::empty(1),
             batch: Batch::new(shard),
             seen,
-        }
+        };
+        datapath.draw();
+        datapath
     }
 
-    fn count(&mut self, packet: &Record) {
-        let slot = hash::slot(&self.slot_key, &packet.key, self.bits);
+    /// Whether the next packet is taken.
+    fn take(&mut self) -> bool {
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return false;
+        }
+        self.draw();
+        true
+    }
+
+    fn draw(&mut self) {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.left_out = self.valve.left_out((hash::mix(self.random) >> 32) as u32);
+    }
+
+    fn count(&mut self, key: FlowKey, packet: Sample) {
+        let slot = hash::slot(&self.slot_key, &key, self.bits);
         let record = &mut self.cache[slot as usize];
-        if record.key == packet.key && record.has_room() {
+        if record.takes(&key, packet) {
             record.add(packet);
             return;
         }
-        let evicted = std::mem::replace(record, *packet);
+        let evicted = std::mem::replace(record, Record::first(key, packet));
         if !evicted.is_empty() {
             self.batch.push(&evicted, &self.seen);
         }
@@ -65,14 +94,19 @@ impl SoftwareDatapath {
 impl Datapath for SoftwareDatapath {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
         let one = Tally::new(1, u64::from(packet.wire_bytes));
-        let counters = &mut self.edge.counters[0];
-        counters.seen.add(one);
+        self.edge.counters[0].seen.add(one);
         self.edge.sizes[size_class(one.bytes)] += 1;
-        match parse(packet.captured, packet.link) {
+        if !self.take() {
+            self.edge.counters[0].sampled_out.add(one);
+            return Ok(());
+        }
+        let counters = &mut self.edge.counters[0];
+        match parse(packet.captured, packet.link, self.tunnels) {
             Ok(parsed) => {
                 let key = parsed.key.with_scope(0, self.epoch);
                 let tick = (packet.time_ns / NS_PER_MS) as u32;
-                self.count(&Record::first(key, one, parsed.tcp_flags, tick));
+                let sampling = self.valve.rate as u16;
+                self.count(key, Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags });
             }
             Err(skip) => counters.skipped[skip as usize].add(one),
         }

@@ -12,7 +12,7 @@ impl From<measured::Tally> for Tally {
 
 impl From<&measured::Ledger> for Ledger {
     fn from(measured::Ledger { counters, attributed }: &measured::Ledger) -> Self {
-        let measured::Counters { seen, sampled_out, skipped, lost } = counters;
+        let measured::Counters { seen, merged: _, sampled_out, skipped, lost } = counters;
         let skipped = measured::Skip::ALL.iter().zip(skipped).filter(|(_, tally)| !tally.is_zero());
         let lost = measured::Loss::ALL.iter().zip(lost);
         Self {
@@ -35,7 +35,7 @@ impl Ledger {
     }
 
     /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
-    pub fn coverage(&self) -> f64 {
+    pub fn kept(&self) -> f64 {
         let lost = self.lost.values().fold(0_u64, |sum, tally| sum.saturating_add(tally.packets));
         match self.seen.packets {
             0 => 1.0,
@@ -67,7 +67,7 @@ mod tests {
         assert!(measured.balances() && ledger.balances());
         assert_eq!(ledger.skipped, [("arp".to_owned(), Tally { packets: 1, bytes: 100 })].into());
         assert_eq!(ledger.lost.len(), measured::Loss::COUNT, "zero too");
-        assert_eq!(ledger.coverage(), 0.8);
+        assert_eq!(ledger.kept(), 0.8);
 
         ledger.sampled_out.bytes -= 1;
         assert!(!ledger.balances(), "a byte is missing");
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_is_fully_covered() {
+    fn of_nothing_nothing_is_lost() {
         let ledger = Ledger::from(&measured::Ledger::default());
         assert!(ledger.balances());
-        assert_eq!(ledger.coverage(), 1.0);
+        assert_eq!(ledger.kept(), 1.0);
     }
 }

@@ -26,10 +26,25 @@ pub struct Context {
     pub span: Span,
     /// Who measured.
     pub observer: Observer,
-    /// Name and mode of each interface slot.
-    pub interfaces: Vec<(String, &'static str)>,
+    /// The interfaces.
+    pub interfaces: Vec<Measured>,
     /// What it cost.
     pub self_metrics: SelfMetrics,
+}
+
+/// One direction of an interface, as far as the summary does not know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Which of the summary's ledgers is its own.
+    pub slot: usize,
+    /// Its name.
+    pub name: String,
+    /// How its packets were seen.
+    pub mode: &'static str,
+    /// Which of its packets; `None` for a capture.
+    pub direction: Option<&'static str>,
+    /// The packets seen for each one that the interface itself counted, if known.
+    pub coverage: Option<f64>,
 }
 
 impl Report {
@@ -47,13 +62,16 @@ impl Report {
             sizes,
             records: _,
             ring_peak: _,
+            sampling,
         } = summary;
+        // The bounds of the lists hold always where every packet is taken, else as often as the rest.
+        let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
-            interfaces: interfaces.into_iter().zip(ledgers).map(interface).collect(),
+            interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
             totals: totals(summary.seen(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
@@ -63,17 +81,19 @@ impl Report {
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },
-            top: list(top, "bytes"),
-            top_by_packets: list(top, "packets"),
+            top: list(top, "bytes", confidence),
+            top_by_packets: list(top, "packets", confidence),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }
     }
 }
 
-fn interface(((name, mode), account): ((String, &'static str), &ledger::Ledger)) -> Interface {
-    let ledger = Ledger::from(account);
-    Interface { name, mode: mode.to_owned(), sampling: 1, coverage: ledger.coverage(), ledger }
+fn interface(measured: Measured, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
+    let Measured { slot, name, mode, direction, coverage } = measured;
+    let ledger = Ledger::from(ledgers.get(slot)?);
+    let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
+    Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
@@ -95,13 +115,11 @@ fn distinct(estimate: sketch::Estimate) -> Distinct {
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(tops: &Tops, by: &str) -> Top {
-    /// The bounds of the lists hold always, not only often.
-    const CERTAIN: f64 = 1.0;
+fn list(tops: &Tops, by: &str, confidence: f64) -> Top {
     let Tops { flows, sources, destinations, pairs, services } = tops;
     Top {
         by: by.to_owned(),
-        confidence: CERTAIN,
+        confidence,
         flows: entries(flows, by, |rank, Ranked { key, packets, bytes }| TopFlow {
             rank,
             src_ip: key.src_ip(),

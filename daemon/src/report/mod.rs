@@ -41,7 +41,7 @@ pub struct Report {
     pub observer: Observer,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
-    /// Exact sums over all interfaces.
+    /// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
     pub totals: Totals,
     /// Estimates of how many distinct addresses and flows there were.
     pub unique: Unique,
@@ -93,16 +93,27 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
-    /// How its packets were seen: `xdp-native`, `xdp-generic`, `replay`, or `gone` when it disappeared.
+    /// How its packets were seen: `xdp-native`, `xdp-generic`, `tcx`, `replay`, or `gone` when it disappeared, or
+    /// `left-out` when the same packets are counted on an interface that it is stacked on.
     pub mode: String,
-    /// One packet in this many was counted, at random; 1 is every packet.
+    /// Which of its packets: `ingress` for those that it received, `egress` for those that it sent. One interface may be
+    /// listed once for each. Absent for a capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// One packet in this many was taken, at random, or more at times; 1 is every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
     /// Where every packet went.
     pub ledger: Ledger,
+    /// The packets seen for each one that the interface itself counted in this window; below 1 some passed unseen. A little
+    /// to either side is that the two are not counted at one instant; more than 1 is that the interface counts what an
+    /// offload merged as one packet. Absent when the interface's count is not known, or it counted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage: Option<f64>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
     #[schemars(range(min = 0, max = 1))]
-    pub coverage: f64,
+    pub kept: f64,
 }
 
 /// Every packet and byte accounted for, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
@@ -129,7 +140,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Exact sums over all interfaces.
+/// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Packets seen, those without a flow too.
@@ -227,7 +238,7 @@ pub struct TopFlow {
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Later fragments of such flows: their ports are unknown and given as 0. Absent means false.
+    /// Pieces of fragmented packets, the first ones too: without ports, which are given as 0. Absent means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fragment: bool,
     /// Packets.

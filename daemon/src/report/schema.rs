@@ -83,6 +83,8 @@ mod tests {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
         let parents = [
             ("/observer", "site"),
+            ("/interfaces/0", "direction"),
+            ("/interfaces/0", "coverage"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/sinks/0", "last_error"),
             ("/top/flows/1", "fragment"),
@@ -111,7 +113,7 @@ mod tests {
             ("not an address", golden_with("/top/flows/0/src_ip", json!("192.0.2.256"))),
             ("not a port", golden_with("/top/flows/0/dst_port", json!(65_536))),
             ("not a time", golden_with("/window/start", json!("yesterday"))),
-            ("more than everything", golden_with("/interfaces/0/coverage", json!(1.5))),
+            ("more than everything", golden_with("/interfaces/0/kept", json!(1.5))),
             ("a bucket without a count", golden_with("/histograms/packet_size_bytes/buckets/0", json!([64]))),
         ];
         for (what, report) in broken {

@@ -22,6 +22,8 @@ const WIDTH_MAX: usize = 100;
 const BAR: usize = 32;
 /// How many of each list are shown; a report in JSON has all.
 const ROWS_MAX: usize = 10;
+/// Below this share of an interface's packets something is wrong.
+const COVERAGE_MIN: f64 = 0.999;
 /// The longest error of a sink that is shown, in characters.
 const ERROR_MAX: usize = 90;
 /// How tables look.
@@ -146,7 +148,7 @@ fn interval(window: &Window) -> String {
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (i, Interface { name, mode, sampling, ledger, coverage }) in interfaces.iter().enumerate() {
+    for (i, Interface { name, mode, direction, sampling, ledger, coverage, kept }) in interfaces.iter().enumerate() {
         if i > 0 {
             grid.across([]);
         }
@@ -159,8 +161,15 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
             false => Cell::new("balanced: NO", Alarm),
         };
         let lost = ledger.lost.values().any(|tally| tally.packets > 0);
-        let coverage = Cell::new(format!("coverage {}", percent(*coverage)), if lost { Alarm } else { Plain });
-        grid.across([Cell::new(name, Strong), Cell::from(mode), Cell::from(rate), balanced, coverage]);
+        let kept = Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain });
+        let mut line = vec![Cell::new(name, Strong), Cell::from(mode)];
+        line.extend(direction.as_ref().map(Cell::from));
+        line.extend([Cell::from(rate), balanced, kept]);
+        line.extend(coverage.map(|coverage| {
+            let tone = if coverage < COVERAGE_MIN { Alarm } else { Plain };
+            Cell::new(format!("coverage {}", percent(coverage)), tone)
+        }));
+        grid.across(line);
         grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
         let mut line = |what: String, tally: &Tally, tone| {
             let share = percent(ratio(tally.packets, ledger.seen.packets));

@@ -72,8 +72,23 @@ pub struct Flow {
     pub src_mac: MacAddr,
     /// VLAN identifiers, outermost first; 0 where there is no tag.
     pub vlans: [u16; 2],
+    /// What is between the link layer and IP.
+    pub shim: Shim,
     /// How large its packets are.
     pub sizes: Sizes,
+}
+
+/// What is between the link layer and IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shim {
+    /// Nothing.
+    None,
+    /// A PPP-over-Ethernet session (RFC 2516).
+    Pppoe,
+    /// So many MPLS labels (RFC 3032).
+    Mpls(u8),
+    /// Both: MPLS over PPP over Ethernet.
+    MplsOverPppoe(u8),
 }
 
 impl Flow {
@@ -104,7 +119,7 @@ impl Flow {
         };
         let [_, high, middle, low] = source.to_be_bytes();
         let src_mac = MacAddr::new(0x02, 0x77, 0, high, middle, low);
-        Self { key, src_mac, vlans: vlans(&mut random, &mix), sizes: sizes(&mut random) }
+        Self { key, src_mac, vlans: vlans(&mut random, &mix), shim: shim(&mut random, &mix), sizes: sizes(&mut random) }
     }
 
     /// Whether it is IPv6.
@@ -134,7 +149,7 @@ fn protocol(random: &mut Random, mix: &Mix, v6: bool) -> u8 {
         2,   // IGMP
         4,   // IPv4 in IPv4
         41,  // IPv6 in IPv4
-        51,  // authentication header, which only IPv6 walks
+        46,  // RSVP
         253, // for experiments (RFC 3692)
     ];
     const OTHERS_V6: [u8; 9] = [
@@ -226,6 +241,15 @@ fn vlans(random: &mut Random, mix: &Mix) -> [u16; 2] {
     } else {
         [0, 0]
     }
+}
+
+fn shim(random: &mut Random, mix: &Mix) -> Shim {
+    const LABELS: (usize, usize) = (1, 4);
+    if !random.chance(mix.shims) {
+        return Shim::None;
+    }
+    let labels = random.between(LABELS.0, LABELS.1) as u8;
+    random.pick(&[Shim::Pppoe, Shim::Mpls(labels), Shim::MplsOverPppoe(labels)])
 }
 
 fn sizes(random: &mut Random) -> Sizes {

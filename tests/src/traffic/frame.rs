@@ -18,7 +18,7 @@ use pnet::{
     util::MacAddr,
 };
 
-use super::flow::{Flow, proto};
+use super::flow::{Flow, Shim, proto};
 
 /// The smallest frame, in bytes (IEEE 802.3, without the frame check sequence).
 pub const FRAME_MIN: usize = 60;
@@ -35,6 +35,14 @@ const TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const FRAGMENT: usize = 8;
+/// PPP over Ethernet and the PPP protocol behind it.
+const PPPOE: usize = 8;
+const LABEL: usize = 4;
+/// PPP protocols (IANA).
+const PPP_IPV4: u16 = 0x0021;
+const PPP_IPV6: u16 = 0x0057;
+const PPP_MPLS: u16 = 0x0281;
+const PPP_LCP: u16 = 0xc021;
 
 /// An IPv6 extension header, with its length in units of eight bytes.
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +112,11 @@ pub struct Datagram {
     pub flow: Flow,
     /// VLAN tags, outermost first.
     pub vlans: Vec<u16>,
+    /// What is between them and IP.
+    pub shim: Shim,
     /// Bytes of IPv4 options: a multiple of 4, at most 40.
     pub options: usize,
-    /// IPv6 extension headers, in order.
+    /// IPv6 extension headers, in order; over IPv4 only authentication headers.
     pub extensions: Vec<Extension>,
     /// Which piece.
     pub piece: Piece,
@@ -118,36 +128,41 @@ impl Datagram {
     /// A whole packet of the flow, with nothing special.
     pub fn plain(flow: Flow) -> Self {
         let vlans = flow.vlans.into_iter().filter(|vlan| *vlan != 0).collect();
-        Self { flow, vlans, options: 0, extensions: Vec::new(), piece: Piece::Whole, tcp_flags: 0x10 }
+        Self { flow, vlans, shim: flow.shim, options: 0, extensions: Vec::new(), piece: Piece::Whole, tcp_flags: 0x10 }
     }
 
     /// Where its IP header begins in the frame.
     pub fn ip_at(&self) -> usize {
-        ETHERNET + TAG * self.vlans.len()
+        ETHERNET + TAG * self.vlans.len() + shim_length(self.shim)
     }
 
     /// Its frame: of `wanted` bytes, or as few more as its headers need.
     pub fn encode(&self, wanted: usize) -> Vec<u8> {
-        let network = if self.flow.is_v6() { self.ipv6_length() } else { IPV4 + self.options };
+        let network = self.network_length();
         let body = self.body(wanted.saturating_sub(self.ip_at() + network));
         let ethertype = if self.flow.is_v6() { EtherTypes::Ipv6 } else { EtherTypes::Ipv4 };
-        let mut frame = link(self.flow.src_mac, &self.vlans, ethertype);
+        let mut frame = link(self.flow.src_mac, &self.vlans, shim_type(self.shim, ethertype));
+        append_shim(&mut frame, self.shim, ethertype, network + body.len());
         match (self.flow.key.src, self.flow.key.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let header = append(&mut frame, IPV4 + self.options);
                 let mut ip = MutableIpv4Packet::new(header).expect("an IPv4 header is 20 bytes at least");
                 ip.set_version(4);
                 ip.set_header_length(((IPV4 + self.options) / 4) as u8);
-                ip.set_total_length((IPV4 + self.options + body.len()) as u16);
+                ip.set_total_length((network + body.len()) as u16);
                 ip.set_identification(0x7e1f);
                 ip.set_flags(if self.piece.more() { Ipv4Flags::MoreFragments } else { 0 });
                 ip.set_fragment_offset(self.piece.offset());
                 ip.set_ttl(61);
-                ip.set_next_level_protocol(IpNextHeaderProtocol(self.flow.key.proto));
+                let first = self.extensions.first().map_or(self.flow.key.proto, |extension| extension.number());
+                ip.set_next_level_protocol(IpNextHeaderProtocol(first));
                 ip.set_source(src);
                 ip.set_destination(dst);
                 // The option "no operation" (RFC 791 section 3.1), as often as needed.
                 header[IPV4..].fill(1);
+                for extension in &self.extensions {
+                    append_extension(&mut frame, *extension, self.flow.key.proto);
+                }
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let chain = self.chain();
@@ -172,8 +187,12 @@ impl Datagram {
         frame
     }
 
-    fn ipv6_length(&self) -> usize {
+    /// The length of the IP header and those behind it, before the transport header.
+    fn network_length(&self) -> usize {
         let extensions: usize = self.extensions.iter().map(|extension| extension.length()).sum();
+        if !self.flow.is_v6() {
+            return IPV4 + self.options + extensions;
+        }
         IPV6 + extensions + if self.piece == Piece::Whole { 0 } else { FRAGMENT }
     }
 
@@ -225,6 +244,52 @@ fn link(src: MacAddr, vlans: &[u16], ethertype: EtherType) -> Vec<u8> {
         tag.set_ethertype(*next);
     }
     frame
+}
+
+const fn shim_length(shim: Shim) -> usize {
+    match shim {
+        Shim::None => 0,
+        Shim::Pppoe => PPPOE,
+        Shim::Mpls(labels) => LABEL * labels as usize,
+        Shim::MplsOverPppoe(labels) => PPPOE + LABEL * labels as usize,
+    }
+}
+
+/// The type that the link layer says, before IP of this type.
+const fn shim_type(shim: Shim, ip: EtherType) -> EtherType {
+    match shim {
+        Shim::None => ip,
+        Shim::Mpls(_) => EtherTypes::Mpls,
+        Shim::Pppoe | Shim::MplsOverPppoe(_) => EtherTypes::PppoeSession,
+    }
+}
+
+fn append_shim(frame: &mut Vec<u8>, shim: Shim, ip: EtherType, packet: usize) {
+    let (protocol, labels) = match (shim, ip) {
+        (Shim::None, _) => return,
+        (Shim::Mpls(labels), _) => (None, labels),
+        (Shim::MplsOverPppoe(labels), _) => (Some(PPP_MPLS), labels),
+        (Shim::Pppoe, EtherTypes::Ipv4) => (Some(PPP_IPV4), 0),
+        (Shim::Pppoe, _) => (Some(PPP_IPV6), 0),
+    };
+    if let Some(protocol) = protocol {
+        append_pppoe(frame, 0, protocol, LABEL * usize::from(labels) + packet);
+    }
+    for left in (0..labels).rev() {
+        frame.extend_from_slice(&label(100 + u32::from(left), left == 0));
+    }
+}
+
+/// RFC 2516 section 4, and the PPP protocol that it carries.
+fn append_pppoe(frame: &mut Vec<u8>, code: u8, protocol: u16, payload: usize) {
+    frame.extend_from_slice(&[0x11, code, 0, 7]);
+    frame.extend_from_slice(&(payload as u16 + 2).to_be_bytes());
+    frame.extend_from_slice(&protocol.to_be_bytes());
+}
+
+/// RFC 3032 section 2.1, with a time to live of 61.
+fn label(value: u32, bottom: bool) -> [u8; LABEL] {
+    (value << 12 | u32::from(bottom) << 8 | 61).to_be_bytes()
 }
 
 fn append_extension(frame: &mut Vec<u8>, extension: Extension, next: u8) {
@@ -307,10 +372,12 @@ pub enum NonIp {
     Lldp,
     /// IEEE 802.3 with a length: spanning tree.
     Llc,
-    /// MPLS.
-    Mpls,
-    /// A PPP-over-Ethernet session.
-    PppoeSession,
+    /// MPLS with a pseudowire: a control word (RFC 4385) where IP would be.
+    Pseudowire,
+    /// More MPLS labels than any parser has to take.
+    ManyLabels,
+    /// PPP's link control in a PPP-over-Ethernet session.
+    LinkControl,
     /// PPP-over-Ethernet discovery.
     PppoeDiscovery,
     /// `MACsec`.
@@ -321,7 +388,7 @@ pub enum NonIp {
 
 impl NonIp {
     /// Every kind, the common ones more than once.
-    pub const LIKELY: [Self; 12] = [
+    pub const LIKELY: [Self; 13] = [
         Self::Arp,
         Self::Arp,
         Self::Arp,
@@ -329,8 +396,9 @@ impl NonIp {
         Self::Arp,
         Self::Lldp,
         Self::Llc,
-        Self::Mpls,
-        Self::PppoeSession,
+        Self::Pseudowire,
+        Self::ManyLabels,
+        Self::LinkControl,
         Self::PppoeDiscovery,
         Self::Macsec,
         Self::Other,
@@ -342,8 +410,10 @@ impl NonIp {
             Self::Arp => "arp",
             Self::Lldp => "lldp",
             Self::Llc => "llc",
-            Self::Mpls => "mpls",
-            Self::PppoeSession | Self::PppoeDiscovery => "pppoe",
+            Self::Pseudowire => "mpls",
+            Self::ManyLabels => "mpls_depth",
+            Self::LinkControl => "ppp",
+            Self::PppoeDiscovery => "pppoe",
             Self::Macsec => "macsec",
             Self::Other => "non_ip",
         }
@@ -353,6 +423,7 @@ impl NonIp {
     pub fn encode(self, vlans: &[u16], wanted: usize) -> Vec<u8> {
         /// DSAP, SSAP and control field of spanning tree.
         const SPANNING_TREE: [u8; 3] = [0x42, 0x42, 0x03];
+        const LABELS_TOO_MANY: usize = 5;
         let src = MacAddr(0x02, 0x77, 0, 0, 0, 0);
         match self {
             Self::Arp => {
@@ -374,9 +445,30 @@ impl NonIp {
                 padded(frame, FRAME_MIN, 0)
             }
             Self::Lldp => padded(link(src, vlans, EtherTypes::Lldp), FRAME_MIN, 0),
-            Self::Mpls => padded(link(src, vlans, EtherTypes::Mpls), wanted, PAYLOAD),
-            Self::PppoeSession => padded(link(src, vlans, EtherTypes::PppoeSession), wanted, PAYLOAD),
-            Self::PppoeDiscovery => padded(link(src, vlans, EtherTypes::PppoeDiscovery), FRAME_MIN, 0),
+            Self::Pseudowire => {
+                let mut frame = link(src, vlans, EtherTypes::Mpls);
+                frame.extend(label(16, true));
+                frame.extend([0; LABEL]);
+                padded(frame, wanted, PAYLOAD)
+            }
+            Self::ManyLabels => {
+                let mut frame = link(src, vlans, EtherTypes::Mpls);
+                frame.extend((0..LABELS_TOO_MANY).flat_map(|left| label(16, left + 1 == LABELS_TOO_MANY)));
+                frame.push(0x45);
+                padded(frame, wanted, PAYLOAD)
+            }
+            Self::LinkControl => {
+                let mut frame = link(src, vlans, EtherTypes::PppoeSession);
+                append_pppoe(&mut frame, 0, PPP_LCP, 8);
+                padded(frame, FRAME_MIN, 0)
+            }
+            Self::PppoeDiscovery => {
+                /// PADI, the first packet of a discovery.
+                const INITIATION: u8 = 0x09;
+                let mut frame = link(src, vlans, EtherTypes::PppoeDiscovery);
+                append_pppoe(&mut frame, INITIATION, 0x0101, 2);
+                padded(frame, FRAME_MIN, 0)
+            }
             Self::Macsec => padded(link(src, vlans, EtherType(0x88e5)), wanted, PAYLOAD),
             Self::Other => padded(link(src, vlans, EtherType(0x88f7)), wanted, PAYLOAD),
         }

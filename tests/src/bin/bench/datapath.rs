@@ -11,12 +11,14 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 use weir::{
+    config::Packets,
     kernel::{FlushProgram, Kernel, Parts, Plan, online_cpus},
     worker::pin,
 };
 use weir_common::{
     hash::Key,
     ledger::{Ledger, Tally},
+    packet::Tunnels,
 };
 
 use crate::{
@@ -75,11 +77,18 @@ pub fn bench() -> Result<()> {
     let cpus = online_cpus()?;
     let cpu = *cpus.last().context("no CPU is online")?;
     pin(cpu)?;
-    let plan = Plan { slot_key: Key([1, 2]), cache_flows: CACHE_FLOWS, ring_bytes: RING_BYTES, interfaces: 1 };
+    let plan = Plan {
+        slot_key: Key([1, 2]),
+        cache_flows: CACHE_FLOWS,
+        ring_bytes: RING_BYTES,
+        sampling: Packets::OneIn(1),
+        interfaces: 1,
+        tunnels: Tunnels::Outer,
+    };
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _ } = kernel.parts()?;
+    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
     let kinds = kinds(weir, baseline, all_miss, cpus[0], cpu);

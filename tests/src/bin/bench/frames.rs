@@ -76,13 +76,13 @@ mod tests {
     use super::*;
     use weir_common::{
         ledger::Skip,
-        packet::{Link, parse},
+        packet::{Link, Tunnels, parse},
     };
 
     #[test]
     fn each_packet_is_what_it_is_called() {
         let proto = |frame: Vec<u8>| {
-            parse(&frame[..], Link::Ethernet).map(|parsed| (parsed.key.proto(), parsed.key.dst_port()))
+            parse(&frame[..], Link::Ethernet, Tunnels::Outer).map(|parsed| (parsed.key.proto(), parsed.key.dst_port()))
         };
         assert_eq!(proto(tcp_v4()), Ok((TCP, 443)));
         assert_eq!(proto(udp_v6()), Ok((UDP, 443)));

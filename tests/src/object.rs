@@ -11,6 +11,7 @@ use aya::{
     programs::{TestRun, TestRunOptions, Xdp},
 };
 use weir::{
+    config::Packets,
     edge::{Edge, EdgeReader},
     features::Features,
     kernel::{Kernel, Parts, Plan, online_cpus},
@@ -22,7 +23,7 @@ use weir_common::{
     cpu::Cpu,
     hash::Key,
     ledger::{Ledger, Tally},
-    packet::Link,
+    packet::{Link, Tunnels},
     record::{Entry, Record},
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -41,7 +42,14 @@ const PIECE_MAX: usize = 3500;
 const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
-pub const PLAN: Plan = Plan { slot_key: Key([7, 11]), cache_flows: 4096, ring_bytes: 1 << 20, interfaces: 1 };
+pub const PLAN: Plan = Plan {
+    slot_key: Key([7, 11]),
+    cache_flows: 4096,
+    ring_bytes: 1 << 20,
+    sampling: Packets::OneIn(1),
+    interfaces: 1,
+    tunnels: Tunnels::Outer,
+};
 
 /// The object, loaded for one test.
 pub struct Object<'a> {
@@ -69,21 +77,46 @@ impl Window {
 }
 
 impl Object<'_> {
-    /// Loads the object as this kernel takes it, and tests it; see [`Object::load_with`].
+    /// Loads the object and tests it, in a thread that is pinned to one CPU; tests take the CPUs in turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::load_on`].
     pub fn load(plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send) -> Result<()> {
-        Self::load_with(plan, Features::of_this_kernel(), test)
+        Self::load_with(Features::of_this_kernel(), plan, test)
     }
 
-    /// Loads the object for a kernel that can do no more than `features` and tests it, in a thread that is pinned to one
-    /// CPU; tests take the CPUs in turn.
+    /// As [`Object::load`], for a kernel that can do no more than `features`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::load_on`].
     pub fn load_with(
-        plan: Plan,
         features: Features,
+        plan: Plan,
         test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send,
     ) -> Result<()> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let cpus = online_cpus()?;
         let cpu = cpus[NEXT.fetch_add(1, Ordering::Relaxed) % cpus.len()];
+        Self::pinned(cpu, features, plan, test)
+    }
+
+    /// Loads the object and tests it, in a thread that is pinned to this CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take the object, or those of `test`.
+    pub fn load_on<T: Send>(cpu: u32, plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send) -> Result<T> {
+        Self::pinned(cpu, Features::of_this_kernel(), plan, test)
+    }
+
+    fn pinned<T: Send>(
+        cpu: u32,
+        features: Features,
+        plan: Plan,
+        test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
         let run = || {
             pin(cpu)?;
             let mut kernel = Kernel::load_with(&plan, features)?;
@@ -105,13 +138,31 @@ impl Object<'_> {
         self.features.fragments || bytes <= PIECE_MAX
     }
 
+    /// Lets `weir` see a frame, and tells what became of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run the program.
+    pub fn run(&mut self, frame: &[u8]) -> Result<Outcome> {
+        outcome(self.parts.weir, frame, None, &mut self.out)
+    }
+
+    /// How many instructions the verifier went through to accept `weir`; `None` where the kernel does not say.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to tell about the program.
+    pub fn verified_instructions(&self) -> Result<Option<u32>> {
+        Ok(self.parts.weir.info()?.verified_instruction_count())
+    }
+
     /// Lets `weir` see a frame.
     ///
     /// # Errors
     ///
     /// It did not pass, or was changed.
     pub fn pass(&mut self, frame: &[u8]) -> Result<()> {
-        passes(self.parts.weir, frame, None, frame, &mut self.out)
+        passes(self.parts.weir, frame, None, &mut self.out)
     }
 
     /// Lets `replay` see a captured packet that was `wire_bytes` long.
@@ -126,8 +177,7 @@ impl Object<'_> {
         input.resize(input.len().max(data + FRAME_MIN), 0);
         // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [data as u32, input.len() as u32, 0, 0, 0, 0];
-        // What comes back begins with the metadata.
-        passes(self.parts.replay, &input, Some(context.as_bytes()), &input, &mut self.out)
+        passes(self.parts.replay, &input, Some(context.as_bytes()), &mut self.out)
     }
 
     /// What is in the ring, and must be records.
@@ -156,6 +206,22 @@ impl Object<'_> {
         });
         ensure!(!drained.more, "there is more than a whole ring");
         Ok((records, closed))
+    }
+
+    /// Takes what is in the ring, which must be records; faster than [`Object::records`], for `records` keeps its memory.
+    ///
+    /// # Errors
+    ///
+    /// There was an edge among them, or more than a ring can hold.
+    pub fn take_records(&mut self, records: &mut Vec<Record>) -> Result<()> {
+        records.clear();
+        let mut edge = false;
+        let drained = self.ring.drain(|entry| match entry {
+            Entry::Records(some) => records.extend_from_slice(some),
+            Entry::Interface(_) | Entry::Sizes(_) => edge = true,
+        });
+        ensure!(!drained.more && !edge, "something else than records is in the ring");
+        Ok(())
     }
 
     /// Goes on closing the window, without a look into the ring.
@@ -200,16 +266,31 @@ impl Object<'_> {
     }
 }
 
-/// Runs a program once; the packet must come back as `expected`.
-fn passes(program: &Xdp, packet: &[u8], context: Option<&[u8]>, expected: &[u8], out: &mut [u8]) -> Result<()> {
-    out[..expected.len()].fill(0xee);
-    let options =
-        TestRunOptions { data_in: Some(packet), data_out: Some(out), ctx_in: context, ..TestRunOptions::new() };
-    let result = program.test_run(options).context("test-run")?;
-    ensure!(result.return_value == XDP_PASS, "it returned {} for {packet:02x?}", result.return_value);
-    let back = &out[..result.data_size_out as usize];
-    ensure!(back == expected, "it made {back:02x?}\nout of {expected:02x?}");
+/// What a program did with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its return value was `XDP_PASS`.
+    pub passed: bool,
+    /// Not a byte of it is another, and none is missing.
+    pub unchanged: bool,
+}
+
+/// Runs a program once; the packet must come back as it was.
+fn passes(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+    let Outcome { passed, unchanged } = outcome(program, packet, context, out)?;
+    ensure!(passed, "it did not return XDP_PASS for {packet:02x?}");
+    ensure!(unchanged, "it made {:02x?}\nout of {packet:02x?}", &out[..packet.len()]);
     Ok(())
+}
+
+/// Runs a program once. What comes back, into `out`, begins with the metadata.
+fn outcome(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> Result<Outcome> {
+    out[..packet.len()].fill(0xee);
+    let options =
+        TestRunOptions { data_in: Some(packet), data_out: Some(&mut *out), ctx_in: context, ..TestRunOptions::new() };
+    let result = program.test_run(options).context("test-run")?;
+    let unchanged = out.get(..result.data_size_out as usize) == Some(packet);
+    Ok(Outcome { passed: result.return_value == XDP_PASS, unchanged })
 }
 
 /// The map of this name that a program uses.

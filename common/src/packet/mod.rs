@@ -1,0 +1,301 @@
+//! The parser: from bytes to a flow key, or to the reason why there is none.
+//!
+//! One source for the kernel, for replay and for fuzzing, so that they cannot disagree. It is generic over
+//! [`Bytes`], because the eBPF verifier wants each access proven against the packet's end in its own way. Every loop
+//! is bounded by a constant and everything is inlined: the verifiers of 6.1, 6.12 and 6.18 accept it.
+//!
+//! A key needs addresses and a protocol. A packet that has both is attributed, with ports if its transport header is
+//! there and says so in its [`class`](crate::flow::class) if not; every other packet is counted under its [`Skip`].
+//!
+//! [`parse`] tries the [`common`] packets first, whose headers have fixed places, and lets [`walk`] take all others
+//! header by header: `link` to the first IP header, `network` through it, `transport`, and, where tunnels are to be
+//! looked into, `tunnel` to the next one.
+
+mod common;
+mod link;
+mod network;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod tunnel;
+
+use crate::{flow::FlowKey, ledger::Skip};
+
+pub use self::common::common;
+
+/// The parser looks no further than this many bytes into a packet.
+pub const REACH_MAX: usize = 512;
+/// No header that the parser passes over is longer than this many bytes, whatever it says: IPv6's (RFC 8200 section 4)
+/// have a length of one byte, in units of eight, and a few bytes that it does not count.
+pub const HEADER_MAX: usize = 2100;
+/// VLAN tags (802.1Q, 802.1ad) that are unwrapped.
+pub const VLAN_TAGS_MAX: usize = 4;
+/// MPLS labels that are popped.
+pub const MPLS_LABELS_MAX: usize = 4;
+/// IPv6 extension headers, and authentication headers over IPv4, that are walked.
+pub const EXTENSION_HEADERS_MAX: usize = 8;
+/// Tunnels that are looked into, one inside the other.
+pub const TUNNELS_MAX: usize = 2;
+
+/// Read access to a packet.
+pub trait Bytes {
+    /// `N` bytes that are there.
+    type Window<'a, const N: usize>: Window<N>
+    where
+        Self: 'a;
+
+    /// The `N` bytes at `at`. `None` means that the packet, or [`REACH_MAX`], ends before.
+    fn window<const N: usize>(&self, at: usize) -> Option<Self::Window<'_, N>>;
+
+    /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that
+    /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together.
+    #[inline(always)]
+    fn forget(&self, at: usize) -> usize {
+        at
+    }
+
+    /// The byte at `at`.
+    #[inline(always)]
+    fn u8(&self, at: usize) -> Option<u8> {
+        self.window::<1>(at).map(|window| window.u8::<0>())
+    }
+    /// Two bytes at `at`, big-endian.
+    #[inline(always)]
+    fn be16(&self, at: usize) -> Option<u16> {
+        self.window::<2>(at).map(|window| window.be16::<0>())
+    }
+}
+
+/// `N` bytes that are there, to be read at constant offsets: that a read lies within is checked when it is compiled.
+pub trait Window<const N: usize> {
+    /// The byte at `AT`.
+    fn u8<const AT: usize>(&self) -> u8;
+    /// Two bytes at `AT`, big-endian.
+    fn be16<const AT: usize>(&self) -> u16;
+    /// Four bytes at `AT`, in memory order.
+    fn word32<const AT: usize>(&self) -> u32;
+    /// Eight bytes at `AT`, in memory order.
+    fn word64<const AT: usize>(&self) -> u64;
+}
+
+impl Bytes for [u8] {
+    type Window<'a, const N: usize> = &'a [u8; N];
+
+    #[inline(always)]
+    fn window<const N: usize>(&self, at: usize) -> Option<&[u8; N]> {
+        if at + N > REACH_MAX {
+            return None;
+        }
+        self.get(at..)?.first_chunk()
+    }
+}
+
+impl<const N: usize> Window<N> for &[u8; N] {
+    #[inline(always)]
+    fn u8<const AT: usize>(&self) -> u8 {
+        let [byte] = part::<N, AT, 1>(self);
+        byte
+    }
+    #[inline(always)]
+    fn be16<const AT: usize>(&self) -> u16 {
+        u16::from_be_bytes(part::<N, AT, 2>(self))
+    }
+    #[inline(always)]
+    fn word32<const AT: usize>(&self) -> u32 {
+        u32::from_ne_bytes(part::<N, AT, 4>(self))
+    }
+    #[inline(always)]
+    fn word64<const AT: usize>(&self) -> u64 {
+        u64::from_ne_bytes(part::<N, AT, 8>(self))
+    }
+}
+
+#[inline(always)]
+fn part<const N: usize, const AT: usize, const LENGTH: usize>(bytes: &[u8; N]) -> [u8; LENGTH] {
+    const { assert!(AT + LENGTH <= N, "the read lies within the window") };
+    core::array::from_fn(|nth| bytes[AT + nth])
+}
+
+/// What a packet begins with. Routers have Ethernet; captures have more.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Ethernet II or IEEE 802.3.
+    Ethernet,
+    /// An IP header at once.
+    RawIp,
+    /// BSD loopback: a 4-byte address family, in the byte order of whoever captured.
+    Loopback,
+    /// Linux cooked capture, version 1.
+    Sll,
+    /// Linux cooked capture, version 2.
+    Sll2,
+    /// PPP, with or without the HDLC-like address and control bytes (RFC 1662).
+    Ppp,
+    /// A link type that weir does not read.
+    Other,
+}
+
+impl Link {
+    /// Every link type; the position is its code.
+    pub const ALL: [Self; 7] =
+        [Self::Ethernet, Self::RawIp, Self::Loopback, Self::Sll, Self::Sll2, Self::Ppp, Self::Other];
+
+    /// The link type with this code; an unknown code is [`Link::Other`].
+    #[inline(always)]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Ethernet,
+            1 => Self::RawIp,
+            2 => Self::Loopback,
+            3 => Self::Sll,
+            4 => Self::Sll2,
+            5 => Self::Ppp,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Whose packet a tunnelled packet is.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnels {
+    /// The tunnel's: the key is of the outermost IP header.
+    #[default]
+    Outer,
+    /// That of whoever talks through it: the key is of the innermost IP header that can be read, behind at most
+    /// [`TUNNELS_MAX`] tunnels.
+    ///
+    /// Where nothing can be read inside (encrypted, cut short, a fragment, no IP), the key is the tunnel's: looking into
+    /// tunnels costs no packet its key.
+    Inner,
+}
+
+/// A parsed packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The flow's key; its scope (`interface`, `epoch`) is still zero.
+    pub key: FlowKey,
+    /// The TCP flags, 0 for other protocols.
+    pub tcp_flags: u8,
+}
+
+/// Protocol numbers (IANA).
+pub mod proto {
+    #![allow(missing_docs, reason = "the names are IANA's")]
+    pub const HOP_BY_HOP: u8 = 0;
+    pub const ICMP: u8 = 1;
+    pub const IPV4: u8 = 4;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const DCCP: u8 = 33;
+    pub const IPV6: u8 = 41;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const GRE: u8 = 47;
+    pub const AUTHENTICATION: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const NO_NEXT_HEADER: u8 = 59;
+    pub const DESTINATION_OPTIONS: u8 = 60;
+    pub const SCTP: u8 = 132;
+    pub const MOBILITY: u8 = 135;
+    pub const UDP_LITE: u8 = 136;
+    pub const MPLS: u8 = 137;
+    pub const HIP: u8 = 139;
+    pub const SHIM6: u8 = 140;
+    pub const ETHERNET: u8 = 143;
+}
+
+/// `EtherType`s (IEEE).
+mod ethertype {
+    pub const IPV4: u16 = 0x0800;
+    pub const ARP: u16 = 0x0806;
+    pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
+    pub const VLAN: u16 = 0x8100;
+    pub const IPV6: u16 = 0x86dd;
+    pub const MPLS: u16 = 0x8847;
+    pub const MPLS_MULTICAST: u16 = 0x8848;
+    pub const PPPOE_DISCOVERY: u16 = 0x8863;
+    pub const PPPOE_SESSION: u16 = 0x8864;
+    pub const PROVIDER_VLAN: u16 = 0x88a8;
+    pub const ERSPAN_II: u16 = 0x88be;
+    pub const LLDP: u16 = 0x88cc;
+    pub const MACSEC: u16 = 0x88e5;
+    pub const ERSPAN_III: u16 = 0x22eb;
+    /// Q-in-Q before 802.1ad.
+    pub const OLD_QINQ: u16 = 0x9100;
+    /// Smaller values are an IEEE 802.3 length.
+    pub const FIRST: u16 = 0x0600;
+}
+
+/// The flow of a packet that begins with `link`.
+///
+/// # Errors
+///
+/// The reason why the packet has no flow key.
+#[inline(always)]
+pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
+    if matches!(link, Link::Ethernet)
+        && let Some(parsed) = common(packet, tunnels)
+    {
+        return Ok(parsed);
+    }
+    walk(packet, link, tunnels)
+}
+
+/// The same as [`parse`], header by header from the first on: slower, and right for every packet.
+///
+/// # Errors
+///
+/// The reason why the packet has no flow key.
+#[inline(always)]
+pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
+    let mut payload = link::begin(packet, link)?;
+    let mut outer = None;
+    for _ in 0..=TUNNELS_MAX {
+        let layer = match layer(packet, payload) {
+            Ok(layer) => layer,
+            Err(skip) => return outer.ok_or(skip),
+        };
+        if matches!(tunnels, Tunnels::Outer) {
+            return Ok(layer.parsed);
+        }
+        outer = Some(layer.parsed);
+        match tunnel::inside(packet, &layer) {
+            Some(inside) => payload = inside,
+            None => return Ok(layer.parsed),
+        }
+    }
+    // There is another tunnel, one too deep.
+    outer.ok_or(Skip::TruncatedIp)
+}
+
+/// Something with an `EtherType`, and where it begins.
+#[derive(Clone, Copy)]
+struct Payload {
+    ethertype: u16,
+    at: usize,
+}
+
+/// What an IP header and those behind it say, and where the transport header begins.
+#[derive(Clone, Copy)]
+struct Layer {
+    parsed: Parsed,
+    at: usize,
+}
+
+/// Down to the transport header.
+#[inline(always)]
+fn layer<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Layer, Skip> {
+    let Payload { ethertype, at } = link::unwrap(packet, payload)?;
+    match ethertype {
+        ethertype::IPV4 => network::ipv4(packet, at),
+        ethertype::IPV6 => network::ipv6(packet, at),
+        ethertype::ARP => Err(Skip::Arp),
+        ethertype::LLDP => Err(Skip::Lldp),
+        ethertype::PPPOE_DISCOVERY => Err(Skip::Pppoe),
+        ethertype::MACSEC => Err(Skip::Macsec),
+        0..ethertype::FIRST => Err(Skip::Llc),
+        _ => Err(Skip::NonIp),
+    }
+}

@@ -1,0 +1,264 @@
+use super::*;
+use crate::flow::class;
+use core::net::IpAddr;
+use std::{vec, vec::Vec};
+
+fn v4(proto: u8, fragment: u16, options: usize, transport: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0; 20 + options];
+    ip[0] = 0x40 | (5 + options / 4) as u8;
+    ip[6..8].copy_from_slice(&fragment.to_be_bytes());
+    ip[9] = proto;
+    ip[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 7]);
+    ip.extend_from_slice(transport);
+    ip
+}
+
+fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0; 40];
+    ip[0] = 0x60;
+    ip[6] = next;
+    ip[8] = 0x20;
+    ip[23] = 1;
+    ip[24] = 0x20;
+    ip[39] = 2;
+    ip.extend_from_slice(payload);
+    ip
+}
+
+fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    for tag in tags {
+        frame.extend_from_slice(&tag.to_be_bytes());
+        frame.extend_from_slice(&[0, 5]);
+    }
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+const TCP_SYN: [u8; 20] = [0xc7, 0x38, 0x01, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0];
+
+/// What the parser says, with the short cut and without.
+fn both(bytes: &[u8], link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
+    let parsed = parse(bytes, link, tunnels);
+    assert_eq!(parsed, walk(bytes, link, tunnels), "{bytes:02x?}");
+    parsed
+}
+
+fn flow(bytes: &[u8]) -> Result<Parsed, Skip> {
+    both(bytes, Link::Ethernet, Tunnels::Outer)
+}
+
+#[test]
+fn ipv4_tcp_with_options_and_vlan_stacks() {
+    for (tags, options) in [(&[][..], 0), (&[0x8100][..], 4), (&[0x88a8, 0x8100][..], 40)] {
+        let parsed = flow(&ethernet(tags, 0x0800, &v4(6, 0x4000, options, &TCP_SYN))).unwrap();
+        assert_eq!(parsed.key.src_ip(), IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(parsed.key.dst_ip(), IpAddr::from([198, 51, 100, 7]));
+        assert_eq!((parsed.key.src_port(), parsed.key.dst_port()), (51000, 443));
+        assert_eq!((parsed.key.proto(), parsed.key.class(), parsed.tcp_flags), (6, 0, 0x02));
+    }
+    assert_eq!(flow(&ethernet(&[0x8100; VLAN_TAGS_MAX + 1], 0x0800, &[])), Err(Skip::VlanDepth));
+}
+
+#[test]
+fn all_pieces_of_a_packet_share_a_key_without_ports() {
+    let v4 = |fragment| flow(&ethernet(&[], 0x0800, &v4(6, fragment, 0, &TCP_SYN))).unwrap();
+    assert_eq!((v4(0x4000).key.src_port(), v4(0x4000).key.class()), (51000, 0), "not fragmented");
+    for piece in [0x2000, 0x2001, 0x0001, 0x1fff] {
+        assert_eq!(v4(piece), v4(0x2000), "{piece:#x}");
+    }
+    assert_eq!((v4(0x2000).key.src_port(), v4(0x2000).key.class(), v4(0x2000).tcp_flags), (0, class::FRAGMENT, 0));
+    let v6 = |offset: u16, more: u16| {
+        let mut payload = vec![6, 0, 0, 0, 0, 0, 0, 1];
+        payload[2..4].copy_from_slice(&(offset << 3 | more).to_be_bytes());
+        payload.extend_from_slice(&TCP_SYN);
+        flow(&ethernet(&[], 0x86dd, &v6(44, &payload))).unwrap()
+    };
+    assert_eq!((v6(0, 0).key.dst_port(), v6(0, 0).key.class(), v6(0, 0).tcp_flags), (443, class::V6, 2), "atomic");
+    for (offset, more) in [(0, 1), (7, 1), (7, 0), (0x1fff, 0)] {
+        assert_eq!(v6(offset, more), v6(0, 1));
+    }
+    let key = v6(0, 1).key;
+    assert_eq!((key.src_port(), key.class(), key.proto()), (0, class::V6 | class::FRAGMENT, 6));
+}
+
+#[test]
+fn ipv6_extension_headers_are_walked_up_to_the_limit() {
+    let chain = |depth: usize| {
+        let mut payload = Vec::new();
+        for i in 0..depth {
+            payload.extend_from_slice(&[if i + 1 == depth { 6 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        payload.extend_from_slice(&TCP_SYN);
+        flow(&ethernet(&[], 0x86dd, &v6(if depth == 0 { 6 } else { 0 }, &payload)))
+    };
+    for depth in 0..=EXTENSION_HEADERS_MAX {
+        let key = chain(depth).unwrap().key;
+        assert_eq!((key.proto(), key.src_port(), key.is_v6()), (6, 51000, true), "{depth}");
+    }
+    assert_eq!(chain(EXTENSION_HEADERS_MAX + 1), Err(Skip::ExtensionDepth));
+    // Authentication header of 24 bytes: payload length 4.
+    let mut payload = vec![6, 4];
+    payload.resize(24, 0);
+    payload.extend_from_slice(&TCP_SYN);
+    assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(51, &payload))).unwrap().key.src_port(), 51000);
+}
+
+#[test]
+fn every_other_protocol_is_still_counted() {
+    let icmp = flow(&ethernet(&[], 0x0800, &v4(1, 0, 0, &[8, 0]))).unwrap().key;
+    assert_eq!((icmp.proto(), icmp.src_port(), icmp.dst_port()), (1, 8, 0));
+    let unreachable = flow(&ethernet(&[], 0x86dd, &v6(58, &[1, 4]))).unwrap().key;
+    assert_eq!((unreachable.proto(), unreachable.src_port(), unreachable.dst_port()), (58, 1, 4));
+    let ospf = flow(&ethernet(&[], 0x0800, &v4(89, 0, 0, &[]))).unwrap().key;
+    assert_eq!((ospf.proto(), ospf.src_port(), ospf.class()), (89, 0, 0));
+    let short = flow(&ethernet(&[], 0x0800, &v4(6, 0, 0, &[1, 2, 3]))).unwrap().key;
+    assert_eq!((short.proto(), short.src_port(), short.class()), (6, 0, class::NO_TRANSPORT));
+    let no_next = flow(&ethernet(&[], 0x86dd, &v6(59, &[]))).unwrap().key;
+    assert_eq!((no_next.proto(), no_next.class()), (59, class::V6));
+    let mobility = flow(&ethernet(&[], 0x86dd, &v6(135, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
+    assert_eq!(mobility.proto(), 135);
+    let nothing = flow(&ethernet(&[], 0x86dd, &v6(60, &[59, 0, 1, 4, 0, 0, 0, 0]))).unwrap().key;
+    assert_eq!(nothing.proto(), 59);
+}
+
+#[test]
+fn every_skip_has_its_reason() {
+    let good = v4(6, 0, 4, &TCP_SYN);
+    let mut bad_version = good.clone();
+    bad_version[0] = 0x65;
+    let mut bad_length = good.clone();
+    bad_length[0] = 0x44;
+    for (ethertype, payload, reason) in [
+        (0x0806, &[][..], Skip::Arp),
+        (0x88cc, &[], Skip::Lldp),
+        (0x0026, &[], Skip::Llc),
+        (0x8847, &[0, 1, 0x01, 64, 0, 0, 0, 0], Skip::Mpls),
+        (0x8848, &[0, 1, 0x00, 64], Skip::TruncatedLink),
+        (0x8847, &[0, 1, 0x01, 64], Skip::TruncatedIp),
+        (0x8847, &[0; 16], Skip::MplsDepth),
+        (0x8863, &[0x11, 0x09, 0, 0, 0, 0], Skip::Pppoe),
+        (0x8864, &[0x11, 0x01, 0, 0, 0, 0, 0, 0x21], Skip::Pppoe),
+        (0x8864, &[0x11, 0, 0, 7, 0, 4, 0xc0, 0x21], Skip::Ppp),
+        (0x8864, &[0x11, 0, 0, 7, 0, 4, 0], Skip::TruncatedLink),
+        (0x88e5, &[], Skip::Macsec),
+        (0x9000, &[], Skip::NonIp),
+        (0x8100, &[], Skip::TruncatedLink),
+        (0x0800, &good[..23], Skip::TruncatedIp),
+        (0x86dd, &good[..], Skip::BadIpHeader),
+        (0x0800, &bad_version, Skip::BadIpHeader),
+        (0x0800, &bad_length, Skip::BadIpHeader),
+        (0x86dd, &v6(0, &[6]), Skip::TruncatedIp),
+    ] {
+        assert_eq!(flow(&ethernet(&[], ethertype, payload)), Err(reason), "{ethertype:#06x}");
+    }
+    assert_eq!(flow(&[0; 13]), Err(Skip::TruncatedLink));
+    assert_eq!(both(&good, Link::Other, Tunnels::Outer), Err(Skip::LinkType));
+}
+
+#[test]
+fn every_link_type_finds_the_same_flow() {
+    let ip = v4(6, 0, 0, &TCP_SYN);
+    let ip6 = v6(6, &TCP_SYN);
+    let behind = |header: &[u8], ip: &[u8]| [header, ip].concat();
+    let mut sll = vec![0; 16];
+    sll[14] = 8;
+    let mut sll2 = vec![0; 20];
+    sll2[0] = 8;
+    let expected = flow(&ethernet(&[], 0x0800, &ip)).unwrap();
+    for (link, bytes) in [
+        (Link::RawIp, ip.clone()),
+        (Link::Loopback, behind(&[2, 0, 0, 0], &ip)),
+        (Link::Loopback, behind(&[0, 0, 0, 2], &ip)),
+        (Link::Sll, behind(&sll, &ip)),
+        (Link::Sll2, behind(&sll2, &ip)),
+        (Link::Ppp, behind(&[0xff, 0x03, 0, 0x21], &ip)),
+        (Link::Ppp, behind(&[0, 0x21], &ip)),
+    ] {
+        assert_eq!(both(&bytes, link, Tunnels::Outer), Ok(expected), "{link:?}");
+    }
+    let expected6 = flow(&ethernet(&[], 0x86dd, &ip6)).unwrap();
+    assert_eq!(both(&ip6, Link::RawIp, Tunnels::Outer), Ok(expected6));
+    assert_eq!(both(&behind(&[0, 0, 0, 30], &ip6), Link::Loopback, Tunnels::Outer), Ok(expected6));
+    for (code, link) in Link::ALL.into_iter().enumerate() {
+        assert_eq!((Link::from_code(code as u8), link as usize), (link, code));
+    }
+}
+
+#[test]
+fn no_truncation_and_no_bit_flip_panics() {
+    let frame = ethernet(&[0x8100], 0x86dd, &v6(0, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[6; 40]].concat()));
+    for end in 0..=frame.len() {
+        for link in Link::ALL {
+            for tunnels in [Tunnels::Outer, Tunnels::Inner] {
+                let _ = both(&frame[..end], link, tunnels);
+            }
+        }
+    }
+    for bit in 0..frame.len() * 8 {
+        let mut flipped = frame.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let _ = flow(&flipped);
+    }
+}
+
+#[test]
+fn nothing_beyond_the_reach_is_read() {
+    let mut packet = ethernet(&[], 0x86dd, &v6(60, &[]));
+    // A destination-options header of 512 bytes: TCP behind it is out of reach.
+    packet.extend_from_slice(&[6, 63]);
+    packet.resize(14 + 40 + 512, 0);
+    packet.extend_from_slice(&TCP_SYN);
+    let key = flow(&packet).unwrap().key;
+    assert_eq!((key.proto(), key.src_port(), key.class()), (6, 0, class::V6 | class::NO_TRANSPORT));
+}
+
+#[test]
+fn ip_behind_pppoe_and_mpls_is_found() {
+    for (version, ip) in [(0x21, v4(6, 0, 0, &TCP_SYN)), (0x57, v6(6, &TCP_SYN))] {
+        let expected = flow(&ethernet(&[], if version == 0x21 { 0x0800 } else { 0x86dd }, &ip));
+        let session = [&[0x11, 0, 0, 7, 0, 42, 0, version][..], &ip].concat();
+        assert_eq!(flow(&ethernet(&[0x8100], 0x8864, &session)), expected);
+        for labels in 1..=MPLS_LABELS_MAX {
+            let mut stack = [0, 1, 0, 64].repeat(labels);
+            stack[labels * 4 - 2] = 1;
+            stack.extend_from_slice(&ip);
+            assert_eq!(flow(&ethernet(&[], 0x8847, &stack)), expected, "{labels} labels");
+            let session = [&[0x11, 0, 0, 7, 0, 42, 0x02, 0x81][..], &stack].concat();
+            assert_eq!(flow(&ethernet(&[], 0x8864, &session)), expected, "{labels} labels over PPP");
+        }
+    }
+}
+
+#[test]
+fn the_authentication_header_is_walked_over_ipv4_too() {
+    let ah = [&[6, 4][..], &[0; 22], &TCP_SYN].concat();
+    let key = flow(&ethernet(&[], 0x0800, &v4(51, 0, 0, &ah))).unwrap().key;
+    assert_eq!((key.proto(), key.src_port()), (6, 51000));
+    // IPv6's other extension headers are protocols there.
+    let behind = [&[60, 4][..], &[0; 22], &TCP_SYN].concat();
+    let key = flow(&ethernet(&[], 0x0800, &v4(51, 0, 0, &behind))).unwrap().key;
+    assert_eq!((key.proto(), key.src_port()), (60, 0));
+}
+
+#[test]
+fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
+    let inner = ethernet(&[0x8100], 0x86dd, &v6(6, &TCP_SYN));
+    let vxlan = |inner: &[u8]| {
+        let udp = [&[0x12, 0x34, 0x12, 0xb5, 0, 0, 0, 0][..], &[8, 0, 0, 0, 0, 0, 7, 0], inner].concat();
+        ethernet(&[], 0x0800, &v4(17, 0, 0, &udp))
+    };
+    let look = |frame: &[u8]| both(frame, Link::Ethernet, Tunnels::Inner).unwrap();
+    let (once, twice) = (vxlan(&inner), vxlan(&vxlan(&inner)));
+    assert_eq!(flow(&once).unwrap().key.dst_port(), 4789);
+    assert_eq!(look(&once), flow(&inner).unwrap());
+    assert_eq!(look(&twice), flow(&inner).unwrap());
+    assert_eq!(look(&vxlan(&twice)), flow(&once).unwrap(), "the third is not looked into");
+    // Where the inner packet cannot be read, the tunnel's key stays.
+    for end in 42..once.len() {
+        let parsed = look(&once[..end]);
+        let inner_ip = end >= 42 + 8 + 18 + 40;
+        assert_eq!(parsed.key.is_v6(), inner_ip, "cut to {end}");
+    }
+}

@@ -1,0 +1,192 @@
+//! From a tunnel's transport header to what the tunnel carries.
+//!
+//! Tunnels are known by their protocol or by their UDP destination port (IANA), as the kernel's own decapsulation does.
+
+use super::{Bytes, Layer, Payload, Window, ethertype, link, proto};
+use crate::flow::class;
+
+/// GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
+const GTP_EXTENSION_HEADERS_MAX: usize = 4;
+
+const UDP_HEADER: usize = 8;
+
+/// UDP ports that tunnels end at.
+mod port {
+    pub const GTP_U: u16 = 2152;
+    pub const VXLAN: u16 = 4789;
+    pub const VXLAN_GPE: u16 = 4790;
+    pub const GENEVE: u16 = 6081;
+}
+
+/// Whether a tunnel may end at this UDP port.
+#[inline(always)]
+pub(super) const fn is_port(port: u16) -> bool {
+    matches!(port, port::GTP_U | port::VXLAN | port::VXLAN_GPE | port::GENEVE)
+}
+
+/// What the tunnel carries; `None` where this is no tunnel, or none that can be read.
+#[inline(always)]
+pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer) -> Option<Payload> {
+    let Layer { parsed, at } = *layer;
+    if parsed.key.class() & (class::FRAGMENT | class::NO_TRANSPORT) != 0 {
+        return None;
+    }
+    let mut payload = match parsed.key.proto() {
+        proto::IPV4 => Payload { ethertype: ethertype::IPV4, at },
+        proto::IPV6 => Payload { ethertype: ethertype::IPV6, at },
+        // RFC 4023.
+        proto::MPLS => Payload { ethertype: ethertype::MPLS, at },
+        // RFC 8986 section 10.1.
+        proto::ETHERNET => ethernet(packet, at)?,
+        proto::GRE => gre(packet, at)?,
+        proto::UDP => {
+            let at = at + UDP_HEADER;
+            match parsed.key.dst_port() {
+                port::VXLAN => vxlan(packet, at)?,
+                port::VXLAN_GPE => vxlan_gpe(packet, at)?,
+                port::GENEVE => geneve(packet, at)?,
+                port::GTP_U => gtp_u(packet, at)?,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    payload.at = packet.forget(payload.at);
+    Some(payload)
+}
+
+#[inline(always)]
+fn ethernet<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    link::with_type_at(packet, packet.forget(at) + 12).ok()
+}
+
+/// A payload of a type that may be a whole Ethernet frame.
+#[inline(always)]
+fn typed<B: Bytes + ?Sized>(packet: &B, ethertype: u16, at: usize) -> Option<Payload> {
+    match ethertype {
+        ethertype::TRANSPARENT_ETHERNET => ethernet(packet, at),
+        _ => Some(Payload { ethertype, at }),
+    }
+}
+
+/// RFC 2784 and RFC 2890. With it NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Not PPTP's version 1, nor the
+/// source routes of RFC 1701.
+#[inline(always)]
+fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const VERSION: u16 = 0x0007;
+    let header = packet.window::<4>(at)?;
+    let (flags, ethertype) = (header.be16::<0>(), header.be16::<2>());
+    if flags & (ROUTING | VERSION) != 0 {
+        return None;
+    }
+    let fields = u32::from(flags & CHECKSUM != 0) + u32::from(flags & KEY != 0) + u32::from(flags & SEQUENCE != 0);
+    let at = packet.forget(at + 4 + 4 * fields as usize);
+    match ethertype {
+        // Type I has no header of its own, and no sequence number before it.
+        ethertype::ERSPAN_II => ethernet(packet, if flags & SEQUENCE != 0 { at + 8 } else { at }),
+        ethertype::ERSPAN_III => erspan_iii(packet, at),
+        _ => typed(packet, ethertype, at),
+    }
+}
+
+#[inline(always)]
+fn erspan_iii<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    /// The frame type, of which 0 is Ethernet.
+    const FRAME_TYPE: u16 = 0x7c00;
+    /// A subheader of eight bytes follows.
+    const SUBHEADER: u16 = 0x0001;
+    let last = packet.window::<12>(at)?.be16::<10>();
+    if last & FRAME_TYPE != 0 {
+        return None;
+    }
+    ethernet(packet, if last & SUBHEADER != 0 { at + 20 } else { at + 12 })
+}
+
+/// RFC 7348 section 5.
+#[inline(always)]
+fn vxlan<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    const HAS_IDENTIFIER: u8 = 0x08;
+    if packet.window::<8>(at)?.u8::<0>() & HAS_IDENTIFIER == 0 {
+        return None;
+    }
+    ethernet(packet, at + 8)
+}
+
+/// draft-ietf-nvo3-vxlan-gpe-13 section 3.
+#[inline(always)]
+fn vxlan_gpe<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    const VERSION: u8 = 0x30;
+    const HAS_PROTOCOL: u8 = 0x04;
+    const OPERATIONS: u8 = 0x01;
+    let header = packet.window::<8>(at)?;
+    let at = at + 8;
+    if header.u8::<0>() & (VERSION | HAS_PROTOCOL | OPERATIONS) != HAS_PROTOCOL {
+        return None;
+    }
+    match header.u8::<3>() {
+        1 => Some(Payload { ethertype: ethertype::IPV4, at }),
+        2 => Some(Payload { ethertype: ethertype::IPV6, at }),
+        3 => ethernet(packet, at),
+        5 => Some(Payload { ethertype: ethertype::MPLS, at }),
+        _ => None,
+    }
+}
+
+/// RFC 8926 section 3.4.
+#[inline(always)]
+fn geneve<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    const VERSION: u8 = 0xc0;
+    const OPTIONS: u8 = 0x3f;
+    const CONTROL: u8 = 0x80;
+    let header = packet.window::<8>(at)?;
+    let first = header.u8::<0>();
+    if first & VERSION != 0 || header.u8::<1>() & CONTROL != 0 {
+        return None;
+    }
+    let at = packet.forget(at + 8 + 4 * usize::from(first & OPTIONS));
+    typed(packet, header.be16::<2>(), at)
+}
+
+/// 3GPP TS 29.281 section 5.1.
+#[inline(always)]
+fn gtp_u<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
+    /// Version 1 of GTP, and not of GTP'.
+    const VERSION_AND_PROTOCOL: u8 = 0xf0;
+    const GTP_1: u8 = 0x30;
+    const EXTENSION: u8 = 0x04;
+    /// With any of extension, sequence number and N-PDU number there is room for all three.
+    const OPTIONAL: u8 = 0x07;
+    const G_PDU: u8 = 255;
+    let header = packet.window::<8>(at)?;
+    let flags = header.u8::<0>();
+    if flags & VERSION_AND_PROTOCOL != GTP_1 || header.u8::<1>() != G_PDU {
+        return None;
+    }
+    let mut at = at + 8;
+    if flags & OPTIONAL != 0 {
+        let mut next = packet.window::<4>(at)?.u8::<3>();
+        at += 4;
+        if flags & EXTENSION != 0 {
+            for _ in 0..GTP_EXTENSION_HEADERS_MAX {
+                at = packet.forget(at);
+                if next == 0 {
+                    break;
+                }
+                let units = usize::from(packet.u8(at)?);
+                if units == 0 {
+                    return None;
+                }
+                at += 4 * units;
+                next = packet.u8(packet.forget(at) - 1)?;
+            }
+            if next != 0 {
+                return None;
+            }
+        }
+    }
+    link::by_version(packet, packet.forget(at)).ok()?
+}

@@ -1,0 +1,169 @@
+//! Whether a program sees all of its interface's packets: its count against the interface's own.
+//!
+//! The two cannot be read at one instant. The own count is read first and the window closed after it, so a packet that
+//! is missing at the edge is lost to the program, or was still on its way (in a card's ring, in a backlog) when the
+//! edge came. Those on their way do not add up from window to window; what the program never sees does. So only what
+//! was missing at two edges in a row, and is more than any such queue holds at the rate of the window, is told.
+
+use std::time::Duration;
+
+/// Missing below this share is not told.
+const MISSING_SHARE: f64 = 0.001;
+/// How much traffic may be on its way at an edge: as long as a busy CPU may leave a queue alone, ...
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
+/// ... or this many packets, if that is more.
+const ON_ITS_WAY_PACKETS: u64 = 64;
+/// The interface has to count this many, over this long, before a program that saw none is suspected.
+const SILENCE_PACKETS: u64 = 16;
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// One direction of an interface, since its program was attached or since something was told.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    reading: Option<u64>,
+    own: u64,
+    seen: u64,
+    missing: u64,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The interface counted packets and the program saw none.
+    Silent {
+        /// How many.
+        own: u64,
+    },
+    /// The program does not see all.
+    Missing {
+        /// How many it did not see.
+        packets: u64,
+        /// Of how many.
+        own: u64,
+    },
+}
+
+impl Coverage {
+    /// From now on, with the interface's own count as it is; unknown until the next edge if that is `None`.
+    pub const fn new(own: Option<u64>) -> Self {
+        Self { reading: own, own: 0, seen: 0, missing: 0 }
+    }
+
+    /// Whether nothing is known yet.
+    pub const fn is_new(&self) -> bool {
+        self.reading.is_none() && self.own == 0
+    }
+
+    /// A window's edge, at which the interface's own count has come to `own` and the program saw `seen` in this window
+    /// of this length. Gives the window's coverage if it is known, and what is wrong.
+    pub fn edge(&mut self, own: Option<u64>, seen: u64, length: Duration) -> (Option<f64>, Option<Finding>) {
+        let passed = match (own, self.reading) {
+            (Some(own), Some(earlier)) => own.checked_sub(earlier),
+            _ => None,
+        };
+        let Some(passed) = passed else {
+            // Nothing to compare, or the driver began to count anew.
+            *self = Self::new(own);
+            return (None, None);
+        };
+        self.reading = own;
+        self.own += passed;
+        self.seen += seen;
+        let coverage = (passed > 0).then(|| seen as f64 / passed as f64);
+        (coverage, self.judge(passed, length))
+    }
+
+    fn judge(&mut self, passed: u64, length: Duration) -> Option<Finding> {
+        let missing = self.own.saturating_sub(self.seen);
+        let lasting = missing.min(std::mem::replace(&mut self.missing, missing));
+        let queue = passed as f64 * (ON_ITS_WAY.as_secs_f64() / length.as_secs_f64().max(ON_ITS_WAY.as_secs_f64()));
+        let queue = ON_ITS_WAY_PACKETS.max(queue as u64);
+        let finding = if self.seen == 0 && self.own >= SILENCE_PACKETS && length >= SILENCE {
+            Finding::Silent { own: self.own }
+        } else if lasting > queue && lasting as f64 > self.own as f64 * MISSING_SHARE {
+            Finding::Missing { packets: lasting, own: self.own }
+        } else {
+            return None;
+        };
+        // What was told is told; what goes missing from here on is told again.
+        *self = Self::new(self.reading);
+        Some(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn packets_on_their_way_are_not_missing() {
+        let mut coverage = Coverage::new(Some(1_000));
+        let (mut own, mut seen) = (1_000, 0);
+        for window in 1..100 {
+            own += 100_000;
+            // At each edge some thousand wait, never the same number.
+            let now = own - 1_000 - window * 40;
+            let (share, finding) = coverage.edge(Some(own), now - seen, SECOND);
+            seen = now;
+            assert!(share.unwrap() > 0.94, "{window}: {share:?}");
+            assert_eq!(finding, None, "{window}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
+        let mut coverage = Coverage::new(Some(0));
+        assert_eq!(coverage.edge(Some(20_000), 10_000, SECOND), (Some(0.5), None), "it may be on its way");
+        let told = Finding::Missing { packets: 10_000, own: 20_000 };
+        assert_eq!(coverage.edge(Some(20_000), 0, SECOND), (None, Some(told)));
+        for _ in 0..5 {
+            assert_eq!(coverage.edge(Some(20_000), 0, SECOND), (None, None));
+        }
+        assert_eq!(coverage.edge(Some(40_000), 19_000, SECOND).1, None);
+        assert_eq!(coverage.edge(Some(60_000), 19_000, SECOND).1, None, "1,000 are less than 50 ms at this rate");
+        assert_eq!(
+            coverage.edge(Some(80_000), 19_000, SECOND).1,
+            Some(Finding::Missing { packets: 2_000, own: 60_000 })
+        );
+    }
+
+    #[test]
+    fn a_little_is_missing_only_when_it_adds_up() {
+        let mut coverage = Coverage::new(Some(0));
+        let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), 99_500, SECOND).1.is_some());
+        assert_eq!(told, Some(12), "half a percent of 100,000 a second exceeds 50 ms of it after ten windows");
+        let mut coverage = Coverage::new(Some(0));
+        assert!(
+            (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), 99_950, SECOND).1.is_none()),
+            "half of what is told"
+        );
+    }
+
+    #[test]
+    fn a_silent_program_is_told_in_its_first_window() {
+        let mut coverage = Coverage::new(Some(5));
+        assert_eq!(coverage.edge(Some(15), 0, SECOND), (Some(0.0), None));
+        assert_eq!(coverage.edge(Some(30), 0, SECOND), (Some(0.0), Some(Finding::Silent { own: 25 })));
+    }
+
+    #[test]
+    fn counters_that_are_unknown_or_begin_anew_are_no_fault() {
+        let mut coverage = Coverage::new(None);
+        assert_eq!(
+            coverage.edge(Some(10_000), 10, SECOND),
+            (None, None),
+            "what came before it was attached is unknown"
+        );
+        assert_eq!(coverage.edge(Some(10_100), 100, SECOND), (Some(1.0), None));
+        assert_eq!(coverage.edge(Some(50), 100, SECOND), (None, None));
+        assert_eq!(coverage.edge(None, 100, SECOND), (None, None));
+        assert_eq!(coverage.edge(Some(99), 100, SECOND), (None, None));
+        assert_eq!(
+            coverage.edge(Some(199), 110, SECOND),
+            (Some(1.1), None),
+            "more than the interface counts is no fault"
+        );
+    }
+}

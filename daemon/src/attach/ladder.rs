@@ -1,0 +1,174 @@
+//! The ladder: the ways to see an interface's packets, the best first, and the climb down it.
+//!
+//! | interface | what it receives | what it sends |
+//! |---|---|---|
+//! | a network card | XDP native, TCX, XDP generic | TCX |
+//! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, XDP generic | TCX |
+//! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX | TCX |
+//!
+//! Why not XDP on a veth: in native mode it switches its peer's segmentation offload off, which halves bulk TCP.
+
+use std::{error::Error, iter::successors};
+
+use aya::{
+    programs::{LinkOrder, ProgramError, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode},
+    sys::SyscallError,
+};
+use rustix::io::Errno;
+use tracing::{debug, info};
+use weir_common::packet;
+
+use super::{AttachError, Obtained, index_of, netlink::Link};
+use crate::{
+    config::{Mode, Way},
+    kernel::TcPrograms,
+};
+
+/// Hardware types (`linux/if_arp.h`) with Ethernet headers.
+const ETHERNET: [u16; 2] = [1, 772];
+/// Hardware types whose packets begin with their IP header: none at all, PPP (its header is added below), IP tunnels.
+const IP: [u16; 8] = [65_534, 512, 519, 768, 769, 776, 778, 823];
+
+/// What an interface's packets begin with.
+pub fn link_layer(link: &Link) -> packet::Link {
+    match link.hardware {
+        hardware if ETHERNET.contains(&hardware) => packet::Link::Ethernet,
+        hardware if IP.contains(&hardware) => packet::Link::RawIp,
+        _ => packet::Link::Other,
+    }
+}
+
+/// The ways to try, the best first.
+pub fn rungs(link: &Link, mode: Mode, way: Way) -> &'static [Obtained] {
+    const LOOPBACK: u16 = 772;
+    let is_virtual = link.kind.is_some() || link.hardware == LOOPBACK;
+    match (way, mode) {
+        (Way::Egress, _) | (_, Mode::Tcx) => &[Obtained::Tcx],
+        (_, Mode::Native) => &[Obtained::Native],
+        (_, Mode::Generic) => &[Obtained::Generic],
+        (_, Mode::Auto) if link_layer(link) == packet::Link::RawIp => &[Obtained::Tcx],
+        (_, Mode::Auto) if is_virtual => &[Obtained::Tcx, Obtained::Generic],
+        (_, Mode::Auto) => &[Obtained::Native, Obtained::Tcx, Obtained::Generic],
+    }
+}
+
+/// The programs of every rung.
+pub struct Programs<'a> {
+    /// XDP.
+    pub xdp: &'a mut Xdp,
+    /// TCX.
+    pub tc: TcPrograms<'a>,
+}
+
+impl Programs<'_> {
+    /// Attaches in the best way that the interface has; the program is detached when the link is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Why the last rung was refused, or what makes every rung pointless.
+    pub fn attach(&mut self, link: &Link, mode: Mode, way: Way) -> Result<(Obtained, FdLink), AttachError> {
+        if link_layer(link) == packet::Link::Other {
+            return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
+        }
+        let mut refusals: Vec<AttachError> = Vec::new();
+        for &rung in rungs(link, mode, way) {
+            let attached = match rung {
+                Obtained::Native => self.xdp(link, XdpMode::Driver, rung),
+                Obtained::Generic => self.xdp(link, XdpMode::Skb, rung),
+                _ => self.tcx(link, way),
+            };
+            match attached {
+                Ok(fd) => {
+                    for refusal in &refusals {
+                        info!(interface = %link.name, direction = way.name(), "passed over: {}", whole(refusal));
+                    }
+                    return Ok((rung, fd));
+                }
+                Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
+                Err(error) => {
+                    debug!(interface = %link.name, direction = way.name(), "refused: {}", whole(&error));
+                    refusals.push(error);
+                }
+            }
+        }
+        // What somebody else has taken can be given back; that is the reason to tell.
+        let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
+        let told = taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop());
+        Err(told.unwrap_or_else(|| AttachError::NoLink(link.name.clone())))
+    }
+
+    fn xdp(&mut self, link: &Link, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
+        if link_layer(link) != packet::Link::Ethernet {
+            return Err(AttachError::NoEthernet { name: link.name.clone(), mode: rung.name() });
+        }
+        let refused = |source| refused(&link.name, rung, source);
+        let id = self.xdp.attach_to_if_index(link.ifindex, mode).map_err(refused)?;
+        let attached = self.xdp.take_link(id).map_err(refused)?;
+        // A netlink attachment would outlive the daemon; dropping it here detaches it.
+        FdLink::try_from(attached).map_err(|_| AttachError::NoLink(link.name.clone()))
+    }
+
+    fn tcx(&mut self, link: &Link, way: Way) -> Result<FdLink, AttachError> {
+        let refused = |source| refused(&link.name, Obtained::Tcx, source);
+        let Some(program) = self.tc.get(link_layer(link), way).map_err(refused)? else {
+            return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
+        };
+        let hook = match way {
+            Way::Ingress => TcAttachType::Ingress,
+            Way::Egress => TcAttachType::Egress,
+        };
+        // First: what other programs drop there is counted all the same, and what they let pass without asking the
+        // next one, too.
+        let first = TcAttachOptions::TcxOrder(LinkOrder::first());
+        let id = program.attach_with_options(&link.name, hook, first).map_err(refused)?;
+        let attached = program.take_link(id).map_err(refused)?;
+        let attached = FdLink::try_from(attached).map_err(|_| AttachError::NoLink(link.name.clone()))?;
+        // It was attached by name: by now that may be another interface's.
+        if index_of(&link.name) != Some(link.ifindex) {
+            return Err(AttachError::Vanished(link.name.clone()));
+        }
+        Ok(attached)
+    }
+}
+
+fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
+    let name = name.to_owned();
+    let errno = match &source {
+        ProgramError::SyscallError(SyscallError { io_error, .. }) => io_error.raw_os_error(),
+        _ => None,
+    };
+    match errno.map(Errno::from_raw_os_error) {
+        Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
+        Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
+        Some(Errno::NODEV) => AttachError::Vanished(name),
+        _ => AttachError::Refused { name, mode: rung.name(), source },
+    }
+}
+
+/// An error with all its causes, the outermost first.
+pub fn whole(error: &dyn Error) -> String {
+    successors(Some(error), |&error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ladder_suits_the_interface() {
+        let card = Link { hardware: 1, ..Link::default() };
+        let veth = Link { kind: Some("veth".to_owned()), ..card.clone() };
+        let tun = Link { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
+        let ppp = Link { hardware: 512, ..card.clone() };
+        let lo = Link { hardware: 772, ..card.clone() };
+        use Obtained::{Generic, Native, Tcx};
+        let auto = |link| rungs(link, Mode::Auto, Way::Ingress);
+        assert_eq!(auto(&card), [Native, Tcx, Generic]);
+        assert_eq!(auto(&veth), [Tcx, Generic]);
+        assert_eq!(auto(&lo), [Tcx, Generic]);
+        assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx][..], &[Tcx][..]));
+        assert_eq!(rungs(&veth, Mode::Native, Way::Ingress), [Native]);
+        assert_eq!(rungs(&card, Mode::Native, Way::Egress), [Tcx], "XDP sees nothing that is sent");
+        assert_eq!(link_layer(&Link { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
+    }
+}

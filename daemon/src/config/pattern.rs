@@ -1,0 +1,52 @@
+//! Names with `*` (any characters, or none) and `?` (any one character), as shells have them.
+
+/// Whether a name is a pattern.
+pub(super) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// Whether `name` fits `pattern`. Takes at most the product of their lengths in steps.
+pub(super) fn fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut at, mut next) = (0, 0);
+    // Where the latest `*` stands, and where in the name what follows it was last tried.
+    let mut star = None;
+    while next < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, next));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[next] => (at, next) = (at + 1, next + 1),
+            _ => match &mut star {
+                // The `*` takes one byte more.
+                Some((star, tried)) => {
+                    *tried += 1;
+                    (at, next) = (*star + 1, *tried);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_in_a_shell() {
+        let fitting =
+            [("eth*", "eth0"), ("eth*", "eth"), ("*", "x"), ("e?h0", "eth0"), ("*.1?", "wan0.10"), ("a*b*c", "abbbxc")];
+        for (pattern, name) in fitting {
+            assert!(fits(pattern, name), "{pattern} fits {name}");
+        }
+        let unfitting =
+            [("eth*", "wan0"), ("eth?", "eth"), ("eth?", "eth10"), ("*.1", "wan0.10"), ("a*b*c", "abbbx"), ("", "x")];
+        for (pattern, name) in unfitting {
+            assert!(!fits(pattern, name), "{pattern} does not fit {name}");
+        }
+        assert!(is_pattern("ppp*") && is_pattern("eth?") && !is_pattern("eth0"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Sampling in the kernel: see [`weir_common::sampling`].
+
+use aya_ebpf::helpers::bpf_get_prandom_u32;
+use weir_common::cpu::Cpu;
+
+use crate::maps::VALVES;
+
+/// Whether the packet is taken, and then how many it stands for. A draw is made for each packet that is taken, not for
+/// those that are left out.
+#[inline(always)]
+pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
+    if cpu.rate == 0 {
+        draw(id, cpu)?;
+    }
+    if cpu.left_out > 0 {
+        cpu.left_out -= 1;
+        return None;
+    }
+    let rate = cpu.rate as u16;
+    draw(id, cpu)?;
+    Some(rate)
+}
+
+#[inline(always)]
+fn draw(id: u32, cpu: &mut Cpu) -> Option<()> {
+    let valve = VALVES.get(id)?;
+    cpu.rate = valve.rate;
+    cpu.left_out = if valve.scale == 0 {
+        0
+    } else {
+        // SAFETY: the helper takes no argument.
+        valve.left_out(unsafe { bpf_get_prandom_u32() })
+    };
+    Some(())
+}

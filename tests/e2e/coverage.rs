@@ -1,0 +1,92 @@
+//! A program that does not see all of its interface's packets is noticed; one that does is not suspected.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    daemon::Daemon,
+    foreign::{Does, Foreign},
+    inject::Pace,
+    netns::{Lab, QuietPair},
+    oracle::Oracle,
+    traffic::{Plan, Traffic},
+};
+
+use crate::watch::{self, QUIET_LINK, TIMEOUT, list, measure, number, seen_on, stop};
+
+tests![
+    packets_that_are_dropped_before_are_noticed,
+    a_program_that_sees_nothing_is_noticed,
+    heavy_traffic_is_not_suspected
+];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+const SETTINGS: &str = "report: {interval: 1s}\n";
+
+/// Sends so many packets at this pace.
+fn send(pair: &QuietPair, packets: u64, pace: Pace) -> Result<()> {
+    let plan = Plan { seed: 80, packets, ..Plan::default() };
+    watch::send(pair, QUIET_LINK, Traffic::new(plan)?, pace, &mut Oracle::new()).map(drop)
+}
+
+fn coverages(reports: &[Value]) -> Result<Vec<f64>> {
+    let mut coverages = Vec::new();
+    for report in reports {
+        coverages.extend(list(&report["interfaces"])?.iter().filter_map(|interface| interface["coverage"].as_f64()));
+    }
+    Ok(coverages)
+}
+
+fn start(does: Does) -> Result<(QuietPair, Foreign, Daemon)> {
+    let pair = Lab::quiet_pair()?;
+    let foreign = Foreign::attach(&pair.observer, INTERFACE, does)?;
+    let daemon = measure(&pair.observer, &format!("interfaces: [{INTERFACE}]\n{SETTINGS}"))?;
+    Ok((pair, foreign, daemon))
+}
+
+fn packets_that_are_dropped_before_are_noticed() -> Result<()> {
+    const SENT: u64 = 20_000;
+    let (pair, _foreign, mut daemon) = start(Does::DropHalf)?;
+    send(&pair, SENT, Pace::PacketsPerSecond(10_000))?;
+    let line = daemon.wait_for_line("did not see", TIMEOUT)?;
+    ensure!(line.contains("WARN") && line.contains(INTERFACE) && line.contains("XDP program"), "{line}");
+    let reports = stop(&mut daemon)?;
+    let seen = seen_on(INTERFACE, &reports)?.packets;
+    ensure!((SENT / 2 - 1_000..SENT / 2 + 1_000).contains(&seen), "seen {seen} of a half of {SENT}");
+    let least = coverages(&reports)?.into_iter().min_by(f64::total_cmp).context("no coverage")?;
+    ensure!((0.4..0.6).contains(&least), "coverage {least}");
+    Ok(())
+}
+
+fn a_program_that_sees_nothing_is_noticed() -> Result<()> {
+    let (pair, _foreign, mut daemon) = start(Does::DropAll)?;
+    send(&pair, 2_000, Pace::PacketsPerSecond(1_000))?;
+    let line = daemon.wait_for_line("weir's program saw none", TIMEOUT)?;
+    ensure!(line.contains("WARN") && line.contains(INTERFACE) && line.contains("XDP program"), "{line}");
+    let reports = stop(&mut daemon)?;
+    ensure!(coverages(&reports)?.contains(&0.0), "{:?}", coverages(&reports));
+    Ok(())
+}
+
+fn heavy_traffic_is_not_suspected() -> Result<()> {
+    for mode in ["native", "tcx", "generic"] {
+        let pair = Lab::quiet_pair()?;
+        let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{SETTINGS}");
+        let mut daemon = measure(&pair.observer, &settings)?;
+        // As fast as they go, over several edges.
+        send(&pair, 600_000, Pace::Unlimited)?;
+        let reports = stop(&mut daemon)?;
+        let log = daemon.log()?;
+        ensure!(!log.contains("WARN"), "{mode}:\n{log}");
+        let (mut seen, mut weighed) = (0.0, 0.0);
+        for interface in reports.iter().flat_map(|report| report["interfaces"].as_array()).flatten() {
+            let packets = number(&interface["ledger"]["seen"]["packets"])? as f64;
+            if let Some(coverage) = interface["coverage"].as_f64().filter(|coverage| *coverage > 0.0) {
+                seen += packets;
+                weighed += packets / coverage;
+            }
+        }
+        let whole = seen / weighed;
+        ensure!((0.999..=1.001).contains(&whole), "{mode}: coverage {whole} over all windows");
+    }
+    Ok(())
+}

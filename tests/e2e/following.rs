@@ -1,0 +1,188 @@
+//! Interfaces come, go and change; what is measured follows, and leaves nothing behind.
+
+use std::{collections::BTreeMap, fs, thread, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    clock,
+    daemon::Daemon,
+    inject::Pace,
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::watch::{self, QUIET_LINK, TIMEOUT, list, measure, modes, seen_on, stop};
+
+tests![
+    a_pattern_means_what_comes_and_goes,
+    a_name_that_fits_no_more_is_no_longer_measured,
+    what_is_stacked_is_counted_once,
+    a_thousand_changes_leave_nothing_behind
+];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// Joins the two namespaces by one more quiet link, and waits until it passes packets.
+fn link(pair: &QuietPair, [near, far]: [&str; 2]) -> Result<()> {
+    let QuietPair { generator, observer } = pair;
+    generator.ip(&format!("link add {near} type veth peer name {far} netns {}", observer.name()))?;
+    generator.ip(&format!("link set {near} arp off up"))?;
+    observer.ip(&format!("link set {far} arp off up"))?;
+    generator.wait_until_up(near)?;
+    observer.wait_until_up(far)
+}
+
+/// The names in a report.
+fn names(report: &Value) -> Result<Vec<&str>> {
+    Ok(list(&report["interfaces"])?.iter().filter_map(|interface| interface["name"].as_str()).collect())
+}
+
+fn wait_for_names(daemon: &mut Daemon, expected: &[&str]) -> Result<()> {
+    clock::wait_for(&format!("a report about {expected:?}"), TIMEOUT, || {
+        let reports = daemon.reports()?;
+        Ok(reports.last().map(names).transpose()?.filter(|names| names == expected).map(drop))
+    })
+}
+
+fn a_pattern_means_what_comes_and_goes() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let mut daemon = measure(&pair.observer, "interfaces: [\"port*\"]\nreport: {interval: 1s}\n")?;
+    daemon.wait_for_line("no interface fits", TIMEOUT)?;
+    let mut oracle = Oracle::new();
+    for round in 0..3 {
+        link(&pair, ["gen1", "port1"])?;
+        daemon.wait_for_line("attached interface=port1", TIMEOUT)?;
+        let plan = Plan { seed: 70 + round, packets: 3_000, mix: Mix::odd(), ..Plan::default() };
+        wait_for_names(&mut daemon, &["port1"])?;
+        watch::send(&pair, ["gen1", "port1"], Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+        pair.generator.ip("link delete gen1")?;
+        wait_for_names(&mut daemon, &[])?;
+    }
+    let reports = stop(&mut daemon)?;
+    judge_all(&reports, &oracle)?;
+    ensure!(modes("port1", &reports).contains(&"gone"), "{:?}", modes("port1", &reports));
+    Ok(())
+}
+
+fn judge_all(reports: &[Value], oracle: &Oracle) -> Result<()> {
+    watch::judge("all windows together", oracle.check_reports(reports))
+}
+
+fn a_name_that_fits_no_more_is_no_longer_measured() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    link(&pair, ["gen1", "port1"])?;
+    let mut daemon = measure(&pair.observer, "interfaces: [\"port*\"]\nreport: {interval: 1s}\n")?;
+    let mut oracle = Oracle::new();
+    let traffic = |seed| Traffic::new(Plan { seed, packets: 2_000, mix: Mix::odd(), ..Plan::default() });
+    watch::send(&pair, ["gen1", "port1"], traffic(74)?, Pace::Unlimited, &mut oracle)?;
+
+    pair.observer.ip("link set port1 name port2")?;
+    wait_for_names(&mut daemon, &["port2"])?;
+    watch::send(&pair, ["gen1", "port2"], traffic(75)?, Pace::Unlimited, &mut oracle)?;
+    ensure!(!daemon.log()?.contains("is gone"), "a new name is no reason to attach anew");
+
+    pair.observer.ip("link set port2 name other2")?;
+    wait_for_names(&mut daemon, &[])?;
+    watch::send(&pair, ["gen1", "other2"], traffic(76)?, Pace::Unlimited, &mut Oracle::new())?;
+    judge_all(&stop(&mut daemon)?, &oracle)
+}
+
+fn what_is_stacked_is_counted_once() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    pair.observer.ip("link add br0 type bridge")?;
+    pair.observer.ip(&format!("link set {INTERFACE} master br0"))?;
+    pair.observer.ip("link set br0 arp off up")?;
+    pair.observer.wait_until_up("br0")?;
+    let mut daemon = measure(&pair.observer, &format!("interfaces: [br0, {INTERFACE}]\nreport: {{interval: 1s}}\n"))?;
+    let line = daemon.wait_for_line("left out", TIMEOUT)?;
+    ensure!(line.contains("interface=br0") && line.contains(&format!("counted on {INTERFACE}")), "{line}");
+    let mut oracle = Oracle::new();
+    let plan = Plan { seed: 77, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
+    watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+
+    let reported = daemon.reports()?.len();
+    daemon.wait_for_reports(reported + 1, TIMEOUT)?;
+
+    // Out of the bridge, both are measured.
+    pair.observer.ip(&format!("link set {INTERFACE} nomaster"))?;
+    daemon.wait_for_line("attached interface=br0", TIMEOUT)?;
+    let reports = stop(&mut daemon)?;
+    judge_all(&reports, &oracle)?;
+    ensure!(modes("br0", &reports).first() == Some(&"left-out"), "{:?}", modes("br0", &reports));
+    ensure!(modes(INTERFACE, &reports).iter().all(|mode| *mode == "tcx"), "{:?}", modes(INTERFACE, &reports));
+    Ok(())
+}
+
+/// What a process holds of the kernel's BPF objects, by kind. Nothing of weir is pinned, so there is nothing else.
+fn bpf_objects(pid: u32) -> Result<BTreeMap<String, usize>> {
+    let mut objects = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // One that was closed meanwhile is no object.
+        let Ok(target) = fs::read_link(entry?.path()) else { continue };
+        let target = target.to_string_lossy();
+        if target.contains("bpf") {
+            *objects.entry(target.into_owned()).or_default() += 1;
+        }
+    }
+    Ok(objects)
+}
+
+/// One interface's life of ten changes.
+fn live(observer: &Namespace, generator: &Namespace, nth: usize) -> Result<()> {
+    let name = format!("port{nth}");
+    observer.ip(&format!("link add {name} arp off type veth peer name peer{nth}"))?;
+    observer.ip(&format!("link set {name} up"))?;
+    observer.ip(&format!("link set peer{nth} arp off up"))?;
+    observer.ip(&format!("link set {name} mtu 9000"))?;
+    observer.ip(&format!("link set {name} down"))?;
+    observer.ip(&format!("link set {name} name other{nth}"))?;
+    observer.ip(&format!("link set other{nth} name {name}"))?;
+    observer.ip(&format!("link set {name} up"))?;
+    match nth % 3 {
+        0 => observer.ip(&format!("link delete {name}"))?,
+        1 => observer.ip(&format!("link delete peer{nth}"))?,
+        _ => {
+            observer.ip(&format!("link set {name} netns {}", generator.name()))?;
+            generator.ip(&format!("link delete {name}"))?
+        }
+    };
+    Ok(())
+}
+
+fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
+    const LIVES: usize = 100;
+    let pair = Lab::quiet_pair()?;
+    let settings =
+        format!("interfaces: [{INTERFACE}, {{name: \"port*\", direction: both}}]\nreport: {{interval: 1s}}\n");
+    let mut daemon = measure(&pair.observer, &settings)?;
+    // A program is loaded when it is first needed, and stays.
+    live(&pair.observer, &pair.generator, LIVES)?;
+    wait_for_names(&mut daemon, &[INTERFACE])?;
+    let before = bpf_objects(daemon.pid())?;
+    ensure!(before.keys().any(|kind| kind.contains("prog")), "no program among {before:?}");
+
+    let mut oracle = Oracle::new();
+    let plan = Plan { seed: 78, packets: 60_000, mix: Mix::odd(), ..Plan::default() };
+    let sent = thread::scope(|scope| {
+        let changing = scope.spawn(|| (0..LIVES).try_for_each(|nth| live(&pair.observer, &pair.generator, nth)));
+        let pace = Pace::PacketsPerSecond(10_000);
+        let sent = watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, pace, &mut oracle)?;
+        changing.join().expect("changing does not panic")?;
+        anyhow::Ok(sent)
+    })?;
+    wait_for_names(&mut daemon, &[INTERFACE])?;
+    let attached = daemon.log()?.matches("attached interface=port").count();
+    ensure!(attached >= LIVES, "it attached {attached} times to {LIVES} interfaces");
+    // What the kernel lets go of in its own time.
+    let after = clock::wait_for("what there was before", Duration::from_secs(5), || {
+        let now = bpf_objects(daemon.pid())?;
+        Ok((now == before).then_some(now))
+    });
+    after.with_context(|| format!("{before:?} before, {:?} after", bpf_objects(daemon.pid())))?;
+    let reports = stop(&mut daemon)?;
+    let seen = seen_on(INTERFACE, &reports)?;
+    ensure!(seen == sent, "{INTERFACE}: seen {seen:?} of {sent:?}");
+    Ok(())
+}

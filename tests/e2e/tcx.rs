@@ -1,0 +1,175 @@
+//! At the tc hook packets count as they were on the wire, whichever way they go and whatever offloads made of them.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use tappers::{Interface, Tun};
+use weir_common::ledger::Tally;
+use weir_tests::{
+    foreign::{Does, Foreign},
+    inject::{self, Pace},
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::{
+    forwarding::{TCP_PORT, UPLOAD, sum_flow, upload},
+    watch::{self, ONE_WINDOW, QUIET_LINK, Watch, has_program, judge, measure, modes, one_window, seen_in},
+};
+
+tests![
+    received_packets_are_exact,
+    sent_packets_are_exact,
+    both_directions_have_their_own_account,
+    merged_segments_count_as_the_packets_that_they_are,
+    a_device_without_link_headers_is_exact,
+    a_foreign_xdp_program_stays_and_tcx_is_taken
+];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// weir on a quiet link by its own choice of mode, in one window.
+fn watch(direction: &str) -> Result<Watch> {
+    one_window();
+    let pair = Lab::quiet_pair()?;
+    let settings = format!("interfaces: [{{name: {INTERFACE}, direction: {direction}}}]\n{ONE_WINDOW}");
+    let daemon = measure(&pair.observer, &settings)?;
+    Ok(Watch { pair, daemon })
+}
+
+/// Sends a plan's packets from the observer, and gives what was sent.
+fn send_out(watch: &Watch, plan: Plan, oracle: &mut Oracle) -> Result<Tally> {
+    let [generator, observer] = QUIET_LINK;
+    let arrived = || anyhow::Ok(watch.pair.generator.counters(generator)?.received.packets);
+    let before = arrived()?;
+    let packets = Traffic::new(plan)?.inspect(|packet| oracle.add(&packet.truth));
+    let sent = watch.pair.observer.enter(|| inject::send(observer, packets, Pace::Unlimited))??;
+    let all = || Ok((arrived()? - before >= sent.packets).then_some(()));
+    weir_tests::clock::wait_for("the arrival of all packets", watch::TIMEOUT, all)?;
+    Ok(sent)
+}
+
+fn received_packets_are_exact() -> Result<()> {
+    let watch = watch("ingress")?;
+    let mut oracle = Oracle::new();
+    // With tags, which the kernel moves out of the frame before the tc hook.
+    watch.send(Plan { seed: 61, packets: 60_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
+    let reports = watch.stop()?;
+    judge("what was received", oracle.check_report(&reports[0]))?;
+    ensure!(modes(INTERFACE, &reports) == ["tcx"], "{:?}", modes(INTERFACE, &reports));
+    ensure!(reports[0]["interfaces"][0]["coverage"] == 1.0, "coverage {}", reports[0]["interfaces"][0]["coverage"]);
+    Ok(())
+}
+
+fn sent_packets_are_exact() -> Result<()> {
+    let watch = watch("egress")?;
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 62, packets: 1_000, ..Plan::default() }, &mut Oracle::new())?;
+    let plan = Plan { seed: 63, packets: 30_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() };
+    send_out(&watch, plan, &mut oracle)?;
+    let reports = watch.stop()?;
+    judge("what was sent, and nothing of what was received", oracle.check_report(&reports[0]))?;
+    ensure!(reports[0]["interfaces"][0]["coverage"] == 1.0, "coverage {}", reports[0]["interfaces"][0]["coverage"]);
+    Ok(())
+}
+
+fn both_directions_have_their_own_account() -> Result<()> {
+    let watch = watch("both")?;
+    let mut oracle = Oracle::new();
+    let plan = |seed, packets| Plan { seed, packets, mix: Mix::odd(), ..Plan::default() };
+    let received = watch.send(plan(64, 7_000), &mut oracle)?;
+    let sent = send_out(&watch, plan(65, 5_000), &mut oracle)?;
+    let reports = watch.stop()?;
+    for (direction, expected) in [("ingress", received), ("egress", sent)] {
+        let seen = seen_in(INTERFACE, direction, &reports)?;
+        ensure!(seen == expected, "{direction}: seen {seen:?} of {expected:?}");
+    }
+    judge("both directions together", oracle.check_report(&reports[0]))
+}
+
+/// Segments that the namespace's TCP has sent, the repeated ones too: `/proc/net/snmp` has names in one line and numbers
+/// in the next.
+fn segments_sent(namespace: &Namespace) -> Result<u64> {
+    let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
+    let lines: Vec<Vec<&str>> =
+        text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' ').collect()).collect();
+    let [names, numbers] = &lines[..] else { anyhow::bail!("no TCP in {text}") };
+    let number = |name| {
+        let at = names.iter().position(|candidate| *candidate == name).with_context(|| format!("no {name}"))?;
+        Ok::<u64, anyhow::Error>(numbers[at].parse()?)
+    };
+    Ok(number("OutSegs")? + number("RetransSegs")?)
+}
+
+fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {
+    /// Ethernet, IP and TCP with its timestamps; the first segment has eight bytes more of options.
+    const HEADERS: [u64; 2] = [14 + 20 + 32, 14 + 40 + 32];
+    const FIRST_MORE: u64 = 8;
+    let [wan, lan] = Lab::router_interfaces();
+    for (interface, direction) in [(wan, "ingress"), (lan, "egress")] {
+        one_window();
+        let lab = Lab::new()?;
+        let settings = format!("interfaces: [{{name: {interface}, direction: {direction}}}]\n{ONE_WINDOW}");
+        let mut daemon = measure(&lab.router, &settings)?;
+        let buffers = || anyhow::Ok(lab.router.counters(wan)?.received.packets);
+        let (buffers_before, segments_before) = (buffers()?, segments_sent(&lab.client)?);
+        for server in Lab::SERVER {
+            upload(&lab, server.parse()?)?;
+        }
+        let (buffers, segments) = (buffers()? - buffers_before, segments_sent(&lab.client)? - segments_before);
+        let reports = watch::stop(&mut daemon)?;
+        let mut packets_seen = 0;
+        for (nth, (client, server)) in Lab::CLIENT.into_iter().zip(Lab::SERVER).enumerate() {
+            let flow = |measure| sum_flow(&reports, measure, client, server, TCP_PORT, "tcp");
+            let (packets, bytes) = (flow("packets")?, flow("bytes")?);
+            let expected = UPLOAD as u64 + packets * HEADERS[nth] + FIRST_MORE;
+            ensure!(bytes == expected, "{interface} {direction}: {bytes} bytes in {packets} packets, not {expected}");
+            packets_seen += packets;
+        }
+        ensure!(packets_seen == segments, "{interface} {direction}: {packets_seen} packets of {segments} segments");
+        ensure!(buffers * 2 < segments, "{segments} segments came in {buffers} buffers: nothing was merged");
+        let coverage = reports[0]["interfaces"][0]["coverage"].as_f64().context("no coverage")?;
+        ensure!((0.98..=1.02).contains(&coverage), "{interface} {direction}: coverage {coverage}");
+    }
+    Ok(())
+}
+
+fn a_device_without_link_headers_is_exact() -> Result<()> {
+    const ETHERNET_BYTES: usize = 14;
+    const DEVICE: &str = "tun0";
+    one_window();
+    let pair = Lab::quiet_pair()?;
+    let tun = pair.observer.enter(|| Tun::new_named(Interface::new(DEVICE)?))??;
+    pair.observer.ip(&format!("link set {DEVICE} up"))?;
+    let mut daemon = measure(&pair.observer, &format!("interfaces: [{DEVICE}]\n{ONE_WINDOW}"))?;
+    let plan = Plan { seed: 66, packets: 20_000, flows: 1_000, mix: Mix::plain(), ..Plan::default() };
+    let mut oracle = Oracle::new();
+    for packet in Traffic::new(plan)? {
+        let mut truth = packet.truth;
+        truth.bytes -= ETHERNET_BYTES as u64;
+        oracle.add(&truth);
+        tun.send(&packet.frame[ETHERNET_BYTES..])?;
+    }
+    let reports = watch::stop(&mut daemon)?;
+    judge("packets that begin with their IP header", oracle.check_report(&reports[0]))?;
+    ensure!(modes(DEVICE, &reports) == ["tcx"], "{:?}", modes(DEVICE, &reports));
+    Ok(())
+}
+
+fn a_foreign_xdp_program_stays_and_tcx_is_taken() -> Result<()> {
+    one_window();
+    let pair = Lab::quiet_pair()?;
+    let _foreign = Foreign::attach(&pair.observer, INTERFACE, Does::Pass)?;
+    let daemon = measure(&pair.observer, &format!("interfaces: [{INTERFACE}]\n{ONE_WINDOW}"))?;
+    let watch = Watch { pair, daemon };
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 67, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
+    ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the foreign program is gone");
+    let Watch { pair, mut daemon } = watch;
+    let reports = watch::stop(&mut daemon)?;
+    judge("beside a foreign program", oracle.check_report(&reports[0]))?;
+    ensure!(modes(INTERFACE, &reports) == ["tcx"], "{:?}", modes(INTERFACE, &reports));
+    ensure!(has_program(&pair.observer, INTERFACE)?, "the foreign program went with weir's");
+    Ok(())
+}

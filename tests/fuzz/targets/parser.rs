@@ -1,0 +1,43 @@
+//! Any bytes as a packet: the parser ends, its short cut leads to the same, and its keys keep their promises.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_common::{
+    flow::{Address, FlowKey, class},
+    packet::{Link, Parsed, REACH_MAX, Tunnels, parse, proto, walk},
+};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((code, packet)) = input.split_first() else { return };
+    let link = Link::ALL[usize::from(*code) % Link::ALL.len()];
+    let [outer, inner] = [Tunnels::Outer, Tunnels::Inner].map(|tunnels| {
+        let parsed = parse(packet, link, tunnels);
+        assert_eq!(parsed, walk(packet, link, tunnels), "the short cut leads elsewhere");
+        let reach = &packet[..packet.len().min(REACH_MAX)];
+        assert_eq!(parsed, parse(reach, link, tunnels), "something beyond reach was read");
+        parsed.inspect(keeps_its_promises)
+    });
+    // Looking into tunnels neither costs a packet its key nor gives it one.
+    assert_eq!(outer.err(), inner.err());
+});
+
+fn keeps_its_promises(parsed: &Parsed) {
+    let Parsed { key, tcp_flags } = *parsed;
+    let FlowKey { src, dst, src_port, dst_port, proto, class, interface, epoch } = key;
+    assert_eq!((interface, epoch), (0, 0), "the scope is not the parser's");
+    assert!(class & !(class::V6 | class::FRAGMENT | class::NO_TRANSPORT) == 0, "unknown class {class}");
+    assert!(class & (class::FRAGMENT | class::NO_TRANSPORT) != class::FRAGMENT | class::NO_TRANSPORT);
+    let has_ports = matches!(
+        proto,
+        proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE | proto::ICMP | proto::ICMPV6
+    );
+    let lacks = class & (class::FRAGMENT | class::NO_TRANSPORT) != 0;
+    assert!((has_ports && !lacks) || (src_port, dst_port, tcp_flags) == (0, 0, 0), "ports without a header");
+    assert!(proto == proto::TCP || tcp_flags == 0, "flags without TCP");
+    if !key.is_v6() {
+        for (address, ip) in [(src, key.src_ip()), (dst, key.dst_ip())] {
+            assert_eq!(address, Address::from(ip), "not a mapped address");
+        }
+    }
+}

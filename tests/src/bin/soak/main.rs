@@ -1,0 +1,30 @@
+//! Soaks: the same check over and over, until what is rare has happened.
+
+use std::{process::ExitCode, time::SystemTime};
+
+use anyhow::Result;
+use clap::Parser;
+
+mod mutate;
+mod parser;
+
+/// Check something very often.
+#[derive(Parser)]
+enum Soak {
+    /// Mutated frames through the kernel's parser and through its twin in userspace (needs root)
+    Parser {
+        /// How many frames
+        #[arg(default_value_t = 100_000_000)]
+        frames: u64,
+        /// What makes these frames differ from others; by default the time
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let Soak::Parser { frames, seed } = Soak::parse();
+    let clock = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let clean = parser::soak(frames, seed.unwrap_or(clock))?;
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
