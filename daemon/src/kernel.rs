@@ -158,6 +158,8 @@ pub struct Parts<'a> {
     pub baseline: &'a Xdp,
     /// Measures every packet as one of a new flow; to be loaded likewise.
     pub all_miss: &'a Xdp,
+    /// Measures every packet as one of a million flows; to be loaded likewise.
+    pub zipf: &'a Xdp,
     /// Which slot an interface index has.
     pub interfaces: &'a mut InterfaceTable,
 }
@@ -226,7 +228,7 @@ impl Kernel {
     ///
     /// The kernel did not take one.
     pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
-        load_programs(&mut self.ebpf, &["baseline", "all_miss"])
+        load_programs(&mut self.ebpf, &["baseline", "all_miss", "zipf"])
     }
 
     /// Makes the ring of `cpu`.
@@ -271,7 +273,8 @@ impl Kernel {
     ///
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
-        let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
+        let (mut weir, mut flush, mut replay) = (None, None, None);
+        let (mut baseline, mut all_miss, mut zipf) = (None, None, None);
         let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
@@ -282,6 +285,7 @@ impl Kernel {
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
                 ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
+                ("zipf", Program::Xdp(program)) => zipf = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
                 ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
                 ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
@@ -300,6 +304,7 @@ impl Kernel {
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
             all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
+            zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
             interfaces: &mut self.interfaces,
         })
     }

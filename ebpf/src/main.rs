@@ -10,6 +10,7 @@
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
 //! | `all_miss` | by test-run, in the benchmark | the same as `weir`, as if every packet began a new flow |
+//! | `zipf` | by test-run, in the benchmark | the same, as if packets were of a million flows (Zipf 1.1) |
 //!
 //! The hot path in plain text; [`measure`] is the same with the verifier's needs:
 //!
@@ -36,6 +37,7 @@ mod packet;
 mod ring;
 mod sampling;
 mod skb;
+mod vary;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -55,12 +57,13 @@ use weir_common::{
 use crate::{
     maps::{CPUS, INTERFACES, at, has_fragments, is_sampling, this_cpu},
     packet::{Frame, Headers},
+    vary::Vary,
 };
 
 /// Measures every packet of an interface.
 #[xdp(frags)]
 pub fn weir(ctx: XdpContext) -> u32 {
-    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), false);
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), Vary::Nothing);
     XDP_PASS
 }
 
@@ -68,7 +71,7 @@ pub fn weir(ctx: XdpContext) -> u32 {
 /// them.
 #[xdp]
 pub fn weir_linear(ctx: XdpContext) -> u32 {
-    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), false);
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), Vary::Nothing);
     XDP_PASS
 }
 
@@ -78,7 +81,7 @@ pub fn replay(ctx: XdpContext) -> u32 {
     if let Some(header) = replay_header(&ctx) {
         let frame = Frame::new(&ctx, header.captured as usize);
         let one = Tally::new(1, u64::from(header.wire_bytes));
-        let _ = measure(interface(&ctx), &frame, Link::from_code(header.link as u8), one, false);
+        let _ = measure(interface(&ctx), &frame, Link::from_code(header.link as u8), one, Vary::Nothing);
     }
     XDP_PASS
 }
@@ -98,7 +101,14 @@ pub fn baseline(_ctx: XdpContext) -> u32 {
 /// Measures every packet as one of a flow of its own, since test-run repeats the same.
 #[xdp(frags)]
 pub fn all_miss(ctx: XdpContext) -> u32 {
-    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), true);
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), Vary::Each);
+    XDP_PASS
+}
+
+/// Measures every packet as one of a million flows, of which some are much larger than others.
+#[xdp(frags)]
+pub fn zipf(ctx: XdpContext) -> u32 {
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), Vary::Zipf);
     XDP_PASS
 }
 
@@ -125,10 +135,10 @@ fn one(ctx: &XdpContext) -> Tally {
 /// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
 /// offload merged into one, which then share them.
 ///
-/// With `vary`, the packet's place in the count is mixed into its source address. `None` where a map lookup fails,
+/// `None` where a map lookup fails,
 /// which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
-fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: bool) -> Option<()> {
+fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: Vary) -> Option<()> {
     let interface = interface_slot(ifindex)?;
     let id = this_cpu();
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
@@ -157,9 +167,7 @@ fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: boo
         }
     };
     let mut key = parsed.key.with_scope(interface, epoch);
-    if vary {
-        key.src.0[1] ^= counters.seen.packets << 32;
-    }
+    key.src.0[1] ^= vary.mask(counters.seen.packets);
     // SAFETY: the helper takes no argument; the verifier makes it a load.
     let tick = unsafe { bpf_jiffies64() } as u32;
     let packet = Sample { tally: one, tick, sampling, tcp_flags: parsed.tcp_flags };

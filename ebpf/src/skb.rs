@@ -28,6 +28,7 @@ use crate::{
     maps::{SCRATCH, tunnels},
     measure,
     packet::{Copied, Headers, zero},
+    vary::Vary,
 };
 
 /// `TCX_NEXT`: the decision is left to the programs after this one.
@@ -79,7 +80,7 @@ fn interface(ctx: &TcContext) -> u32 {
 #[inline(always)]
 fn count(ctx: &TcContext, ifindex: u32, link: Link) -> Option<()> {
     let packet = Packet { ctx };
-    measure(ifindex, &packet, link, packet.tally(link), false)
+    measure(ifindex, &packet, link, packet.tally(link), Vary::Nothing)
 }
 
 /// A socket buffer's packet.

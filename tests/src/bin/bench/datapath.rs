@@ -32,11 +32,12 @@ const ROUNDS: usize = 11;
 /// Runs in a turn: (calls, runs a call). Before and after a call of more than one run the kernel waits for all CPUs, some
 /// 20 ms together, so that calls should be few; and it gives whole nanoseconds, so that there should be more than one.
 const TURN: (u32, u32) = (8, 1 << 17);
-/// The same where the ring is drained between the calls: fewer runs a call than records fit the ring.
-const TURN_DRAINED: (u32, u32) = (32, 1 << 13);
-/// The defaults of the configuration.
+/// The same where the ring is drained between the calls: no more runs a call than records fit the ring.
+const TURN_DRAINED: (u32, u32) = (8, 1 << 17);
+/// The default of the configuration.
 const CACHE_FLOWS: u32 = 4096;
-const RING_BYTES: u32 = 1 << 20;
+/// Large enough for a call of many runs: the kernel waits before each, and finds the CPU's caches cold after it.
+const RING_BYTES: u32 = 16 << 20;
 /// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
 const LOOPBACK: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -88,10 +89,10 @@ pub fn bench() -> Result<()> {
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, baseline, all_miss, interfaces, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { weir, flush, baseline, all_miss, zipf, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
-    let kinds = kinds(weir, baseline, all_miss, cpus[0], cpu);
+    let kinds = kinds([weir, baseline, all_miss, zipf], cpus[0], cpu);
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
@@ -101,7 +102,7 @@ pub fn bench() -> Result<()> {
     report(&kinds, turns, cpu)
 }
 
-fn kinds<'a>(weir: &'a Xdp, baseline: &'a Xdp, all_miss: &'a Xdp, other: u32, cpu: u32) -> Vec<Kind<'a>> {
+fn kinds([weir, baseline, all_miss, zipf]: [&Xdp; 4], other: u32, cpu: u32) -> Vec<Kind<'_>> {
     let kind = |name, program, frame, reading| Kind { name, program, frame, reading, counted: true };
     let mut kinds = vec![
         Kind { counted: false, ..kind("empty program", baseline, frames::tcp_v4(), Reading::Needless) },
@@ -109,11 +110,12 @@ fn kinds<'a>(weir: &'a Xdp, baseline: &'a Xdp, all_miss: &'a Xdp, other: u32, cp
         kind("hot flow: UDP, IPv6", weir, frames::udp_v6(), Reading::Needless),
         kind("hot flow: deepest parse", weir, frames::deepest(), Reading::Needless),
         kind("skipped: ARP", weir, frames::arp(), Reading::Needless),
+        kind("Zipf 1.1, 2^20 flows", zipf, frames::tcp_v4(), Reading::Between),
         kind("all miss: room in the ring", all_miss, frames::tcp_v4(), Reading::Between),
         kind("all miss: ring full", all_miss, frames::tcp_v4(), Reading::Nobody),
     ];
     if other != cpu {
-        kinds.insert(6, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
+        kinds.insert(7, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
     }
     kinds
 }

@@ -1,6 +1,6 @@
 //! The packets that the datapath is measured with.
 
-use weir_common::packet::{EXTENSION_HEADERS_MAX, VLAN_TAGS_MAX};
+use weir_common::packet::{EXTENSION_HEADERS_MAX, MPLS_LABELS_MAX, VLAN_TAGS_MAX};
 
 /// Addresses, ports and the like do not matter to the time: every packet has the same.
 const MACS: [u8; 12] = [2, 0x77, 0, 0, 0, 1, 2, 0x77, 0, 0, 0, 2];
@@ -22,7 +22,8 @@ pub fn udp_v6() -> Vec<u8> {
     frame(&[], 0x86dd, &[&ipv6(UDP, 8), &udp()])
 }
 
-/// The deepest that the parser goes: all VLAN tags and all extension headers that it walks.
+/// The deepest that the parser goes: all VLAN tags, PPP over Ethernet, and all MPLS labels and extension headers that it
+/// walks.
 pub fn deepest() -> Vec<u8> {
     let tags: Vec<_> = (1..=VLAN_TAGS_MAX as u16).collect();
     let mut chain = Vec::new();
@@ -31,7 +32,11 @@ pub fn deepest() -> Vec<u8> {
         chain.extend([next, 0, 1, 4, 0, 0, 0, 0]); // one option, of padding (RFC 8200 section 4.2)
     }
     let payload = chain.len() as u16 + 8;
-    frame(&tags, 0x86dd, &[&ipv6(DESTINATION_OPTIONS, payload), &chain, &udp()])
+    let packet = [ipv6(DESTINATION_OPTIONS, payload), chain, udp()].concat();
+    let labels: Vec<_> = (1..=MPLS_LABELS_MAX).flat_map(|nth| [0, 1, u8::from(nth == MPLS_LABELS_MAX), 64]).collect();
+    let length = (2 + labels.len() + packet.len()) as u16;
+    let [high, low] = length.to_be_bytes();
+    frame(&tags, 0x8864, &[&[0x11, 0, 0, 7, high, low, 0x02, 0x81], &labels, &packet])
 }
 
 /// An ARP request.
