@@ -24,6 +24,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Check a configuration: print every mistake with its place, or what is in force and its memory
     Check(ConfigArgs),
+    /// Tell what this kernel, driver and user may do, and the exact reason for each no; attaches nothing
+    Doctor(DoctorArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
@@ -69,6 +71,20 @@ pub struct ReplayArgs {
     /// Fix the hash keys, so that the same captures give the same report
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
+}
+
+/// `weir doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Interfaces to look at [default: those of the configuration]
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print one line of JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The schemas.

@@ -9,6 +9,7 @@ use aya::{
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
@@ -19,6 +20,7 @@ use weir_common::{
 
 use crate::{
     config::{Packets, Way},
+    features::Features,
     ring::Ring,
 };
 
@@ -55,7 +57,8 @@ pub enum KernelError {
     Load(#[source] EbpfError),
     /// The verifier refused a program.
     #[error(
-        "the kernel did not take weir's program `{program}` (it needs Linux 5.18 or later, and CAP_PERFMON beside CAP_BPF)"
+        "the kernel did not take weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
+        floor(program)
     )]
     Program {
         /// The program.
@@ -111,6 +114,23 @@ impl KernelError {
     }
 }
 
+/// The programs for what weir does, and not for its benchmark.
+const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
+
+/// A program that the kernel took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoadedProgram {
+    /// Its name.
+    pub name: &'static str,
+    /// How many instructions the verifier looked at, of the million that it allows; Linux 5.16 and later tell.
+    pub verified_instructions: Option<u32>,
+}
+
+/// The first Linux that takes a program; of the one that measures interfaces there is a variant for each.
+fn floor(program: &str) -> &'static str {
+    if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
+}
+
 /// The object that the build made out of `ebpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
@@ -121,11 +141,12 @@ pub struct Kernel {
     valves: MapData,
     interfaces: InterfaceTable,
     ring_bytes: u32,
+    features: Features,
 }
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces as XDP.
+    /// Attached to interfaces as XDP; without fragments where the kernel knows none.
     pub weir: &'a mut Xdp,
     /// Attached to interfaces by TCX.
     pub tc: TcPrograms<'a>,
@@ -142,17 +163,27 @@ pub struct Parts<'a> {
 }
 
 impl Kernel {
-    /// Loads maps and programs. Nothing is attached and there are no rings yet.
+    /// Loads maps and programs as this kernel can take them. Nothing is attached and there are no rings yet.
     ///
     /// # Errors
     ///
     /// See [`KernelError`].
     pub fn load(plan: &Plan) -> Result<Self, KernelError> {
+        Self::load_with(plan, Features::of_this_kernel())
+    }
+
+    /// As [`Kernel::load`], for a kernel that can do no more than `features`.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
         if OBJECT.is_empty() {
             return Err(KernelError::NoObject);
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        let fragments = u32::from(features.fragments);
         let cpus = possible_cpus()?;
         let bits = plan.cache_flows.ilog2();
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
@@ -162,6 +193,7 @@ impl Kernel {
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .override_global("FRAGMENTS", &fragments, true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
@@ -175,8 +207,8 @@ impl Kernel {
         for cpu in 0..cpus {
             hold.set(cpu, plan.sampling.first_rate())?;
         }
-        load_programs(&mut ebpf, &["weir", "flush"])?;
-        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes })
+        load_programs(&mut ebpf, &[features.program(), "flush"])?;
+        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes, features })
     }
 
     /// Loads the program that only replay runs.
@@ -213,6 +245,17 @@ impl Kernel {
         Ring::new(cpu, map, self.ring_bytes)
     }
 
+    /// The programs that the kernel took so far.
+    pub fn loaded(&self) -> Vec<LoadedProgram> {
+        PROGRAMS
+            .into_iter()
+            .filter_map(|name| {
+                let info = self.ebpf.program(name)?.info().ok()?;
+                Some(LoadedProgram { name, verified_instructions: info.verified_instruction_count() })
+            })
+            .collect()
+    }
+
     /// A hold on the valves, for one more thread.
     ///
     /// # Errors
@@ -229,10 +272,12 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay, mut baseline, mut all_miss) = (None, None, None, None, None);
+        let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
+                ("weir_linear", Program::Xdp(program)) => linear = Some(program),
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
@@ -244,11 +289,12 @@ impl Kernel {
                 _ => {}
             }
         }
+        let main = if self.features.fragments { weir } else { linear };
         let ([Some(ingress), Some(egress)], [Some(ingress_ip), Some(egress_ip)]) = (ethernet, ip) else {
             return Err(KernelError::Missing("weir_ingress"));
         };
         Ok(Parts {
-            weir: weir.ok_or(KernelError::Missing("weir"))?,
+            weir: main.ok_or(KernelError::Missing(self.features.program()))?,
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,

@@ -12,8 +12,9 @@ use clap::Parser;
 use crossbeam::channel::{Receiver, bounded};
 use weir::{
     attach::AttachError,
-    cli::{Cli, Command, ConfigArgs, ReplayArgs, RunArgs, Schema},
+    cli::{Cli, Command, ConfigArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
+    doctor,
     kernel::{KernelError, online_cpus},
     memory::Memory,
     pipeline::{self, RunError},
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(args),
         Command::Replay(args) => replay_captures(args),
         Command::Check(args) => check(&args),
+        Command::Doctor(args) => examine(args),
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
@@ -147,6 +149,17 @@ fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let cpus = online_cpus().map_err(RunError::from)?;
     let memory = Memory::plan(&config, cpus.len());
     print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
+}
+
+fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, Failure> {
+    let mut config = read_config(&config)?;
+    if !interfaces.is_empty() {
+        config.interfaces = named(interfaces)?;
+    }
+    let diagnosis = doctor::examine(&config);
+    let written = if json { diagnosis.write_json(&mut io::stdout()) } else { writeln!(io::stdout(), "{diagnosis}") };
+    written.map_err(ReplayError::from)?;
+    Ok(if diagnosis.possible { Exit::Done } else { Exit::Impossible })
 }
 
 fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {

@@ -3,6 +3,7 @@
 //! | program | runs | does |
 //! |---|---|---|
 //! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
+//! | `weir_linear` | the same, before Linux 5.18 | the same, for packets in one piece |
 //! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
 //! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
@@ -52,13 +53,21 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
+    maps::{CPUS, INTERFACES, at, has_fragments, is_sampling, this_cpu},
     packet::{Frame, Headers},
 };
 
 /// Measures every packet of an interface.
 #[xdp(frags)]
 pub fn weir(ctx: XdpContext) -> u32 {
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), false);
+    XDP_PASS
+}
+
+/// As [`weir`], for kernels that do not know packets in several pieces and refuse the flag by which a program takes
+/// them.
+#[xdp]
+pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), false);
     XDP_PASS
 }
@@ -100,10 +109,17 @@ fn interface(ctx: &XdpContext) -> u32 {
 }
 
 /// One packet of the context's length, fragments included.
+///
+/// The verifier of a kernel without fragments sees that the helper, which it does not know, is never called.
 #[inline(always)]
 fn one(ctx: &XdpContext) -> Tally {
-    // SAFETY: the context is the one that the kernel passed to this program.
-    Tally::new(1, unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) })
+    let bytes = if has_fragments() {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) }
+    } else {
+        (ctx.data_end() - ctx.data()) as u64
+    };
+    Tally::new(1, bytes)
 }
 
 /// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an

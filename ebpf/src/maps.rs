@@ -70,6 +70,10 @@ static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
 
+/// Set by the loader: not 0 where the kernel knows packets in several pieces (Linux 5.18).
+#[unsafe(no_mangle)]
+static FRAGMENTS: u32 = 1;
+
 /// Set by the loader: not 0 to look into tunnels.
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
@@ -107,6 +111,13 @@ pub fn ring_bytes() -> u32 {
 pub fn interface_count() -> u32 {
     // SAFETY: as in `slot_key`.
     unsafe { core::ptr::read_volatile(&raw const INTERFACE_COUNT) }
+}
+
+/// Whether the kernel knows packets in several pieces.
+#[inline(always)]
+pub fn has_fragments() -> bool {
+    // SAFETY: as in `slot_key`.
+    unsafe { core::ptr::read_volatile(&raw const FRAGMENTS) != 0 }
 }
 
 /// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.

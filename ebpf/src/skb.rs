@@ -151,10 +151,9 @@ impl Packet<'_> {
         self.ctx.load(at as usize).unwrap_or_default()
     }
 
-    /// The packet's beginning as it was on the wire.
+    /// Copies the packet's beginning as it was on the wire; gives how much of it there is.
     #[inline(always)]
-    fn copied(&self) -> Option<Copied> {
-        let scratch = SCRATCH.get_ptr_mut(0)?;
+    fn copy_to(&self, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         // SAFETY: the context is the one that the kernel passed to this program.
         let (length, tag) = unsafe {
             let skb = self.ctx.skb.skb;
@@ -180,7 +179,7 @@ impl Packet<'_> {
     /// Copies `length` bytes from `from` on to the place `TO`, as far as there is room; what is there then, from the
     /// beginning.
     #[inline(always)]
-    fn copy<const TO: usize>(&self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<Copied> {
+    fn copy<const TO: usize>(&self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         let mut length = u64::from(length).min((REACH_MAX - TO) as u64);
         // The verifier wants both bounds on the very register that it is called with.
         // SAFETY: register arithmetic only.
@@ -192,17 +191,15 @@ impl Packet<'_> {
         let result = unsafe {
             bpf_skb_load_bytes(self.ctx.skb.skb.cast(), from, scratch.cast::<u8>().add(TO).cast(), length as u32)
         };
-        let zero = zero(interface(self.ctx) as usize);
-        (result == 0).then(|| Copied::new(scratch, TO + length as usize, zero))
+        (result == 0).then_some(TO + length as usize)
     }
 }
 
 impl Headers for Packet<'_> {
     #[inline(always)]
     fn parse(&self, link: Link) -> Result<Parsed, Skip> {
-        match self.copied() {
-            Some(copied) => parse(&copied, link, tunnels()),
-            None => Err(Skip::TruncatedLink),
-        }
+        let scratch = SCRATCH.get_ptr_mut(0).ok_or(Skip::TruncatedLink)?;
+        let length = self.copy_to(scratch).ok_or(Skip::TruncatedLink)?;
+        parse(&Copied::new(scratch, length, zero(interface(self.ctx) as usize)), link, tunnels())
     }
 }

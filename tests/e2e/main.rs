@@ -21,6 +21,7 @@ macro_rules! tests {
 }
 
 mod coverage;
+mod doctor;
 mod following;
 mod forwarding;
 mod interfaces;
@@ -42,7 +43,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 13] = [
+const SUITES: [Suite; 14] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
@@ -55,6 +56,7 @@ const SUITES: [Suite; 13] = [
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("notify", notify::TESTS),
+    Suite::in_namespaces("doctor", doctor::TESTS),
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
 ];
 

@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -26,21 +26,33 @@ tests![
     check_prints_what_is_in_force_and_its_memory
 ];
 
-const NOBODY: u32 = 65_534;
+/// A user without any rights.
+pub const NOBODY: u32 = 65_534;
 
 /// A copy of the binary, and a configuration, where everybody may read them.
-struct Public {
+pub struct Public {
     scratch: Scratch,
 }
 
 impl Public {
-    fn new(config: &str) -> Result<Self> {
+    /// Makes them.
+    pub fn new(config: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
         fs::copy(weir_binary()?, scratch.file("weir"))?;
         fs::write(scratch.file("weir.yaml"), config)?;
         fs::set_permissions(scratch.file("weir.yaml"), fs::Permissions::from_mode(0o644))?;
         Ok(Self { scratch })
+    }
+
+    /// Where the binary is.
+    pub fn binary(&self) -> PathBuf {
+        self.scratch.file("weir")
+    }
+
+    /// Where the configuration is.
+    pub fn config(&self) -> PathBuf {
+        self.scratch.file("weir.yaml")
     }
 
     /// `weir run`, as words of a command line.

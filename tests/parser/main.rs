@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     let kernel = |name, test| trial(name, test, &[&root]);
     let trials = vec![
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
+        kernel("table::on_the_oldest_kernels", table::the_same_on_the_oldest_kernels),
         kernel("table::every_kind_of_tunnel", table::every_kind_of_tunnel_shows_what_is_inside),
         kernel("table::the_verifier_has_little_to_do", table::the_verifier_has_little_to_do),
         kernel("differential::generated_frames", differential::generated_frames),

@@ -13,6 +13,7 @@ use aya::{
 use weir::{
     config::Packets,
     edge::{Edge, EdgeReader},
+    features::Features,
     kernel::{Kernel, Parts, Plan, online_cpus},
     ring::Ring,
     worker::pin,
@@ -35,6 +36,8 @@ const LOOPBACK: u32 = 1;
 pub const FRAME_MIN: usize = 14;
 /// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
 const FRAME_MAX: usize = 64 << 10;
+/// What test-run takes in one piece, a little less: a page without headroom and tail.
+const PIECE_MAX: usize = 3500;
 /// 64-bit words of a CPU's block.
 const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
@@ -54,6 +57,7 @@ pub struct Object<'a> {
     ring: Ring,
     edges: EdgeReader,
     cpus: Array<MapData, [u64; CPU_WORDS]>,
+    features: Features,
     out: Vec<u8>,
 }
 
@@ -79,10 +83,23 @@ impl Object<'_> {
     ///
     /// As [`Object::load_on`].
     pub fn load(plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send) -> Result<()> {
+        Self::load_with(Features::of_this_kernel(), plan, test)
+    }
+
+    /// As [`Object::load`], for a kernel that can do no more than `features`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::load_on`].
+    pub fn load_with(
+        features: Features,
+        plan: Plan,
+        test: impl FnOnce(&mut Object<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let cpus = online_cpus()?;
         let cpu = cpus[NEXT.fetch_add(1, Ordering::Relaxed) % cpus.len()];
-        Self::load_on(cpu, plan, test)
+        Self::pinned(cpu, features, plan, test)
     }
 
     /// Loads the object and tests it, in a thread that is pinned to this CPU.
@@ -91,18 +108,34 @@ impl Object<'_> {
     ///
     /// The kernel did not take the object, or those of `test`.
     pub fn load_on<T: Send>(cpu: u32, plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send) -> Result<T> {
+        Self::pinned(cpu, Features::of_this_kernel(), plan, test)
+    }
+
+    fn pinned<T: Send>(
+        cpu: u32,
+        features: Features,
+        plan: Plan,
+        test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
         let run = || {
             pin(cpu)?;
-            let mut kernel = Kernel::load(&plan)?;
-            kernel.load_replay()?;
+            let mut kernel = Kernel::load_with(&plan, features)?;
+            if features.fragments {
+                kernel.load_replay()?;
+            }
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0)?;
             let cpus = Array::try_from(Map::Array(map_of(parts.weir, "CPUS")?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
-            test(&mut Object { parts, ring, edges, cpus, out: vec![0; FRAME_MAX] })
+            test(&mut Object { parts, ring, edges, cpus, features, out: vec![0; FRAME_MAX] })
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Whether test-run can hand a frame of this length to the program that measures interfaces.
+    pub const fn takes(&self, bytes: usize) -> bool {
+        self.features.fragments || bytes <= PIECE_MAX
     }
 
     /// Lets `weir` see a frame, and tells what became of it.

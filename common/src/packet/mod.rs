@@ -251,23 +251,25 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Res
 #[inline(always)]
 pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
     let mut payload = link::begin(packet, link)?;
-    let mut outer = None;
+    // Not an `Option`: of `None`, LLVM would spill a register that was never written, which the verifier refuses.
+    let (mut outer, mut has_outer) = (Parsed { key: FlowKey::default(), tcp_flags: 0 }, false);
     for _ in 0..TUNNELS_MAX + 1 {
         let layer = match layer(packet, payload) {
             Ok(layer) => layer,
-            Err(skip) => return outer.ok_or(skip),
+            Err(_) if has_outer => return Ok(outer),
+            Err(skip) => return Err(skip),
         };
         if matches!(tunnels, Tunnels::Outer) {
             return Ok(layer.parsed);
         }
-        outer = Some(layer.parsed);
+        (outer, has_outer) = (layer.parsed, true);
         match tunnel::inside(packet, &layer) {
             Some(inside) => payload = inside,
             None => return Ok(layer.parsed),
         }
     }
     // There is another tunnel, one too deep.
-    outer.ok_or(Skip::TruncatedIp)
+    Ok(outer)
 }
 
 /// Something with an `EtherType`, and where it begins.

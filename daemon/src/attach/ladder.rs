@@ -39,7 +39,7 @@ pub fn link_layer(link: &Link) -> packet::Link {
 }
 
 /// The ways to try, the best first.
-fn rungs(link: &Link, mode: Mode, way: Way) -> &'static [Obtained] {
+pub fn rungs(link: &Link, mode: Mode, way: Way) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
     let is_virtual = link.kind.is_some() || link.hardware == LOOPBACK;
     match (way, mode) {

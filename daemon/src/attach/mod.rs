@@ -35,6 +35,10 @@ pub use self::{
     ladder::Programs,
     netlink::{Ender, Events, News},
 };
+pub(crate) use self::{
+    ladder::{link_layer, rungs},
+    netlink::Link as Device,
+};
 use crate::{
     config::{Interface, Way},
     kernel::{InterfaceTable, KernelError},

@@ -1,0 +1,332 @@
+//! What can be told about an interface without attaching to it.
+
+use std::{fs, path::Path};
+
+use aya::programs::loaded_programs;
+
+use weir_common::packet;
+
+use super::{Answer, Finding, InterfaceFindings};
+use crate::{
+    attach::{Device, Obtained, link_layer, rungs},
+    config::{Direction, Interface, Mode, Way},
+    features::{Features, has_tcx},
+    netlink::{self, Link, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+};
+
+/// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
+const PIECE_MTU_MAX: u32 = 3498;
+/// Drivers that have native XDP in every kernel that weir runs on, for kernels that do not tell.
+const NATIVE: [&str; 20] = [
+    "bnxt_en",
+    "cpsw",
+    "ena",
+    "fsl_dpaa2_eth",
+    "hv_netvsc",
+    "i40e",
+    "ice",
+    "ixgbe",
+    "ixgbevf",
+    "mlx4_en",
+    "mlx5_core",
+    "mvneta",
+    "mvpp2",
+    "nfp",
+    "qede",
+    "sfc",
+    "thunder-nicvf",
+    "tun",
+    "veth",
+    "virtio_net",
+];
+
+/// An interface of the configuration, or all those that fit its pattern.
+pub fn examine(rule: &Interface) -> Vec<InterfaceFindings> {
+    if !rule.is_pattern() {
+        return vec![examine_one(rule, &rule.name)];
+    }
+    let names = netlink::names().unwrap_or_default();
+    let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(rule, name)).collect();
+    if fitting.is_empty() {
+        let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
+        return vec![InterfaceFindings { name: rule.name.clone(), findings }];
+    }
+    fitting
+}
+
+fn examine_one(rule: &Interface, name: &str) -> InterfaceFindings {
+    let findings = match netlink::link(name) {
+        Ok(Some(link)) => {
+            let facts = Facts {
+                driver: driver(&link),
+                xdp_features: netlink::xdp_features(link.index),
+                fragments: Features::of_this_kernel().fragments,
+                tcx: has_tcx().ok(),
+                offloads: netlink::offloads(link.index).unwrap_or_default(),
+                owner: link.xdp.and_then(|program| name_of(program.id?)),
+                link,
+            };
+            judge(&facts, rule.mode, rule.direction)
+        }
+        Ok(None) => {
+            let have = netlink::names().unwrap_or_default().join(", ");
+            vec![Finding::needed("there", Answer::No, format!("interface \"{name}\" not found (have: {have})"))]
+        }
+        Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel does not tell: {error}"))],
+    };
+    InterfaceFindings { name: name.to_owned(), findings }
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    link: Link,
+    driver: Option<String>,
+    xdp_features: Option<u64>,
+    fragments: bool,
+    tcx: Option<bool>,
+    offloads: Vec<String>,
+    /// The name of the XDP program on it.
+    owner: Option<String>,
+}
+
+/// The driver's name; a virtual interface's kind is that of its driver.
+fn driver(link: &Link) -> Option<String> {
+    let directory = Path::new("/sys/class/net").join(&link.name);
+    // `/sys` may be that of another network namespace.
+    let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
+    let bound = (index == Some(link.index)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
+    let bound = bound.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    bound.or_else(|| link.kind.clone()).or_else(|| link.loopback.then(|| "loopback".to_owned()))
+}
+
+/// A program's name, which needs more privilege than weir has as a service.
+fn name_of(id: u32) -> Option<String> {
+    let program = loaded_programs().map_while(Result::ok).find(|program| program.id() == id)?;
+    program.name_as_str().map(str::to_owned)
+}
+
+fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
+    let Facts { link, driver, .. } = facts;
+    let driver = driver.as_deref().unwrap_or("not known");
+    let mut findings = vec![
+        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", link.index, link.mtu)),
+        if link.up {
+            Finding::new("up", Answer::Yes, "set up")
+        } else {
+            Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", link.name))
+        },
+        native(facts),
+        free(link, facts.owner.as_deref()),
+    ];
+    findings.extend(direction.ways().iter().map(|&way| measured(facts, mode, way)));
+    findings.extend(hints(facts));
+    findings
+}
+
+/// How `weir run` would see the packets that go this way: the first rung of its ladder that holds.
+fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
+    let name = match way {
+        Way::Ingress => "what it receives",
+        Way::Egress => "what it sends",
+    };
+    let device = Device { hardware: facts.link.hardware, kind: facts.link.kind.clone(), ..Device::default() };
+    if link_layer(&device) == packet::Link::Other {
+        let detail = format!("its packets begin with what weir cannot read (hardware type {})", device.hardware);
+        return Finding::needed(name, Answer::No, detail);
+    }
+    let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
+    for &rung in rungs(&device, mode, way) {
+        match holds(facts, &device, rung) {
+            Answer::Yes => {
+                let detail = match perhaps.first() {
+                    Some(first) => format!("by {first}, or else by {}", rung.name()),
+                    None => format!("by {}", rung.name()),
+                };
+                return Finding::needed(name, Answer::Yes, detail);
+            }
+            Answer::No => lacks.push(rung.name()),
+            _ => perhaps.push(rung.name()),
+        }
+    }
+    match perhaps.first() {
+        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel takes it")),
+        None => Finding::needed(name, Answer::No, format!("not to be had: {} (see above)", lacks.join(", "))),
+    }
+}
+
+/// Whether a program could be attached this way.
+fn holds(facts: &Facts, device: &Device, rung: Obtained) -> Answer {
+    let for_xdp = link_layer(device) == packet::Link::Ethernet && facts.link.xdp.is_none();
+    match rung {
+        Obtained::Native if for_xdp => native(facts).answer,
+        Obtained::Generic if for_xdp => Answer::Yes,
+        Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
+        _ => Answer::No,
+    }
+}
+
+/// Whether programs may run in the driver.
+fn native(facts: &Facts) -> Finding {
+    let Facts { link, driver, xdp_features, fragments, .. } = facts;
+    let name = "native XDP";
+    let driver = driver.as_deref().unwrap_or("its driver");
+    let jumbo = link.mtu > PIECE_MTU_MAX;
+    match *xdp_features {
+        Some(features) if features & XDP_BASIC == 0 => {
+            Finding::new(name, Answer::No, format!("{driver} has none as it is set up"))
+        }
+        Some(features) if jumbo && (!fragments || features & XDP_FRAGMENTS == 0) => {
+            let detail = format!(
+                "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: an MTU of \
+                 about {PIECE_MTU_MAX} could be",
+                link.mtu,
+                if *fragments { driver } else { "this kernel" }
+            );
+            Finding::new(name, Answer::No, detail)
+        }
+        Some(_) => Finding::new(name, Answer::Yes, format!("{driver} says so")),
+        None if link.loopback => Finding::new(name, Answer::No, "loopback has none"),
+        None if NATIVE.contains(&driver) => {
+            Finding::new(name, Answer::Unknown, format!("{driver} usually has it; `weir run` tells what it got"))
+        }
+        None => {
+            let detail = "unknown until `weir run` attaches (Linux 6.3 and later tell)";
+            Finding::new(name, Answer::Unknown, detail)
+        }
+    }
+}
+
+/// Whether nobody else's program is in the way.
+fn free(link: &Link, owner: Option<&str>) -> Finding {
+    let name = "free for XDP";
+    let Some(XdpProgram { id, place }) = link.xdp else {
+        return Finding::new(name, Answer::Yes, "no XDP program is there");
+    };
+    let id = id.map_or_else(String::new, |id| format!(" {id}"));
+    let detail = match owner {
+        Some("weir" | "weir_linear") => format!("weir is there already: program{id}, {place}"),
+        owner => format!(
+            "program{id} \"{}\" of somebody else is there, {place}, and weir never replaces one: ip link set dev {} xdp off",
+            owner.unwrap_or("(name not known)"),
+            link.name
+        ),
+    };
+    Finding::new(name, Answer::No, detail)
+}
+
+/// Offloads that change what is seen.
+fn hints(Facts { link, offloads, .. }: &Facts) -> Vec<Finding> {
+    let on = |name: &str| offloads.iter().any(|offload| offload == name);
+    let mut hints = Vec::new();
+    let mut hint = |name, detail: String| hints.push(Finding::new(name, Answer::Note, detail));
+    if on("rx-lro") {
+        let detail = format!("on: some drivers refuse native XDP beside it (ethtool -K {} lro off)", link.name);
+        hint("LRO", detail);
+    }
+    if on("rx-gro-hw") {
+        hint(
+            "hardware GRO",
+            format!("on: merged packets may be counted as one (ethtool -K {} rx-gro-hw off)", link.name),
+        );
+    }
+    if on("rx-gro") {
+        hint(
+            "GRO",
+            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX counts them apart"
+                .to_owned(),
+        );
+    }
+    if on("hw-tc-offload") {
+        hint("hw-tc-offload", "on: packets that the hardware forwards are seen by no program".to_owned());
+    }
+    hints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
+        let link = Link { index: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
+        Facts { link, driver: Some(driver.into()), xdp_features, fragments: true, tcx: Some(true), ..Facts::default() }
+    }
+
+    fn answer(findings: &[Finding], name: &str) -> Answer {
+        findings.iter().find(|finding| finding.name == name).unwrap().answer
+    }
+
+    #[test]
+    fn native_mode_is_what_the_driver_says_or_unknown() {
+        for (facts, expected) in [
+            (facts("mlx5_core", 1500, Some(XDP_BASIC)), Answer::Yes),
+            (facts("mlx5_core", 9000, Some(XDP_BASIC | XDP_FRAGMENTS)), Answer::Yes),
+            (facts("mlx5_core", 9000, Some(XDP_BASIC)), Answer::No),
+            (Facts { fragments: false, ..facts("mlx5_core", 9000, Some(XDP_BASIC | XDP_FRAGMENTS)) }, Answer::No),
+            (facts("bridge", 1500, Some(0)), Answer::No),
+            (facts("ice", 1500, None), Answer::Unknown),
+            (facts("something", 1500, None), Answer::Unknown),
+        ] {
+            assert_eq!(native(&facts).answer, expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_rung_that_holds_is_told() {
+        use Direction::{Both, Egress, Ingress};
+        let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
+        let unsure = facts("something", 1500, None);
+        let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
+        let mut taken = old.clone();
+        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        for (facts, mode, direction, expected) in [
+            (&card, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native")]),
+            (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
+            (&unsure, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native, or else by tcx")]),
+            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel takes it")]),
+            (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
+            (&old, Mode::Auto, Egress, vec![(Answer::No, "not to be had: tcx (see above)")]),
+            (&old, Mode::Native, Ingress, vec![(Answer::No, "not to be had: xdp-native (see above)")]),
+            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not to be had: xdp-generic (see above)")]),
+        ] {
+            let found: Vec<_> = direction.ways().iter().map(|&way| measured(facts, mode, way)).collect();
+            let found: Vec<_> = found.iter().map(|finding| (finding.answer, finding.detail.as_str())).collect();
+            assert_eq!(found, expected, "{mode:?} {direction:?} {facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_there_is_named() {
+        let mut taken = facts("veth", 1500, Some(XDP_BASIC));
+        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        let detail = free(&taken.link, Some("other")).detail;
+        assert!(detail.contains("program 9 \"other\" of somebody else"), "{detail}");
+        assert!(free(&taken.link, None).detail.contains("(name not known)"));
+        assert!(free(&taken.link, Some("weir")).detail.contains("weir is there already"));
+        taken.link.xdp = None;
+        assert_eq!(free(&taken.link, None).answer, Answer::Yes);
+    }
+
+    #[test]
+    fn packets_of_no_known_kind_forbid() {
+        let mut odd = facts("something", 1500, None);
+        odd.link.hardware = 9999;
+        assert!(judge(&odd, Mode::Auto, Direction::Ingress).iter().any(Finding::forbids));
+    }
+
+    #[test]
+    fn an_interface_that_is_down_is_worth_a_word() {
+        let mut down = facts("veth", 1500, None);
+        down.link.up = false;
+        assert_eq!(answer(&judge(&down, Mode::Auto, Direction::Ingress), "up"), Answer::No);
+    }
+
+    #[test]
+    fn offloads_that_change_what_is_seen_are_told() {
+        let mut quiet = facts("ixgbe", 1500, None);
+        assert!(hints(&quiet).is_empty());
+        quiet.offloads = ["rx-lro", "tx-checksum-ipv4", "hw-tc-offload"].map(String::from).into();
+        let names: Vec<_> = hints(&quiet).iter().map(|finding| finding.name).collect();
+        assert_eq!(names, ["LRO", "hw-tc-offload"]);
+    }
+}

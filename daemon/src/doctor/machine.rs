@@ -1,0 +1,383 @@
+//! What the kernel has, and what this process may do with it.
+
+use std::{fs, path::Path, thread};
+
+use aya::{maps::MapType, programs::ProgramError, sys::is_map_supported};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    system::uname,
+    thread::{CapabilitySet, capabilities},
+};
+use weir_common::{hash::Key, packet::Link};
+
+use super::{Answer, Finding, reasons};
+use crate::{
+    attach::slots,
+    config::{Config, Way},
+    features::{Features, has_tcx},
+    kernel::{Kernel, KernelError, LoadedProgram, Plan, online_cpus},
+    memory::Memory,
+    worker::pin,
+};
+
+/// The first Linux that weir measures on.
+const FLOOR: Version = Version(5, 10);
+/// How to give a process what it lacks.
+const GRANT: &str = "run as root, or grant it (AmbientCapabilities= in config/weir.service)";
+
+/// Everything but the interfaces.
+pub fn examine(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
+    let release = uname().release().to_string_lossy().into_owned();
+    let version = Version::of(&release);
+    let mut findings = vec![kernel(&release, version)];
+    findings.extend(process_capabilities());
+    findings.extend([
+        user_namespace(fs::read_to_string("/proc/self/uid_map").ok().as_deref()),
+        cpus(),
+        memory(config, version),
+        ring_buffer(),
+        link(version),
+        fragments(Features::ask()),
+        tcx(),
+        btf(),
+        compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").ok().as_deref()),
+    ]);
+    let (found, programs) = load(config);
+    findings.extend(found);
+    (findings, programs)
+}
+
+/// A kernel's version: major and minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version(u32, u32);
+
+impl Version {
+    /// Out of a release such as `6.1.0-56-cloud-amd64`.
+    fn of(release: &str) -> Option<Self> {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        Some(Self(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+}
+
+fn kernel(release: &str, version: Option<Version>) -> Finding {
+    let name = "kernel";
+    match version {
+        Some(version) if version < FLOOR => {
+            Finding::needed(name, Answer::No, format!("Linux {release}: weir needs {}.{} or later", FLOOR.0, FLOOR.1))
+        }
+        Some(_) => Finding::needed(name, Answer::Yes, format!("Linux {release}")),
+        None => Finding::needed(name, Answer::Unknown, format!("Linux {release}, whose version cannot be told")),
+    }
+}
+
+fn process_capabilities() -> Vec<Finding> {
+    match capabilities(None) {
+        Ok(sets) => judge_capabilities(sets.effective),
+        Err(error) => {
+            vec![Finding::needed("capabilities", Answer::Unknown, format!("the kernel does not tell: {error}"))]
+        }
+    }
+}
+
+fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
+    let admin = effective.contains(CapabilitySet::SYS_ADMIN);
+    let wanted = [
+        ("CAP_BPF", CapabilitySet::BPF, "load programs and maps"),
+        ("CAP_PERFMON", CapabilitySet::PERFMON, "move through packets as the parser does"),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN, "attach to interfaces"),
+    ];
+    let mut findings: Vec<_> = wanted
+        .into_iter()
+        .map(|(name, capability, purpose)| {
+            // The capabilities that were split off CAP_SYS_ADMIN are still part of it.
+            if effective.contains(capability) {
+                Finding::needed(name, Answer::Yes, format!("may {purpose}"))
+            } else if admin && capability != CapabilitySet::NET_ADMIN {
+                Finding::needed(name, Answer::Yes, format!("may {purpose}, by CAP_SYS_ADMIN"))
+            } else {
+                Finding::needed(name, Answer::No, format!("may not {purpose}: {GRANT}"))
+            }
+        })
+        .collect();
+    findings.push(if effective.contains(CapabilitySet::NET_RAW) {
+        Finding::new("CAP_NET_RAW", Answer::Yes, "may open packet sockets; XDP does without")
+    } else {
+        Finding::new("CAP_NET_RAW", Answer::No, "may not open packet sockets; XDP does without")
+    });
+    findings
+}
+
+/// Capabilities count for eBPF in the initial user namespace only, which maps every user to itself.
+fn user_namespace(uid_map: Option<&str>) -> Finding {
+    let name = "user namespace";
+    let Some(map) = uid_map else {
+        return Finding::needed(name, Answer::Unknown, "/proc/self/uid_map is not readable");
+    };
+    if map.split_ascii_whitespace().eq(["0", "0", "4294967295"]) {
+        Finding::needed(name, Answer::Yes, "the initial one")
+    } else {
+        let detail = "this is not the initial one (a rootless container?), and capabilities count for eBPF only there: \
+                      run weir outside";
+        Finding::needed(name, Answer::No, detail)
+    }
+}
+
+/// Each CPU's worker must run on that CPU: a thread tries it.
+fn cpus() -> Finding {
+    match online_cpus() {
+        Ok(online) => {
+            let runs_on = |cpu| thread::spawn(move || pin(cpu).is_ok()).join().unwrap_or_default();
+            judge_cpus(&online, runs_on)
+        }
+        Err(error) => Finding::needed("CPUs", Answer::No, reasons(&error)),
+    }
+}
+
+fn judge_cpus(online: &[u32], runs_on: impl Fn(u32) -> bool) -> Finding {
+    let barred: Vec<_> = online.iter().filter(|&&cpu| !runs_on(cpu)).map(u32::to_string).collect();
+    if barred.is_empty() {
+        Finding::needed("CPUs", Answer::Yes, format!("may run on each of {}", online.len()))
+    } else {
+        let detail = format!(
+            "may not run on {} of {}, whose packets must be collected there: allow it (cpuset, AllowedCPUs=)",
+            barred.join(", "),
+            online.len()
+        );
+        Finding::needed("CPUs", Answer::No, detail)
+    }
+}
+
+/// Before 5.11 maps count as locked memory.
+fn memory(config: &Config, version: Option<Version>) -> Finding {
+    let name = "locked memory";
+    if version.is_some_and(|version| version >= Version(5, 11)) {
+        return Finding::new(name, Answer::Yes, "not limited: maps count against the memory cgroup");
+    }
+    // As loading does; what is raised here lasts as long as this process.
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+    let needed = online_cpus().map_or(0, |cpus| Memory::plan(config, cpus.len()).kernel());
+    judge_memory(getrlimit(Resource::Memlock).current, needed)
+}
+
+fn judge_memory(limit: Option<u64>, needed: u64) -> Finding {
+    let name = "locked memory";
+    match limit {
+        Some(limit) if limit < needed => {
+            let detail = format!(
+                "the limit is {limit} bytes and weir's maps take {needed}: raise it (ulimit -l, LimitMEMLOCK=), or run \
+                 as root"
+            );
+            Finding::needed(name, Answer::No, detail)
+        }
+        Some(limit) => Finding::needed(name, Answer::Yes, format!("{needed} of {limit} bytes")),
+        None => Finding::needed(name, Answer::Yes, "not limited"),
+    }
+}
+
+fn ring_buffer() -> Finding {
+    let name = "ring buffer";
+    match is_map_supported(MapType::RingBuf) {
+        Ok(true) => Finding::needed(name, Answer::Yes, "one per CPU brings records to the daemon"),
+        Ok(false) => Finding::needed(name, Answer::No, "Linux 5.8 or later has it"),
+        Err(error) => Finding::needed(name, Answer::Unknown, format!("the kernel does not tell: {}", error.io_error)),
+    }
+}
+
+fn link(version: Option<Version>) -> Finding {
+    let name = "XDP link";
+    match version {
+        Some(version) if version < Version(5, 9) => {
+            Finding::needed(name, Answer::No, "Linux 5.9 or later has it: without, programs would outlive weir")
+        }
+        Some(_) => Finding::needed(name, Answer::Yes, "programs end with weir, however it ends"),
+        None => Finding::needed(name, Answer::Unknown, "Linux 5.9 or later has it"),
+    }
+}
+
+fn fragments(features: Result<Features, ProgramError>) -> Finding {
+    let name = "XDP fragments";
+    let features = match features {
+        Ok(features) => features,
+        Err(error) => return Finding::new(name, Answer::Unknown, brief_error(&error)),
+    };
+    if features.fragments {
+        Finding::new(name, Answer::Yes, "jumbo frames in several pieces are measured natively")
+    } else {
+        let detail = "Linux 5.18 or later has it: weir loads a program for packets in one piece; interfaces with jumbo \
+                      frames may be measured in generic mode only, and `weir replay --kernel` is not possible";
+        Finding::new(name, Answer::No, detail)
+    }
+}
+
+fn tcx() -> Finding {
+    let name = "TCX";
+    match has_tcx() {
+        Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and what interfaces send"),
+        Ok(false) => {
+            let detail = "Linux 6.6 or later has it: virtual interfaces are measured by generic XDP, and what interfaces \
+                          send is not";
+            Finding::new(name, Answer::No, detail)
+        }
+        Err(error) => Finding::new(name, Answer::Unknown, brief_error(&error)),
+    }
+}
+
+fn brief_error(error: &ProgramError) -> String {
+    match error {
+        ProgramError::SyscallError(error) => format!("the kernel does not tell: {}", error.io_error),
+        other => format!("the kernel does not tell: {other}"),
+    }
+}
+
+fn btf() -> Finding {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        Finding::new("BTF", Answer::Yes, "the kernel describes its types; weir's programs do without")
+    } else {
+        Finding::new("BTF", Answer::No, "/sys/kernel/btf/vmlinux is missing; weir's programs do without")
+    }
+}
+
+fn compiler(setting: Option<&str>) -> Finding {
+    let name = "JIT compiler";
+    match setting.map(str::trim) {
+        Some("0") => {
+            let detail = "programs are interpreted, at several times the cost: sysctl net.core.bpf_jit_enable=1";
+            Finding::new(name, Answer::No, detail)
+        }
+        Some(_) => Finding::new(name, Answer::Yes, "programs run as machine code"),
+        None => Finding::new(name, Answer::Unknown, "net.core.bpf_jit_enable is for root to read"),
+    }
+}
+
+/// Loads the programs as `weir run` does, and runs the one that a worker runs.
+fn load(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
+    let plan = Plan {
+        slot_key: Key([0; 2]),
+        cache_flows: config.datapath.cache_flows,
+        ring_bytes: config.datapath.ring as u32,
+        interfaces: slots(&config.interfaces).max(1) as u32,
+        sampling: config.sampling.packets,
+        tunnels: config.datapath.tunnels.into(),
+    };
+    let mut kernel = match Kernel::load(&plan) {
+        Ok(kernel) => kernel,
+        Err(error) => return (vec![Finding::needed("programs", Answer::No, reasons(&error))], Vec::new()),
+    };
+    let replay = kernel.load_replay();
+    let (run, tc) = match kernel.parts() {
+        Ok(mut parts) => {
+            let tc = [Way::Ingress, Way::Egress].map(|way| parts.tc.get(Link::Ethernet, way).map(drop));
+            (parts.flush.run(), tc.into_iter().collect::<Result<(), _>>())
+        }
+        Err(error) => (Err(error), Ok(())),
+    };
+    let programs = kernel.loaded();
+    let findings = vec![
+        Finding::needed("programs", Answer::Yes, listed(&programs)),
+        match run {
+            Ok(_) => Finding::needed("test-run on a CPU", Answer::Yes, "closes a window where its packets are counted"),
+            Err(error) => Finding::needed("test-run on a CPU", Answer::No, reasons(&error)),
+        },
+        match tc {
+            Ok(()) => Finding::new("tc programs", Answer::Yes, "the kernel takes them"),
+            Err(error) => Finding::new("tc programs", Answer::No, reasons(&error)),
+        },
+        judge_replay(replay),
+    ];
+    (findings, programs)
+}
+
+fn judge_replay(loaded: Result<(), KernelError>) -> Finding {
+    let name = "replay --kernel";
+    match loaded {
+        Ok(()) => Finding::new(name, Answer::Yes, "captures can be sent through the kernel's program"),
+        Err(error) => {
+            Finding::new(name, Answer::No, format!("`weir replay` without --kernel is the same: {}", reasons(&error)))
+        }
+    }
+}
+
+fn listed(programs: &[LoadedProgram]) -> String {
+    let one = |LoadedProgram { name, verified_instructions }: &LoadedProgram| match verified_instructions {
+        Some(count) => format!("{name} ({count} instructions verified)"),
+        None => (*name).to_owned(),
+    };
+    format!("the kernel takes {}", programs.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_distributions_are_understood() {
+        for (release, version) in [
+            ("6.1.0-56-cloud-amd64", Some(Version(6, 1))),
+            ("5.10.251", Some(Version(5, 10))),
+            ("6.12.117+deb12-cloud-amd64", Some(Version(6, 12))),
+            ("7.0-rc1", Some(Version(7, 0))),
+            ("linux", None),
+            ("", None),
+            ("6", None),
+        ] {
+            assert_eq!(Version::of(release), version, "{release}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_below_the_floor_is_refused_with_the_floor() {
+        let judge = |release: &str| kernel(release, Version::of(release));
+        assert!(!judge("5.10.0").forbids() && !judge("6.0.1").forbids() && !judge("odd").forbids());
+        let old = judge("5.4.290");
+        assert!(old.forbids() && old.detail.contains("5.10 or later"), "{old:?}");
+    }
+
+    #[test]
+    fn each_capability_has_its_own_reason() {
+        let forbidden = |set| {
+            let findings = judge_capabilities(set);
+            findings.into_iter().filter(Finding::forbids).map(|finding| finding.name).collect::<Vec<_>>()
+        };
+        let unit = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
+        assert_eq!(forbidden(CapabilitySet::empty()), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);
+        assert_eq!(forbidden(unit), [""; 0]);
+        assert_eq!(forbidden(unit - CapabilitySet::PERFMON), ["CAP_PERFMON"]);
+        assert_eq!(forbidden(CapabilitySet::SYS_ADMIN), ["CAP_NET_ADMIN"]);
+    }
+
+    #[test]
+    fn only_the_initial_user_namespace_will_do() {
+        assert!(!user_namespace(Some("         0          0 4294967295\n")).forbids());
+        assert!(user_namespace(Some("         0       1000          1\n")).forbids());
+        assert!(user_namespace(Some("0 0 65536\n65536 65536 1\n")).forbids());
+        assert_eq!(user_namespace(None).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn cpus_that_are_barred_are_named() {
+        assert_eq!(judge_cpus(&[0, 2], |_| true).answer, Answer::Yes);
+        let barred = judge_cpus(&[0, 1, 2, 3], |cpu| cpu % 2 == 0);
+        assert!(barred.forbids() && barred.detail.contains("not run on 1, 3 of 4"), "{barred:?}");
+    }
+
+    #[test]
+    fn too_little_lockable_memory_forbids() {
+        assert!(judge_memory(Some(64 << 10), 1 << 20).forbids());
+        assert!(!judge_memory(Some(1 << 20), 1 << 20).forbids());
+        assert!(!judge_memory(None, 1 << 40).forbids());
+    }
+
+    #[test]
+    fn an_interpreter_is_worth_a_word() {
+        assert_eq!(compiler(Some("0\n")).answer, Answer::No);
+        assert_eq!(compiler(Some("1\n")).answer, Answer::Yes);
+        assert_eq!(compiler(None).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn programs_are_listed_with_what_is_known_of_them() {
+        let programs = [("weir", Some(5)), ("flush", None)]
+            .map(|(name, verified_instructions)| LoadedProgram { name, verified_instructions });
+        assert_eq!(listed(&programs), "the kernel takes weir (5 instructions verified), flush");
+    }
+}

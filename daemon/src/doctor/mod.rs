@@ -1,0 +1,248 @@
+//! `weir doctor`: what this kernel, these interfaces and this user may do, and the exact reason for each no.
+//!
+//! Nothing is attached to find out: the programs are loaded, and run on a packet of their own; the rest is asked of the
+//! kernel. What only attaching can show is said to be unknown.
+
+mod interface;
+mod machine;
+
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Write},
+    iter::successors,
+};
+
+use serde::Serialize;
+
+use crate::{config::Config, kernel::LoadedProgram};
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis {
+    /// What this JSON is: `weir.doctor/1`.
+    pub schema: &'static str,
+    /// weir's version.
+    pub version: &'static str,
+    /// Whether `weir run` would work.
+    pub possible: bool,
+    /// The kernel and what this process may do.
+    pub machine: Vec<Finding>,
+    /// weir's programs, those that the kernel took.
+    pub programs: Vec<LoadedProgram>,
+    /// The interfaces asked about.
+    pub interfaces: Vec<InterfaceFindings>,
+}
+
+/// A question and its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was asked.
+    pub name: &'static str,
+    /// The answer.
+    pub answer: Answer,
+    /// Whether `weir run` cannot do without.
+    pub needed: bool,
+    /// What was found, or why not, and what weir does instead.
+    pub detail: String,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It is there.
+    Yes,
+    /// It is not.
+    No,
+    /// It cannot be told without attaching, or without more privilege.
+    Unknown,
+    /// Neither good nor bad, but worth knowing.
+    Note,
+}
+
+/// What was found about an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct InterfaceFindings {
+    /// Its name.
+    pub name: String,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl Finding {
+    fn new(name: &'static str, answer: Answer, detail: impl Into<String>) -> Self {
+        Self { name, answer, needed: false, detail: detail.into() }
+    }
+
+    /// Something that `weir run` cannot do without.
+    fn needed(name: &'static str, answer: Answer, detail: impl Into<String>) -> Self {
+        Self { needed: true, ..Self::new(name, answer, detail) }
+    }
+
+    /// Whether this alone keeps `weir run` from working.
+    fn forbids(&self) -> bool {
+        self.needed && self.answer == Answer::No
+    }
+}
+
+/// Examines the machine for `weir run` with this configuration.
+pub fn examine(config: &Config) -> Diagnosis {
+    let (machine, programs) = machine::examine(config);
+    let interfaces: Vec<_> = config.interfaces.iter().flat_map(interface::examine).collect();
+    let mut all = machine.iter().chain(interfaces.iter().flat_map(|interface| &interface.findings));
+    Diagnosis {
+        schema: "weir.doctor/1",
+        version: env!("CARGO_PKG_VERSION"),
+        possible: !all.any(Finding::forbids),
+        machine,
+        programs,
+        interfaces,
+    }
+}
+
+impl Diagnosis {
+    /// Writes it as one line of JSON.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "MACHINE")?;
+        self.machine.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
+        for InterfaceFindings { name, findings } in &self.interfaces {
+            writeln!(f, "\nINTERFACE {name}")?;
+            findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
+        }
+        let conclusion = match (self.possible, self.interfaces.is_empty()) {
+            (true, true) => "weir run can measure here; `weir doctor IFACE` looks at an interface as well.",
+            (true, false) => "weir run can measure here.",
+            (false, _) => "weir run cannot measure here, for each reason marked NO.",
+        };
+        write!(f, "\n{conclusion}")
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Where details begin, and end on a terminal of a hundred columns.
+        const DETAIL: usize = 31;
+        const WIDTH: usize = 100 - DETAIL;
+        let answer = match self.answer {
+            Answer::No if self.needed => "NO",
+            Answer::No => "no",
+            Answer::Yes => "yes",
+            Answer::Unknown => "unknown",
+            Answer::Note => "note",
+        };
+        let mut lines = wrapped(&self.detail, WIDTH).into_iter();
+        write!(f, "  {answer:<8} {:<19} {}", self.name, lines.next().unwrap_or_default())?;
+        lines.try_for_each(|line| write!(f, "\n{:DETAIL$}{line}", ""))
+    }
+}
+
+/// A text in lines of at most `width` characters, unless a single word is longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// An error and its causes in one line, each said once. Of a verifier's log only the last word remains.
+fn reasons(error: &dyn Error) -> String {
+    let mut said = String::new();
+    for cause in successors(Some(error), |&cause| cause.source()) {
+        let cause = brief(&cause.to_string());
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
+/// The first line of a message and, of a verifier's log, the last that says something.
+fn brief(message: &str) -> String {
+    /// The verifier ends its log by statistics.
+    const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_"];
+    /// What aya writes before the log.
+    const LOG: &str = "Verifier output: ";
+    let (said, log) = message.split_once(LOG).unwrap_or((message, ""));
+    let first = said.lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    let mut log = log.lines().map(str::trim).filter(|line| !line.is_empty());
+    match log.rfind(|line| !STATISTICS.iter().any(|statistics| line.starts_with(statistics))) {
+        Some(last) => format!("{first}: {last}"),
+        None => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagnosis(machine: Vec<Finding>) -> Diagnosis {
+        let possible = !machine.iter().any(Finding::forbids);
+        Diagnosis { schema: "", version: "", possible, machine, programs: Vec::new(), interfaces: Vec::new() }
+    }
+
+    #[test]
+    fn only_what_is_needed_and_missing_forbids() {
+        for (finding, forbids) in [
+            (Finding::needed("a", Answer::Yes, ""), false),
+            (Finding::needed("a", Answer::No, ""), true),
+            (Finding::needed("a", Answer::Unknown, ""), false),
+            (Finding::new("a", Answer::No, ""), false),
+            (Finding::new("a", Answer::Note, ""), false),
+        ] {
+            assert_eq!(finding.forbids(), forbids, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_no_that_matters_looks_different_from_one_that_does_not() {
+        let shown = diagnosis(vec![
+            Finding::needed("ring buffer", Answer::No, "Linux 5.8 has it"),
+            Finding::new("TCX", Answer::No, "Linux 6.6 has it"),
+        ])
+        .to_string();
+        assert!(shown.contains("  NO       ring buffer         Linux 5.8 has it\n"), "{shown}");
+        assert!(shown.contains("  no       TCX                 Linux 6.6 has it\n"), "{shown}");
+        assert!(shown.ends_with("for each reason marked NO."), "{shown}");
+    }
+
+    #[test]
+    fn long_details_stay_in_their_column() {
+        let detail = "word ".repeat(60);
+        let shown = Finding::new("a", Answer::Yes, detail.trim()).to_string();
+        assert!(shown.lines().count() > 3 && shown.lines().all(|line| line.len() <= 100), "{shown}");
+        assert!(shown.lines().skip(1).all(|line| line.starts_with(&" ".repeat(31))), "{shown}");
+        assert_eq!(wrapped("", 10), [""]);
+        assert_eq!(wrapped("averyverylongword b", 5), ["averyverylongword", "b"]);
+    }
+
+    #[test]
+    fn of_a_verifiers_log_the_reason_remains() {
+        let message = "the program was refused. Verifier output: 0: R1=ctx()\n1: (85) call unknown#189\n\
+                       invalid func unknown#189\nprocessed 12 insns (limit 1000000)\n";
+        assert_eq!(brief(message), "the program was refused: invalid func unknown#189");
+        assert_eq!(brief("one line"), "one line");
+        assert_eq!(brief(""), "");
+    }
+}

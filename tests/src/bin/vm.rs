@@ -1,0 +1,175 @@
+//! What `scripts/vm` runs on each kernel: do the programs load, attach and count there as they do here?
+//!
+//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and what is worth knowing.
+//! It ends with exit code 1 if one failed.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use serde_json::Value;
+use weir::{
+    features::{Features, has_tcx},
+    kernel::{Kernel, LoadedProgram},
+};
+use weir_common::ledger::Tally;
+use weir_tests::{
+    daemon::{Daemon, weir_binary},
+    inject::{self, Pace},
+    netns::{Lab, QuietPair},
+    object::PLAN,
+    oracle::Oracle,
+    traffic::{self, Mix, Traffic},
+};
+
+/// Runs weir's checks of a kernel on the one that is running.
+#[derive(Parser)]
+struct Arguments {
+    /// The compiled test `parser`
+    parser: PathBuf,
+    /// The compiled test `e2e`
+    e2e: PathBuf,
+}
+
+/// Emulated, everything takes some thirty times as long.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The settings of `mode:` for an interface, and what the report calls what was obtained.
+const MODES: [(&str, &str); 3] = [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx")];
+/// More would leave the next change of a program too little of the million instructions that verifiers look at.
+const VERIFIED_MAX: u32 = 850_000;
+/// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
+const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
+/// What of the end-to-end tests runs on each kernel, and by which part of a name it is picked.
+const END_TO_END: [(&str, &str); 5] = [
+    ("ledger native", "ledger::o"),
+    ("ledger generic", "ledger::generic"),
+    ("stop", "stop::sigint"),
+    ("killed", "stop::killed"),
+    ("as a service", "usage::the_capabilities"),
+];
+
+fn main() -> ExitCode {
+    let Arguments { parser, e2e } = Arguments::parse();
+    let mut all = true;
+    let mut check = |name: &str, outcome: Result<String>| {
+        let (verdict, detail) = match &outcome {
+            Ok(detail) => ("ok", detail.clone()),
+            Err(error) => ("failed", format!("{error:#}").replace('\n', " | ")),
+        };
+        all &= outcome.is_ok();
+        // Nobody is left to be told where standard output is closed.
+        let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
+    };
+    check("load", load());
+    check("doctor", doctor());
+    for (mode, obtained) in MODES {
+        let outcome = match (mode, has_tcx()) {
+            ("tcx", Ok(false)) => Ok("this kernel has none".to_owned()),
+            _ => attach(mode, obtained),
+        };
+        check(&format!("attach {mode}"), outcome);
+    }
+    for suite in ["table", "cache", "differential"] {
+        check(&format!("parser {suite}"), parser_trials(&parser, suite));
+    }
+    for (name, filter) in END_TO_END {
+        check(name, trials(&e2e, &[filter]));
+    }
+    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Loads every program that this kernel should take; tells how many instructions its verifier looked at for each.
+fn load() -> Result<String> {
+    let features = Features::of_this_kernel();
+    let mut kernel = Kernel::load(&PLAN)?;
+    if features.fragments {
+        kernel.load_replay()?;
+    }
+    let loaded = kernel.loaded();
+    for LoadedProgram { name, verified_instructions } in &loaded {
+        let count = verified_instructions.unwrap_or_default();
+        ensure!(count <= VERIFIED_MAX, "{name}: {count} instructions verified are too near to the million allowed");
+    }
+    // Kernels before 5.16 do not say how many.
+    let count = |LoadedProgram { name, verified_instructions }| match verified_instructions {
+        Some(count) => format!("{name}={count}"),
+        None => format!("{name}=?"),
+    };
+    Ok(loaded.into_iter().map(count).collect::<Vec<_>>().join(" "))
+}
+
+/// What weir says of the kernel has to agree with what the other checks find: it can measure here.
+fn doctor() -> Result<String> {
+    let output = Command::new(weir_binary()?).arg("doctor").output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{}\n{said}", output.status);
+    let lacks = said
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("no "))
+        .map(|line| line.split("  ").map(str::trim).find(|word| !word.is_empty()).unwrap_or_default());
+    Ok(format!("lacks: {}", lacks.collect::<Vec<_>>().join(", ")))
+}
+
+/// Measures some odd traffic on a veth in one mode; the one report has to be true in every respect.
+fn attach(mode: &str, obtained: &str) -> Result<String> {
+    let pair = Lab::quiet_pair()?;
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
+        format!(
+            "interfaces: [{{name: {interface}, mode: {mode}}}]\nreport: {{interval: 1h}}\nseen_flows: {{generation: 1h}}\n\
+             sinks: [{{type: file, path: {}}}]\n",
+            reports.display()
+        )
+    })?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    let plan = traffic::Plan { seed: 5, packets: 5_000, flows: 1_000, mix: Mix::odd(), ..traffic::Plan::default() };
+    let mut oracle = Oracle::new();
+    let packets = Traffic::new(plan)?.inspect(|packet| oracle.add(&packet.truth));
+    let sent = pair.generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited))??;
+    weir_tests::clock::wait_for("the arrival of all packets", TIMEOUT, || {
+        Ok((pair.observer.counters(interface)?.received.packets >= sent.packets).then_some(()))
+    })?;
+    let status = daemon.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}: {}", daemon.log()?);
+    let reports = daemon.reports()?;
+    let report = reports.last().context("no report")?;
+    oracle.check_report(report).map_err(|deviations| anyhow::anyhow!(deviations.join("; ")))?;
+    let there = &report["interfaces"][0];
+    ensure!(there["mode"] == obtained, "the mode is {}", there["mode"]);
+    let seen = seen(there)?;
+    ensure!(seen == sent, "seen {seen:?} of {sent:?}");
+    Ok(format!("{} packets", sent.packets))
+}
+
+fn seen(interface: &Value) -> Result<Tally> {
+    let count = |unit| interface["ledger"]["seen"][unit].as_u64().with_context(|| format!("no {unit} in {interface}"));
+    Ok(Tally::new(count("packets")?, count("bytes")?))
+}
+
+/// The trials of one file of the parser's tests. Captures are another matter.
+fn parser_trials(parser: &Path, suite: &str) -> Result<String> {
+    let mut skipped = vec!["captured"];
+    if !Features::of_this_kernel().fragments {
+        skipped.extend(BEYOND_OLD_TEST_RUN);
+    }
+    let skips = skipped.into_iter().flat_map(|name| ["--skip", name]);
+    trials(parser, &skips.chain([suite]).collect::<Vec<_>>())
+}
+
+/// Runs the trials of a test binary that the arguments pick; tells how many passed.
+fn trials(binary: &Path, arguments: &[&str]) -> Result<String> {
+    let output =
+        Command::new(binary).args(arguments).output().with_context(|| format!("cannot run {}", binary.display()))?;
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let result = out.lines().find_map(|line| line.strip_prefix("test result: "));
+    ensure!(output.status.success(), "{}\n{}", out.trim(), err.trim());
+    let result = result.context("no result")?;
+    let passed = result.split(&['.', ';'][..]).nth(1).unwrap_or(result).trim();
+    ensure!(!passed.starts_with("0 "), "nothing ran: {result}");
+    Ok(passed.to_owned())
+}
