@@ -110,7 +110,7 @@ impl Programs<'_> {
 
     fn tcx(&mut self, link: &Link, way: Way) -> Result<FdLink, AttachError> {
         let refused = |source| refused(&link.name, Obtained::Tcx, source);
-        let Some(program) = self.tc.get(link_layer(link), way).map_err(refused)? else {
+        let Some(program) = self.tc.get(link_layer(link), way).map_err(|source| not_loaded(&link.name, source))? else {
             return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
         };
         let hook = match way {
@@ -128,6 +128,18 @@ impl Programs<'_> {
             return Err(AttachError::Vanished(link.name.clone()));
         }
         Ok(attached)
+    }
+}
+
+/// Kernels without TCX are not held to taking its programs either. What the verifier wrote fills pages.
+fn not_loaded(name: &str, source: ProgramError) -> AttachError {
+    debug!(interface = %name, "the program for the tc hook is not loaded: {}", whole(&source));
+    match &source {
+        ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            AttachError::NotPermitted(name.to_owned())
+        }
+        ProgramError::LoadError { .. } => AttachError::NoTcx(name.to_owned()),
+        _ => AttachError::Refused { name: name.to_owned(), mode: Obtained::Tcx.name(), source },
     }
 }
 

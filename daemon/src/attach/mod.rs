@@ -81,7 +81,7 @@ pub enum AttachError {
     },
     /// A kernel without TCX.
     #[error(
-        "interface \"{0}\" can be measured there only by TCX, which this kernel does not have (it needs Linux 6.6 or later)"
+        "interface \"{0}\" cannot be measured by TCX, which this kernel does not have, or not as weir needs it (Linux 6.6 or later)"
     )]
     NoTcx(String),
     /// XDP on an interface that has no Ethernet headers.
