@@ -151,7 +151,7 @@ impl Links {
     }
 }
 
-/// Ends [`watch`] from another thread; also when it is dropped.
+/// Ends [`Events::watch`] from another thread; also when it is dropped.
 #[derive(Debug)]
 pub struct Ender(Arc<OwnedFd>);
 
@@ -173,7 +173,7 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// As for [`Links::open`].
+    /// The kernel gives no such socket, or no file descriptor is left.
     pub fn open() -> io::Result<(Self, Ender)> {
         let socket = open(LINK_GROUP, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if let Err(error) = sockopt::set_socket_recv_buffer_size(&socket, EVENTS_BYTES) {
