@@ -32,14 +32,16 @@ pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
 #[inline(always)]
 pub fn push(id: u32, cpu: &mut Cpu, record: &Record) -> Result<(), Loss> {
     if cpu.batched as usize >= BATCH_RECORDS {
-        write_batch(id, cpu)?;
+        // A whole batch, of a length that older verifiers see at once.
+        write(id, &cpu.batch, wakeup(id))?;
+        cpu.batched = 0;
     }
     *at(&mut cpu.batch, cpu.batched as usize) = *record;
     cpu.batched += 1;
     Ok(())
 }
 
-/// Hands over the records that wait in the batch.
+/// Hands over the records that wait in the batch, at a window's edge.
 ///
 /// # Errors
 ///
@@ -47,7 +49,7 @@ pub fn push(id: u32, cpu: &mut Cpu, record: &Record) -> Result<(), Loss> {
 #[inline(always)]
 pub fn write_batch(id: u32, cpu: &mut Cpu) -> Result<(), Loss> {
     if let Some(records @ [_, ..]) = cpu.batch.get(..cpu.batched as usize) {
-        write::<[Record]>(id, records, wakeup(id))?;
+        write::<[Record]>(id, records, NO_WAKEUP)?;
     }
     cpu.batched = 0;
     Ok(())
