@@ -17,6 +17,7 @@ pub mod collector;
 pub mod daemon;
 pub mod foreign;
 pub mod inject;
+pub mod livegen;
 pub mod netns;
 pub mod object;
 pub mod oracle;

@@ -8,6 +8,7 @@ mod frames;
 mod reader;
 mod replay;
 mod table;
+mod tax;
 
 /// Measure what weir costs.
 #[derive(Parser)]
@@ -16,11 +17,19 @@ enum Bench {
     Datapath,
     /// Packets a second of CPU time in `weir replay`
     Replay,
+    /// What weir costs a router that forwards, beside other tools (needs root)
+    Tax {
+        /// Instead, flood it with ten million spoofed flows, without weir and with it
+        #[arg(long)]
+        flood: bool,
+    },
 }
 
 fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
         Bench::Replay => replay::bench(),
+        Bench::Tax { flood: false } => tax::bench(),
+        Bench::Tax { flood: true } => tax::flood(),
     }
 }

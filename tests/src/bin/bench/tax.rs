@@ -1,0 +1,183 @@
+//! What weir costs a router that forwards, and what other tools cost it.
+//!
+//! Everything runs in network namespaces ([`route`]). Tools take turns, so that what disturbs the machine disturbs all
+//! alike. After each of weir's runs its ledger must balance, and it must have seen what the interface received: a time for
+//! the wrong answer is no time. What other tools report is only told.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use aya::sys::{Stats, enable_stats};
+use weir::kernel::online_cpus;
+use weir_common::ledger::Tally;
+use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
+
+use crate::table::{self, least_and_median, thousands};
+
+mod flood;
+mod process;
+mod route;
+mod tool;
+
+pub use flood::bench as flood;
+use route::{Passed, Route};
+use tool::{Reported, Running, Tool};
+
+const ROUNDS: usize = 5;
+/// How long a run is to take without a tool.
+const RUN: Duration = Duration::from_secs(3);
+/// Packets that tell how many there have to be for that.
+const TRIAL_PACKETS: u32 = 300_000;
+const TOOLS: [Tool; 6] =
+    [Tool::Nothing, Tool::Weir("auto"), Tool::Weir("native"), Tool::Weir("generic"), Tool::Softflowd, Tool::Pmacctd];
+
+/// What a run has shown.
+struct Run {
+    /// Delivered packets a second.
+    rate: f64,
+    /// CPU time of the generator and of all that forwarding did on its CPU, in ns a packet.
+    forwarding: f64,
+    /// CPU time of the tool's processes, in ns a received packet.
+    tool: f64,
+    passed: Passed,
+    reported: Reported,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// No privilege, a missing command, or an account of weir's that is not as it has to be.
+pub fn bench() -> Result<()> {
+    let cpus = online_cpus()?;
+    let cpu = *cpus.first().context("no CPU is online")?;
+    introduce()?;
+    let route = Route::new(cpu)?;
+    let generator = route.generator(Flows::Zipf)?;
+    // The first packets warm up, the second trial counts.
+    route.send(&generator, TRIAL_PACKETS)?;
+    let making = route.making(&generator, TRIAL_PACKETS)?.cpu_time.as_nanos() as f64 / f64::from(TRIAL_PACKETS);
+    let trial = route.send(&generator, TRIAL_PACKETS)?;
+    let packets = f64::from(TRIAL_PACKETS) * RUN.as_secs_f64() / trial.sent.elapsed.as_secs_f64();
+    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).collect();
+    let mut runs: Vec<Vec<Run>> = tools.iter().map(|_| Vec::new()).collect();
+    for _ in 0..ROUNDS {
+        for (tool, runs) in tools.iter().zip(&mut runs) {
+            runs.push(run(&route, &generator, *tool, packets as u32).with_context(|| tool.name())?);
+        }
+    }
+    let kernel: Result<Vec<_>> = tools.iter().map(|tool| in_kernel(&route, &generator, *tool)).collect();
+    report(&tools, &runs, &kernel?)?;
+    explain(packets as u32, cpu, making)
+}
+
+fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Result<Run> {
+    let before_start = route.received()?;
+    let running = tool.start(route.router())?;
+    let started = route.received()?;
+    let taken = running.pid().map(process::cpu_time).transpose()?.unwrap_or_default();
+    let passed = route.send(generator, packets)?;
+    let taken = running.pid().map(process::cpu_time_at_rest).transpose()?.unwrap_or_default().saturating_sub(taken);
+    let before_stop = route.received()?;
+    let reported = running.stop()?;
+    let stopped = route.received()?;
+    if let Some(seen) = reported.seen {
+        check(seen, before_stop.since(started), stopped.since(before_start))?;
+    }
+    let Passed { sent, received, delivered } = passed;
+    Ok(Run {
+        rate: delivered.packets as f64 / sent.elapsed.as_secs_f64(),
+        forwarding: sent.cpu_time.as_nanos() as f64 / delivered.packets.max(1) as f64,
+        tool: taken.as_nanos() as f64 / received.packets.max(1) as f64,
+        passed,
+        reported,
+    })
+}
+
+/// What weir saw lies between what came in while it certainly measured and what came in while it may have. Nothing comes
+/// but what is generated, so that the two are nearly always the same number.
+fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
+    ensure!(
+        (least.packets..=most.packets).contains(&seen.packets) && (least.bytes..=most.bytes).contains(&seen.bytes),
+        "seen {seen:?}, and the interface received {least:?} to {most:?}"
+    );
+    Ok(())
+}
+
+/// The mean time of weir's program in the kernel, in nanoseconds a packet, by the kernel's own account. In a run of its
+/// own, because the account takes time, too; it ends with its file descriptor.
+fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
+    let Tool::Weir(_) = tool else { return Ok(None) };
+    let running = tool.start(route.router())?;
+    let _stats = enable_stats(Stats::RunTime).context("the kernel gives no account of programs' time")?;
+    route.send(generator, TRIAL_PACKETS)?;
+    let (runs, nanoseconds) = match &running {
+        Running::Weir(daemon) => process::busiest_program(daemon.pid())?,
+        _ => return Ok(None),
+    };
+    running.stop()?;
+    Ok(Some(nanoseconds as f64 / runs.max(1) as f64))
+}
+
+fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<()> {
+    let median = |runs: &[Run], figure: fn(&Run) -> f64| least_and_median(runs.iter().map(figure).collect()).1;
+    let rate = |runs: &[Run]| median(runs, |run| run.rate);
+    let forwarding = |runs: &[Run]| median(runs, |run| run.forwarding);
+    let (base_rate, base_forwarding) = (rate(&runs[0]), forwarding(&runs[0]));
+    let mut rows = Vec::new();
+    for ((tool, runs), kernel) in tools.iter().zip(runs).zip(kernel) {
+        let (least, most) = runs.iter().fold((f64::MAX, 0.0_f64), |(l, m), run| (l.min(run.rate), m.max(run.rate)));
+        let share = median(runs, |run| run.reported.packets as f64 / run.passed.received.packets.max(1) as f64);
+        let of_tool = |figure: String| if *tool == Tool::Nothing { String::new() } else { figure };
+        rows.push([
+            tool.name(),
+            thousands(rate(runs) as u64),
+            format!("{} - {}", thousands(least as u64), thousands(most as u64)),
+            of_tool(format!("{:+.1} %", 100.0 * (rate(runs) / base_rate - 1.0))),
+            format!("{:.0}", forwarding(runs)),
+            of_tool(format!("{:+.0}", forwarding(runs) - base_forwarding)),
+            kernel.map(|nanoseconds| format!("{nanoseconds:.0}")).unwrap_or_default(),
+            of_tool(format!("{:.0}", median(runs, |run| run.tool))),
+            of_tool(format!("{:.2} %", 100.0 * share)),
+        ]);
+    }
+    let heads = [
+        "tool",
+        "delivered pkt/s",
+        "least - most",
+        "tax",
+        "path ns",
+        "over nothing",
+        "program ns",
+        "process ns",
+        "reported",
+    ];
+    table::write(heads, &rows)?;
+    for tool in TOOLS.iter().filter(|tool| !tools.contains(tool)) {
+        table::say(format!("\n{}: not installed", tool.name()))?;
+    }
+    Ok(())
+}
+
+/// The machine, and what else it does: a tax is that of an idle machine only if this is.
+fn introduce() -> Result<()> {
+    let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    table::say(format!("{}; load average {load} before the start\n", table::machine()?))
+}
+
+fn explain(packets: u32, cpu: u32, making: f64) -> Result<()> {
+    table::say(format!(
+        "\nMedians of {ROUNDS} runs of {} packets each, one tool after the other: UDP over IPv4 in {} flows by Zipf's law.\n\
+         All packets are made and forwarded on CPU {cpu}: the kernel makes a batch (live frames) and forwards it in the\n\
+         softirq that follows, then it makes the next. So the pace is what forwarding allows, and none is dropped for want\n\
+         of room. weir reads what it measured on the same CPU; other tools' processes may run on another.\n\
+         Path: CPU time a packet of making it ({making:.0} ns of it), forwarding it, and what a tool does on its way; over\n\
+         nothing: what the tool adds there. Program: the mean time of weir's eBPF program by the kernel's account\n\
+         (bpf_stats, its clock included), in a run of its own. Process: CPU time a packet of the tool's processes.\n\
+         Reported: packets in the tool's flows, of those that the interface received. After each run weir's ledger\n\
+         balanced, and it had seen what the interface received, to the byte.",
+        thousands(u64::from(packets)),
+        thousands(u64::from(ZIPF_FLOWS)),
+    ))
+}

@@ -1,0 +1,148 @@
+//! The network that the tax is measured on: a generator, a router that forwards, and a sink.
+//!
+//! ```text
+//! client                 router                 server
+//!   eth0 ----------- wan0         lan0 ----------- eth0
+//! generates              forwards               drops
+//! ```
+//!
+//! All three on one CPU: each batch that the generator makes is forwarded, up to the drop in the sink, in the softirq that
+//! ends the batch, and only then comes the next one. So packets come as fast as they are forwarded and no faster, none is
+//! dropped for want of room, and what a tool takes from forwarding shows in the rate.
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{
+    clock,
+    livegen::{FLOOD_DESTINATIONS, Flows, Generator, Sent, ZIPF_DESTINATIONS},
+    netns::{Lab, Namespace},
+};
+
+/// The router's interface towards the generator: here tools listen.
+pub const WAN: &str = "wan0";
+const LAN: &str = "lan0";
+const FAR: &str = "eth0";
+/// The next hop's Ethernet address, which nobody has: the sink drops such packets first of all.
+const NOBODY: &str = "02:77:00:00:00:66";
+const NEXT_HOPS: [&str; 2] = ["10.77.2.66", "fd77:2::66"];
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Counters that do not move for so long have come to rest.
+const REST: Duration = Duration::from_millis(100);
+
+/// The network.
+pub struct Route {
+    lab: Lab,
+    mac: [u8; 6],
+    cpu: u32,
+}
+
+/// Packets that passed.
+#[derive(Clone, Copy)]
+pub struct Passed {
+    /// What the generator made.
+    pub sent: Sent,
+    /// What the router's interface received.
+    pub received: Tally,
+    /// What arrived at the sink.
+    pub delivered: Tally,
+}
+
+impl Route {
+    /// Builds it. Packets are to be made and forwarded on `cpu`.
+    ///
+    /// # Errors
+    ///
+    /// No root, or no `ip` or `ethtool` command.
+    pub fn new(cpu: u32) -> Result<Self> {
+        let lab = Lab::new()?;
+        let router = &lab.router;
+        for (family, destinations, via) in
+            [("-4", ZIPF_DESTINATIONS, NEXT_HOPS[0]), ("-6", FLOOD_DESTINATIONS, NEXT_HOPS[1])]
+        {
+            router.ip(&format!("neigh replace {via} lladdr {NOBODY} dev {LAN} nud permanent"))?;
+            router.ip(&format!("{family} route add {destinations} via {via} dev {LAN}"))?;
+        }
+        let mac = mac(router, WAN)?;
+        let route = Self { lab, mac, cpu };
+        route.poll(true)?;
+        Ok(route)
+    }
+
+    /// Where tools run.
+    pub const fn router(&self) -> &Namespace {
+        &self.lab.router
+    }
+
+    /// A generator that sends by the router to the sink.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not take it.
+    pub fn generator(&self, flows: Flows) -> Result<Generator<'_>> {
+        Generator::new(&self.lab.client, FAR, self.mac, flows)
+    }
+
+    /// What the router's interface has received.
+    ///
+    /// # Errors
+    ///
+    /// It is gone.
+    pub fn received(&self) -> Result<Tally> {
+        Ok(self.lab.router.counters(WAN)?.received)
+    }
+
+    /// Makes packets that go nowhere.
+    ///
+    /// # Errors
+    ///
+    /// The generator's.
+    pub fn making(&self, generator: &Generator<'_>, packets: u32) -> Result<Sent> {
+        self.poll(false)?;
+        let made = generator.send(self.cpu, packets)?;
+        self.poll(true)?;
+        Ok(made)
+    }
+
+    /// Lets the router poll for packets or not: where it does not, what the kernel makes does not arrive.
+    fn poll(&self, poll: bool) -> Result<()> {
+        run(&self.lab.router, &["ethtool", "-K", WAN, "gro", if poll { "on" } else { "off" }])
+    }
+
+    /// Sends packets and waits until nothing moves any more.
+    ///
+    /// # Errors
+    ///
+    /// The generator's, or nothing came to rest.
+    pub fn send(&self, generator: &Generator<'_>, packets: u32) -> Result<Passed> {
+        let delivered = || anyhow::Ok(self.lab.server.counters(FAR)?.received);
+        let before = (self.received()?, delivered()?);
+        let sent = generator.send(self.cpu, packets)?;
+        let mut last = None;
+        let (received, delivered) = clock::wait_for("rest after the packets", TIMEOUT, || {
+            let now = (self.received()?, delivered()?);
+            let at_rest = last.replace(now) == Some(now);
+            thread::sleep(REST);
+            Ok(at_rest.then_some(now))
+        })?;
+        Ok(Passed { sent, received: received.since(before.0), delivered: delivered.since(before.1) })
+    }
+}
+
+fn mac(namespace: &Namespace, interface: &str) -> Result<[u8; 6]> {
+    let shown: Value = serde_json::from_str(&namespace.ip(&format!("-j link show dev {interface}"))?)?;
+    let text = shown[0]["address"].as_str().with_context(|| format!("{interface} has no address"))?;
+    let bytes: Result<Vec<_>, _> = text.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
+    bytes.ok().and_then(|bytes| bytes.try_into().ok()).with_context(|| format!("{text} is no Ethernet address"))
+}
+
+/// Runs a command in a namespace to its end.
+fn run(namespace: &Namespace, command: &[&str]) -> Result<()> {
+    let [program, arguments @ ..] = command else { bail!("no command") };
+    let output = namespace.command(program).args(arguments).output().context("cannot run `ip`")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", command.join(" "), said.trim_end());
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The tools: how each is started on the router, and what it reports in the end.
+
+use std::{
+    fs::{self, File},
+    net::{Ipv4Addr, UdpSocket},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{clock, daemon::Daemon, netns::Namespace, scratch::Scratch};
+
+use super::{process, route::WAN};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A tool, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Nothing is attached.
+    Nothing,
+    /// weir with its defaults, in this mode of the configuration.
+    Weir(&'static str),
+    /// Debian's `softflowd`, with its defaults, exporting `NetFlow` 5.
+    Softflowd,
+    /// Debian's `pmacctd` with its print plugin by flow, and the larger buffers that its manual recommends.
+    Pmacctd,
+}
+
+/// A tool that runs.
+pub enum Running {
+    /// There is none.
+    Nothing,
+    /// weir.
+    Weir(Daemon),
+    /// Another one.
+    Peer(Peer),
+}
+
+/// What a tool reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reported {
+    /// Packets that it saw; weir only.
+    pub seen: Option<Tally>,
+    /// Packets in its flows.
+    pub packets: u64,
+}
+
+impl Tool {
+    /// Its name in the table.
+    pub fn name(self) -> String {
+        match self {
+            Self::Nothing => "nothing".to_owned(),
+            Self::Weir("auto") => "weir, auto: TCX".to_owned(),
+            Self::Weir(mode) => format!("weir, {mode} XDP"),
+            Self::Softflowd => "softflowd".to_owned(),
+            Self::Pmacctd => "pmacctd".to_owned(),
+        }
+    }
+
+    /// Whether it is installed.
+    pub fn is_there(self) -> bool {
+        let command = match self {
+            Self::Nothing | Self::Weir(_) => return true,
+            Self::Softflowd => "softflowd",
+            Self::Pmacctd => "pmacctd",
+        };
+        let found = Command::new(command).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        found.is_ok()
+    }
+
+    /// Starts it on the router's interface; it measures when this returns.
+    ///
+    /// # Errors
+    ///
+    /// What it says.
+    pub fn start(self, router: &Namespace) -> Result<Running> {
+        Ok(match self {
+            Self::Nothing => Running::Nothing,
+            Self::Weir(mode) => Running::Weir(weir(router, mode, "")?),
+            Self::Softflowd => Running::Peer(Peer::softflowd(router)?),
+            Self::Pmacctd => Running::Peer(Peer::pmacctd(router)?),
+        })
+    }
+}
+
+/// Starts weir with its defaults but for a mode and further settings.
+///
+/// # Errors
+///
+/// What it says.
+pub fn weir(router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
+    let mut daemon = Daemon::start(Some(router), |reports| {
+        let sinks = format!("sinks: [{{type: file, path: {}}}]", reports.display());
+        format!("interfaces: [{{name: {WAN}, mode: {mode}}}]\n{settings}{sinks}\n")
+    })?;
+    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    Ok(daemon)
+}
+
+impl Running {
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Nothing => None,
+            Self::Weir(daemon) => Some(daemon.pid()),
+            Self::Peer(peer) => Some(peer.child.id()),
+        }
+    }
+
+    /// Stops it, and gives what it reported.
+    ///
+    /// # Errors
+    ///
+    /// It failed, or weir's reports are not as they have to be.
+    pub fn stop(self) -> Result<Reported> {
+        match self {
+            Self::Nothing => Ok(Reported::default()),
+            Self::Weir(mut daemon) => {
+                let account = account(&stop_weir(&mut daemon)?)?;
+                Ok(Reported { seen: Some(account.seen), packets: account.attributed.packets })
+            }
+            Self::Peer(peer) => peer.stop(),
+        }
+    }
+}
+
+/// Stops weir and gives its reports.
+///
+/// # Errors
+///
+/// It failed.
+pub fn stop_weir(daemon: &mut Daemon) -> Result<Vec<Value>> {
+    let status = daemon.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}\n{}", daemon.log()?);
+    daemon.reports()
+}
+
+/// The ledgers of several windows, added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    /// All that weir saw.
+    pub seen: Tally,
+    /// What is in its flows.
+    pub attributed: Tally,
+    /// What it saw and could not take.
+    pub lost: Tally,
+}
+
+/// Adds up the ledgers of reports, each of which has to balance.
+///
+/// # Errors
+///
+/// One does not.
+pub fn account(reports: &[Value]) -> Result<Account> {
+    let mut account = Account::default();
+    for report in reports {
+        for interface in report["interfaces"].as_array().context("a report without interfaces")? {
+            let ledger = &interface["ledger"];
+            let (seen, attributed) = (tally(&ledger["seen"])?, tally(&ledger["attributed"])?);
+            let (skipped, lost) = (sum(&ledger["skipped"])?, sum(&ledger["lost"])?);
+            let accounted: Tally = [attributed, tally(&ledger["sampled_out"])?, skipped, lost].into_iter().sum();
+            ensure!(accounted == seen, "report {}: the ledger does not balance: {ledger}", report["id"]);
+            account.seen.add(seen);
+            account.attributed.add(attributed);
+            account.lost.add(lost);
+        }
+    }
+    Ok(account)
+}
+
+fn sum(reasons: &Value) -> Result<Tally> {
+    reasons.as_object().with_context(|| format!("{reasons} are no reasons"))?.values().map(tally).sum()
+}
+
+fn tally(value: &Value) -> Result<Tally> {
+    let number = |name: &str| value[name].as_u64().with_context(|| format!("no {name} in {value}"));
+    Ok(Tally::new(number("packets")?, number("bytes")?))
+}
+
+/// Another tool that runs; killed on drop.
+pub struct Peer {
+    tool: Tool,
+    child: Child,
+    scratch: Scratch,
+    /// Where flows are exported to: bound, so that nothing comes back, and never read.
+    _export: Option<UdpSocket>,
+}
+
+const CONTROL: &str = "control";
+const FLOWS: &str = "flows.csv";
+const LOG: &str = "log";
+
+impl Peer {
+    fn softflowd(router: &Namespace) -> Result<Self> {
+        let export = router.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))??;
+        let scratch = Scratch::new()?;
+        let mut command = router.command("softflowd");
+        command.args(["-d", "-i", WAN, "-v", "5", "-n", &export.local_addr()?.to_string()]);
+        command.arg("-p").arg(scratch.file("pid")).arg("-c").arg(scratch.file(CONTROL));
+        let mut peer = Self::start(Tool::Softflowd, command, scratch, Some(export))?;
+        peer.wait_for_line("Exporting flows")?;
+        Ok(peer)
+    }
+
+    fn pmacctd(router: &Namespace) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let config = scratch.file("pmacctd.conf");
+        let text = format!(
+            "daemonize: false\npcap_interface: {WAN}\nplugins: print\n\
+             aggregate: src_host, dst_host, src_port, dst_port, proto\n\
+             print_output: csv\nprint_output_file: {}\nprint_output_file_append: true\n\
+             plugin_buffer_size: 1048576\nplugin_pipe_size: 33554432\n",
+            scratch.file(FLOWS).display()
+        );
+        fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+        let mut command = router.command("pmacctd");
+        command.arg("-f").arg(config);
+        let mut peer = Self::start(Tool::Pmacctd, command, scratch, None)?;
+        peer.wait_for_line("cache entries=")?;
+        Ok(peer)
+    }
+
+    fn start(tool: Tool, mut command: Command, scratch: Scratch, export: Option<UdpSocket>) -> Result<Self> {
+        let log = File::create(scratch.file(LOG)).context("cannot write a log")?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(scratch.path());
+        let child = command.spawn().with_context(|| format!("cannot start {tool:?}"))?;
+        Ok(Self { tool, child, scratch, _export: export })
+    }
+
+    fn wait_for_line(&mut self, part: &str) -> Result<()> {
+        let path = self.scratch.file(LOG);
+        clock::wait_for(&format!("\"{part}\" of {:?}", self.tool), TIMEOUT, || {
+            let log = fs::read_to_string(&path)?;
+            let ended = self.child.try_wait()?;
+            ensure!(ended.is_none(), "{:?} has ended:\n{log}", self.tool);
+            Ok(log.contains(part).then_some(()))
+        })
+    }
+
+    fn stop(mut self) -> Result<Reported> {
+        let packets = match self.tool {
+            Tool::Softflowd => self.statistics()?,
+            _ => 0,
+        };
+        kill_process(Pid::from_child(&self.child), Signal::INT)?;
+        clock::wait_for(&format!("the end of {:?}", self.tool), TIMEOUT, || Ok(self.child.try_wait()?))?;
+        let packets = match self.tool {
+            Tool::Pmacctd => self.printed()?,
+            _ => packets,
+        };
+        Ok(Reported { seen: None, packets })
+    }
+
+    /// What `softflowd` says that it has processed.
+    fn statistics(&self) -> Result<u64> {
+        let output = Command::new("softflowctl").arg("-c").arg(self.scratch.file(CONTROL)).arg("statistics").output();
+        let text = String::from_utf8_lossy(&output.context("cannot run softflowctl")?.stdout).into_owned();
+        let number = text.lines().find_map(|line| line.strip_prefix("Packets processed: "));
+        number.and_then(|number| number.trim().parse().ok()).with_context(|| format!("softflowctl: {text}"))
+    }
+
+    /// The packets of all flows that `pmacctd` has printed, each time under a line of titles.
+    fn printed(&self) -> Result<u64> {
+        let path = self.scratch.file(FLOWS);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let mut column = None;
+        let mut packets = 0;
+        for line in text.lines() {
+            let cells: Vec<_> = line.split(',').collect();
+            if let Some(titled) = cells.iter().position(|cell| *cell == "PACKETS") {
+                column = Some(titled);
+            } else {
+                let cell = column.and_then(|column| cells.get(column));
+                packets +=
+                    cell.and_then(|cell| cell.parse::<u64>().ok()).with_context(|| format!("pmacctd: {line}"))?;
+            }
+        }
+        Ok(packets)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        process::kill_below(self.child.id());
+        // Neither fails but for a process that has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
