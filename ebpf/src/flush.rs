@@ -17,8 +17,9 @@ use crate::{
     ring::{self, NO_WAKEUP},
 };
 
-/// Slots walked per call: a longer loop is refused by the verifiers of kernels without `bpf_loop`.
-const SLOTS_PER_CALL: u32 = 512;
+/// Slots walked per call. The verifier follows each turn of the loop: more would be refused by kernels that allow fewer
+/// jumps, and take the others longer.
+const SLOTS_PER_CALL: u32 = 256;
 
 /// Goes on closing the window; `None` where a map lookup fails, which the maps' sizes rule out.
 #[inline(always)]
