@@ -1,7 +1,8 @@
-//! The weir daemon as a library, in pipeline order: [`kernel`] loads the programs and [`attach`] puts them on interfaces;
-//! each CPU's [`ring`] is read by its [`worker`], which turns the [`valve`], in a [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a
-//! [`summary`], whose bounds have a [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the threads;
-//! [`replay`] does the same over a [`capture`].
+//! The weir daemon as a library, in pipeline order: [`kernel`] loads the programs and [`attach`] puts them on the
+//! interfaces that [`netlink`] tells of; each CPU's [`ring`] is read by its [`worker`], which turns the [`valve`], in a
+//! [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a [`summary`], whose bounds have a
+//! [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the
+//! threads; [`replay`] does the same over a [`capture`].
 
 #![forbid(unsafe_code)]
 

@@ -26,11 +26,12 @@ use weir_common::{
 };
 
 use crate::{
-    attach::{self, AttachError, Attachments, Events, News, Programs},
+    attach::{self, AttachError, Attachments, Programs},
     clock::{self, Moment},
     config::{Compress, Config, KeyError, Target, Way},
     kernel::{Kernel, KernelError, Plan, online_cpus},
     memory::{Memory, SHARDS_PER_CPU},
+    netlink::{Ender, Events, News},
     observer::Observer,
     report::{
         Report, Rings, SelfMetrics, Spool,
@@ -267,7 +268,7 @@ struct Coordinator<'a, 'scope> {
     attachments: Attachments<'a>,
     news: Receiver<News>,
     /// Ends the thread that watches interfaces.
-    _ender: attach::Ender,
+    _ender: Ender,
     crew: Crew<'scope>,
     seen: Arc<Seen>,
     rotated: Duration,

@@ -18,10 +18,11 @@ use rustix::io::Errno;
 use tracing::{debug, info};
 use weir_common::packet;
 
-use super::{AttachError, Obtained, index_of, netlink::Link};
+use super::{AttachError, Obtained, index_of};
 use crate::{
     config::{Mode, Way},
     kernel::TcPrograms,
+    netlink::Link,
 };
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.

@@ -1,13 +1,12 @@
 //! Attaching programs to interfaces, and following interfaces that appear, vanish, come back, or change their names.
 //!
 //! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
-//! (`netlink`), the interfaces there are and the configuration give what should be measured (`plan`); what should no
-//! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone. At each
-//! window's edge what the programs saw is compared with what the interfaces counted (`coverage`).
+//! ([`crate::netlink`]), the interfaces there are and the configuration give what should be measured (`plan`); what
+//! should no longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone. At
+//! each window's edge what the programs saw is compared with what the interfaces counted (`coverage`).
 
 mod coverage;
 mod ladder;
-mod netlink;
 mod plan;
 
 use std::{
@@ -25,23 +24,17 @@ use weir_common::{
     ledger::Ledger,
 };
 
+pub use self::ladder::Programs;
+pub(crate) use self::ladder::{link_layer, rungs};
 use self::{
     coverage::{Coverage, Finding},
     ladder::whole,
-    netlink::{Link, Links},
     plan::{Wanted, wanted},
-};
-pub use self::{
-    ladder::Programs,
-    netlink::{Ender, Events, News},
-};
-pub(crate) use self::{
-    ladder::{link_layer, rungs},
-    netlink::Link as Device,
 };
 use crate::{
     config::{Interface, Way},
     kernel::{InterfaceTable, KernelError},
+    netlink::{Link, Links},
     report::compose::Measured,
 };
 
@@ -283,7 +276,7 @@ impl<'a> Attachments<'a> {
             });
             match still {
                 Some(wanted) if wanted.below.is_none() && !gone.contains(&ifindex) => {
-                    present.has_xdp = wanted.link.has_xdp;
+                    present.has_xdp = wanted.link.xdp.is_some();
                     if attachment.name != wanted.link.name {
                         info!(interface = %attachment.name, now = %wanted.link.name, "the interface has another name");
                         attachment.name.clone_from(&wanted.link.name);
@@ -373,7 +366,7 @@ impl<'a> Attachments<'a> {
                 let attachment = self.slots[slot].get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
                 attachment.coverage = Coverage::default();
-                attachment.present = Some(Present { ifindex: *ifindex, has_xdp: link.has_xdp, link: Some(fd) });
+                attachment.present = Some(Present { ifindex: *ifindex, has_xdp: link.xdp.is_some(), link: Some(fd) });
                 Ok(())
             }
             Err(error) => {

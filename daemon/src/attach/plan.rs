@@ -3,8 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::netlink::Link;
-use crate::config::{Interface, Way};
+use crate::{
+    config::{Interface, Way},
+    netlink::Link,
+};
 
 /// Kinds of interfaces that carry their lower interface's packets once more.
 const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];

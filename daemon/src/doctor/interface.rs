@@ -1,6 +1,6 @@
 //! What can be told about an interface without attaching to it.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use aya::programs::loaded_programs;
 
@@ -8,10 +8,10 @@ use weir_common::packet;
 
 use super::{Answer, Finding, InterfaceFindings};
 use crate::{
-    attach::{Device, Obtained, link_layer, rungs},
+    attach::{Obtained, link_layer, rungs},
     config::{Direction, Interface, Mode, Way},
     features::{Features, has_tcx},
-    netlink::{self, Link, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+    netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
@@ -45,7 +45,7 @@ pub fn examine(rule: &Interface) -> Vec<InterfaceFindings> {
     if !rule.is_pattern() {
         return vec![examine_one(rule, &rule.name)];
     }
-    let names = netlink::names().unwrap_or_default();
+    let names = names().unwrap_or_default();
     let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(rule, name)).collect();
     if fitting.is_empty() {
         let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
@@ -54,22 +54,27 @@ pub fn examine(rule: &Interface) -> Vec<InterfaceFindings> {
     fitting
 }
 
+/// The names of all interfaces.
+fn names() -> io::Result<Vec<String>> {
+    Ok(Links::open()?.list()?.into_iter().map(|link| link.name).collect())
+}
+
 fn examine_one(rule: &Interface, name: &str) -> InterfaceFindings {
-    let findings = match netlink::link(name) {
+    let findings = match Links::open().and_then(|mut links| links.find(name)) {
         Ok(Some(link)) => {
             let facts = Facts {
                 driver: driver(&link),
-                xdp_features: netlink::xdp_features(link.index),
+                xdp_features: netlink::xdp_features(link.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
-                offloads: netlink::offloads(link.index).unwrap_or_default(),
+                offloads: netlink::offloads(link.ifindex).unwrap_or_default(),
                 owner: link.xdp.and_then(|program| name_of(program.id?)),
                 link,
             };
             judge(&facts, rule.mode, rule.direction)
         }
         Ok(None) => {
-            let have = netlink::names().unwrap_or_default().join(", ");
+            let have = names().unwrap_or_default().join(", ");
             vec![Finding::needed("there", Answer::No, format!("interface \"{name}\" not found (have: {have})"))]
         }
         Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel does not tell: {error}"))],
@@ -95,7 +100,7 @@ fn driver(link: &Link) -> Option<String> {
     let directory = Path::new("/sys/class/net").join(&link.name);
     // `/sys` may be that of another network namespace.
     let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
-    let bound = (index == Some(link.index)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
+    let bound = (index == Some(link.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
     let bound = bound.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     bound.or_else(|| link.kind.clone()).or_else(|| link.loopback.then(|| "loopback".to_owned()))
 }
@@ -110,7 +115,7 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
     let Facts { link, driver, .. } = facts;
     let driver = driver.as_deref().unwrap_or("not known");
     let mut findings = vec![
-        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", link.index, link.mtu)),
+        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", link.ifindex, link.mtu)),
         if link.up {
             Finding::new("up", Answer::Yes, "set up")
         } else {
@@ -130,14 +135,13 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         Way::Ingress => "what it receives",
         Way::Egress => "what it sends",
     };
-    let device = Device { hardware: facts.link.hardware, kind: facts.link.kind.clone(), ..Device::default() };
-    if link_layer(&device) == packet::Link::Other {
-        let detail = format!("its packets begin with what weir cannot read (hardware type {})", device.hardware);
+    if link_layer(&facts.link) == packet::Link::Other {
+        let detail = format!("its packets begin with what weir cannot read (hardware type {})", facts.link.hardware);
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
-    for &rung in rungs(&device, mode, way) {
-        match holds(facts, &device, rung) {
+    for &rung in rungs(&facts.link, mode, way) {
+        match holds(facts, rung) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
                     Some(first) => format!("by {first}, or else by {}", rung.name()),
@@ -156,8 +160,8 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
 }
 
 /// Whether a program could be attached this way.
-fn holds(facts: &Facts, device: &Device, rung: Obtained) -> Answer {
-    let for_xdp = link_layer(device) == packet::Link::Ethernet && facts.link.xdp.is_none();
+fn holds(facts: &Facts, rung: Obtained) -> Answer {
+    let for_xdp = link_layer(&facts.link) == packet::Link::Ethernet && facts.link.xdp.is_none();
     match rung {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
@@ -248,7 +252,7 @@ mod tests {
     use super::*;
 
     fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
-        let link = Link { index: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
+        let link = Link { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
         Facts { link, driver: Some(driver.into()), xdp_features, fragments: true, tcx: Some(true), ..Facts::default() }
     }
 

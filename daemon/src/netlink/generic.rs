@@ -1,0 +1,91 @@
+//! What the drivers of interfaces can do, from the kernel's generic netlink: families of questions, each with a name.
+
+use std::io;
+
+use rustix::net::netlink::GENERIC;
+
+use super::{
+    message::{Message, NESTED, ONE, attributes, half, put, text, value},
+    socket::Socket,
+};
+
+/// What the driver of an interface can do with XDP, as a set of [`XDP_BASIC`] and others; `None` where the kernel does
+/// not tell (before Linux 6.3).
+pub fn xdp_features(ifindex: u32) -> Option<u64> {
+    const NETDEV_CMD_DEV_GET: u8 = 1;
+    const NETDEV_A_DEV_IFINDEX: u16 = 1;
+    const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+    let mut question = Vec::new();
+    put(&mut question, NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes());
+    let answer = ask("netdev", NETDEV_CMD_DEV_GET, &question).ok()?;
+    let features = value(&answer, NETDEV_A_DEV_XDP_FEATURES)?;
+    Some(u64::from_ne_bytes(features.try_into().ok()?))
+}
+
+/// Of [`xdp_features`]: programs run in the driver (`NETDEV_XDP_ACT_BASIC`).
+pub const XDP_BASIC: u64 = 1;
+/// Of [`xdp_features`]: packets come in several pieces where one is too small (`NETDEV_XDP_ACT_RX_SG`).
+pub const XDP_FRAGMENTS: u64 = 32;
+
+/// The offloads of an interface that are on, by the names that `ethtool -k` knows them by in the kernel (`rx-lro`,
+/// `hw-tc-offload`); `None` where the kernel does not tell (before Linux 5.7).
+pub fn offloads(ifindex: u32) -> Option<Vec<String>> {
+    const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
+    const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
+    const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
+    const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
+    const ETHTOOL_A_BITSET_BITS: u16 = 3;
+    const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+    let (mut header, mut question) = (Vec::new(), Vec::new());
+    put(&mut header, ETHTOOL_A_HEADER_DEV_INDEX, &ifindex.to_ne_bytes());
+    put(&mut question, ETHTOOL_A_FEATURES_HEADER | NESTED, &header);
+    let answer = ask("ethtool", ETHTOOL_MSG_FEATURES_GET, &question).ok()?;
+    let bits = value(value(&answer, ETHTOOL_A_FEATURES_ACTIVE)?, ETHTOOL_A_BITSET_BITS)?;
+    Some(attributes(bits).filter_map(|(_, bit)| Some(text(value(bit, ETHTOOL_A_BITSET_BIT_NAME)?))).collect())
+}
+
+/// Asks one of the families, by its name; the attributes of the first answer.
+fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
+    const CONTROLLER: u16 = 16;
+    const CTRL_CMD_GETFAMILY: u8 = 3;
+    const CTRL_ATTR_FAMILY_ID: u16 = 1;
+    const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+    let mut socket = Socket::open(Some(GENERIC))?;
+    let mut first = |kind: u16, command: u8, question: &[u8]| -> io::Result<Vec<u8>> {
+        let body = [&[command, 1, 0, 0], question].concat();
+        let answers = socket.ask(kind, ONE, &body, answer)?;
+        answers.into_iter().next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    };
+    let mut name = Vec::new();
+    put(&mut name, CTRL_ATTR_FAMILY_NAME, &[family.as_bytes(), &[0]].concat());
+    let about = first(CONTROLLER, CTRL_CMD_GETFAMILY, &name)?;
+    let id = value(&about, CTRL_ATTR_FAMILY_ID).and_then(|id| half(id, 0));
+    first(id.ok_or(io::ErrorKind::NotFound)?, command, question)
+}
+
+/// The attributes of an answer.
+fn answer(message: &Message<'_>) -> Option<Vec<u8>> {
+    /// `struct genlmsghdr`: command, version, and two bytes of nothing.
+    const GENERIC_BYTES: usize = 4;
+    Some(message.body.get(GENERIC_BYTES..)?.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_that_is_not_there_is_an_error() {
+        assert!(ask("weir-none", 1, &[]).is_err());
+    }
+
+    #[test]
+    fn the_controller_tells_of_itself() {
+        const CTRL_CMD_GETFAMILY: u8 = 3;
+        const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+        let mut name = Vec::new();
+        put(&mut name, CTRL_ATTR_FAMILY_NAME, b"nlctrl\0");
+        let about = ask("nlctrl", CTRL_CMD_GETFAMILY, &name).unwrap();
+        assert_eq!(value(&about, CTRL_ATTR_FAMILY_NAME).map(text).as_deref(), Some("nlctrl"));
+    }
+}

@@ -1,0 +1,148 @@
+//! The form of netlink's messages: a header and a body, in which attributes lie that may hold attributes themselves.
+
+/// The type of the message that ends an answer, with an error or, as an acknowledgement, with none.
+pub const NLMSG_ERROR: u16 = 2;
+/// The type of the message that ends a list.
+pub const NLMSG_DONE: u16 = 3;
+
+/// The flags of a question about one thing: `NLM_F_REQUEST | NLM_F_ACK`.
+pub const ONE: u16 = 0x0005;
+/// The flags of a question for a list: `NLM_F_REQUEST | NLM_F_DUMP`.
+pub const ALL: u16 = 0x0301;
+/// `NLM_F_DUMP_INTR`: something changed meanwhile, and the list may lack an entry.
+pub const INTERRUPTED: u16 = 0x10;
+
+/// Set in the type of an attribute that holds attributes (`NLA_F_NESTED`).
+pub const NESTED: u16 = 0x8000;
+/// An attribute's type without the flags for nesting and byte order.
+const ATTRIBUTE_TYPE: u16 = 0x3fff;
+
+/// `struct nlmsghdr`: length, type, flags, sequence and port.
+const HEADER_BYTES: usize = 16;
+/// `struct nlattr`: length and type.
+const ATTRIBUTE_BYTES: usize = 4;
+
+/// A message that the kernel sent.
+pub struct Message<'a> {
+    /// What the body is.
+    pub kind: u16,
+    /// Its flags, of which [`INTERRUPTED`] matters.
+    pub flags: u16,
+    /// The number of the question that it answers.
+    pub sequence: u32,
+    /// What follows the header.
+    pub body: &'a [u8],
+}
+
+/// The messages of a datagram, up to the first that is broken.
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let length = word(bytes, 0)? as usize;
+        let body = bytes.get(HEADER_BYTES..length)?;
+        let message = Message { kind: half(bytes, 4)?, flags: half(bytes, 6)?, sequence: word(bytes, 8)?, body };
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// A message for the kernel.
+pub fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let length = HEADER_BYTES + body.len();
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend((length as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(body);
+    bytes
+}
+
+/// The attributes of a message or of another attribute, type and value, up to the first that is broken.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(half(bytes, 0)?);
+        let value = bytes.get(ATTRIBUTE_BYTES..length)?;
+        let attribute = (half(bytes, 2)? & ATTRIBUTE_TYPE, value);
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some(attribute)
+    })
+}
+
+/// The value of the first attribute of this type.
+pub fn value(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(candidate, _)| *candidate == kind).map(|(_, value)| value)
+}
+
+/// Appends an attribute.
+pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    bytes.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(aligned(bytes.len()), 0);
+}
+
+/// Text, which the kernel ends with a NUL.
+pub fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+/// The integer of 2 bytes that begins there.
+pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes_at(bytes, at).map(u16::from_ne_bytes)
+}
+
+/// The integer of 4 bytes that begins there.
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes_at(bytes, at).map(u32::from_ne_bytes)
+}
+
+/// The integer of 8 bytes that begins there.
+pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes_at(bytes, at).map(u64::from_ne_bytes)
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+const fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (mut inner, mut body) = (Vec::new(), Vec::new());
+        put(&mut inner, 1, b"veth");
+        put(&mut body, 3, b"wan0\0");
+        put(&mut body, 18 | NESTED, &inner);
+        let two = [message(16, ONE, 7, &body), message(17, ALL, 8, &[])].concat();
+        let read: Vec<_> = messages(&two).map(|one| (one.kind, one.flags, one.sequence, one.body)).collect();
+        assert_eq!(read, [(16, ONE, 7, &body[..]), (17, ALL, 8, &[])]);
+        assert_eq!(value(&body, 3).map(text).as_deref(), Some("wan0"));
+        assert_eq!(value(&body, 18).and_then(|inner| value(inner, 1)).map(text).as_deref(), Some("veth"));
+        assert_eq!(value(&body, 4), None);
+    }
+
+    #[test]
+    fn what_is_broken_ends_the_list() {
+        let mut body = Vec::new();
+        put(&mut body, 3, b"wan0\0");
+        let whole = message(16, ONE, 7, &body);
+        for cut in 0..whole.len() {
+            assert_eq!(messages(&whole[..cut]).count(), 0, "cut at {cut}");
+        }
+        for length in 0..HEADER_BYTES as u8 {
+            let short = [&[length][..], &[0; 31]].concat();
+            assert_eq!(messages(&short).count(), 0, "a message of {length} bytes, shorter than its own header");
+        }
+        assert_eq!(attributes(&[3, 0, 1, 0]).count(), 0, "shorter than its own header");
+        assert_eq!(attributes(&[0, 0, 0, 0]).count(), 0, "of no length");
+        assert_eq!(attributes(&[9, 0, 1, 0, 0, 0, 0, 0]).count(), 0, "longer than what there is");
+    }
+}
