@@ -67,8 +67,9 @@ pub fn bench() -> Result<()> {
         }
     }
     let kernel: Result<Vec<_>> = tools.iter().map(|tool| in_kernel(&route, &generator, *tool)).collect();
+    let undelivered = runs.iter().flatten().map(|run| run.passed.undelivered()).sum();
     report(&tools, &runs, &kernel?)?;
-    explain(packets as u32, cpu, making)
+    explain(packets as u32, cpu, making, undelivered)
 }
 
 fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Result<Run> {
@@ -166,18 +167,21 @@ fn introduce() -> Result<()> {
     table::say(format!("{}; load average {load} before the start\n", table::machine()?))
 }
 
-fn explain(packets: u32, cpu: u32, making: f64) -> Result<()> {
+fn explain(packets: u32, cpu: u32, making: f64, undelivered: u64) -> Result<()> {
     table::say(format!(
         "\nMedians of {ROUNDS} runs of {} packets each, one tool after the other: UDP over IPv4 in {} flows by Zipf's law.\n\
          All packets are made and forwarded on CPU {cpu}: the kernel makes a batch (live frames) and forwards it in the\n\
-         softirq that follows, then it makes the next. So the pace is what forwarding allows, and none is dropped for want\n\
-         of room. weir reads what it measured on the same CPU; other tools' processes may run on another.\n\
+         softirq that follows, then it makes the next. So the pace is what forwarding allows. Of the\n\
+         packets of all runs {} were not delivered.\n\
+         weir reads what it measured on the same CPU; other tools' processes may run on another.\n\
          Path: CPU time a packet of making it ({making:.0} ns of it), forwarding it, and what a tool does on its way; over\n\
          nothing: what the tool adds there. Program: the mean time of weir's eBPF program by the kernel's account\n\
          (bpf_stats, its clock included), in a run of its own. Process: CPU time a packet of the tool's processes.\n\
          Reported: packets in the tool's flows, of those that the interface received. After each run weir's ledger\n\
-         balanced, and it had seen what the interface received, to the byte.",
+         balanced, and it had seen, in packets and in bytes, no less than the interface received while weir certainly\n\
+         measured and no more than while it may have. What tools do once they are told to stop is in no figure.",
         thousands(u64::from(packets)),
         thousands(u64::from(ZIPF_FLOWS)),
+        thousands(undelivered),
     ))
 }

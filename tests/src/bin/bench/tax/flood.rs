@@ -151,7 +151,7 @@ fn report(without: &Passed, flooded: &Flooded) -> Result<()> {
         "\nUDP over IPv6: {} packets from a source each of their own, and one in {HEAVY_EVERY} from one of {HEAVY_FLOWS} heavy \
          sources.\n\
          weir's memory: {:.1} MiB resident before, {:.1} MiB after, {:.1} MiB planned. Its ledger balanced in every window;\n\
-         seen: {} packets, as the interface received; in flows: {}; lost: {} ({:.2} %).\n\
+         seen: {} packets (held against what the interface received); in flows: {}; lost: {} ({:.2} %).\n\
          The heavy sources were in the list of ten of each of the {} windows that the flood was in. The fullest\n\
          of these had {} packets, {:.1} s of the flood at its mean rate, where {INTERVAL_SECONDS} s were asked for.",
         thousands(u64::from(PACKETS - PACKETS / HEAVY_EVERY)),

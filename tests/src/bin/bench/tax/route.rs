@@ -7,8 +7,7 @@
 //! ```
 //!
 //! All three on one CPU: each batch that the generator makes is forwarded, up to the drop in the sink, in the softirq that
-//! ends the batch, and only then comes the next one. So packets come as fast as they are forwarded and no faster, none is
-//! dropped for want of room, and what a tool takes from forwarding shows in the rate.
+//! ends the batch, and only then comes the next one. So packets come as fast as they are forwarded and no faster, and what a tool takes from forwarding shows in the rate.
 
 use std::{thread, time::Duration};
 
@@ -48,6 +47,13 @@ pub struct Passed {
     pub received: Tally,
     /// What arrived at the sink.
     pub delivered: Tally,
+}
+
+impl Passed {
+    /// Packets that were made and did not arrive.
+    pub const fn undelivered(&self) -> u64 {
+        self.sent.tally.packets.saturating_sub(self.delivered.packets)
+    }
 }
 
 impl Route {

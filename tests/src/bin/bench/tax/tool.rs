@@ -26,7 +26,7 @@ pub enum Tool {
     Weir(&'static str),
     /// Debian's `softflowd`, with its defaults, exporting `NetFlow` 5.
     Softflowd,
-    /// Debian's `pmacctd` with its print plugin by flow, and the larger buffers that its manual recommends.
+    /// Debian's `pmacctd` with its print plugin by flow, and larger buffers than its defaults.
     Pmacctd,
 }
 
