@@ -199,10 +199,12 @@ impl FlowKey {
     }
 
     /// The key as five words without the epoch: a flow keeps its place in the cache from window to window.
+    ///
+    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product.
     #[inline(always)]
     pub const fn place_words(&self) -> [u64; 5] {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);
-        [a, b, c, d, self.tail << (u64::BITS - EPOCH)]
+        [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
     }
 
     /// Whether the packet was IPv6.

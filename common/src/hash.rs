@@ -95,6 +95,8 @@ pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::Address;
+    use core::net::{Ipv4Addr, Ipv6Addr};
     use std::collections::BTreeSet;
 
     #[test]
@@ -108,13 +110,28 @@ mod tests {
         assert_eq!(std::format!("{a:?}"), "Key(secret)");
     }
 
+    /// 4,096 balls in 4,096 bins fill 1 - 1/e = 63 % of them; whatever flows have in common must not change that.
     #[test]
     fn neighbouring_flows_spread_over_the_slots() {
-        let key = SlotKey::new(Key([7, 11]));
-        let slots: BTreeSet<_> =
-            (0..4096u16).map(|port| slot(&key, &FlowKey::default().with_proto(17).with_ports(port, 0), 12)).collect();
-        // 4096 balls in 4096 bins fill 1 - 1/e = 63 % of them.
-        assert!((2450..2730).contains(&slots.len()), "{}", slots.len());
+        let v4 = |host: u32| Address::from(Ipv4Addr::from_bits(0x0a00_0000 + host));
+        let v6 = |host: u128| Address::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) + host));
+        let flow = |src, dst| FlowKey::new(src, dst, 17, 0).with_ports(5_000, 53);
+        let families: [(&str, &dyn Fn(u32) -> FlowKey); 7] = [
+            ("ports", &|n| FlowKey::new(v4(1), v4(2), 17, 0).with_ports(n as u16, 53)),
+            ("sources in a row", &|n| flow(v4(n), v4(9))),
+            ("64 hosts to 64 hosts", &|n| flow(v4(n % 64), v4(256 + n / 64))),
+            ("networks in a row", &|n| flow(v4(n << 12), v4(9))),
+            ("both in step", &|n| flow(v4(n), v4((1 << 16) + n))),
+            ("IPv6 hosts in a row", &|n| flow(v6(n.into()), v6(1 << 64))),
+            ("IPv6 networks in a row", &|n| flow(v6(u128::from(n) << 64), v6(1))),
+        ];
+        for seed in 0..8 {
+            let key = SlotKey::new(Key([seed, !seed]));
+            for (name, family) in families {
+                let slots: BTreeSet<_> = (0..4096).map(|n| slot(&key, &family(n), 12)).collect();
+                assert!((2450..2730).contains(&slots.len()), "{name}: {} slots with seed {seed}", slots.len());
+            }
+        }
     }
 
     #[test]

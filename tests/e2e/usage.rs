@@ -88,7 +88,8 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
         "interfaces: [{{name: {interface}, mode: native, direction: both}}]\nreport: {{interval: 1s}}\n"
     ))?;
     let mut command = pair.observer.command("timeout");
-    command.args(["--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
+    // In the foreground: else it signals weir, and then the group that weir is in, which is to be told twice.
+    command.args(["--foreground", "--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
     command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
     for set in ["inh-caps", "ambient-caps", "bounding-set"] {
         command.arg(format!("--{set}={capabilities}"));
