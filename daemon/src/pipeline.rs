@@ -28,7 +28,7 @@ use weir_common::{
 use crate::{
     attach::{self, AttachError, Attachments, Programs},
     clock::{self, Moment},
-    config::{Compress, Config, KeyError, Target, Way},
+    config::{Compress, Config, KeyError, Packets, Target, Way},
     kernel::{Kernel, KernelError, Plan, online_cpus},
     memory::{Memory, SHARDS_PER_CPU},
     netlink::{Ender, Events, News},
@@ -288,7 +288,12 @@ impl Coordinator<'_, '_> {
             cpus = cpus.len(),
             interval_s = self.config.report.interval.as_secs(),
             memory_mib = self.memory.resident() >> 20,
-            "measuring every packet"
+            "measuring {}",
+            match self.config.sampling.packets {
+                Packets::OneIn(1) => "every packet".to_owned(),
+                Packets::OneIn(rate) => format!("one packet in {rate}"),
+                Packets::Auto => "every packet, fewer while that is too much".to_owned(),
+            }
         );
         let shown = |(name, way, obtained): (&str, Way, attach::Obtained)| match way {
             Way::Ingress => format!("{name} ({})", obtained.name()),

@@ -28,6 +28,7 @@ mod interfaces;
 mod ledger;
 mod memory;
 mod notify;
+mod sampling;
 mod sinks;
 mod stop;
 mod systemd;
@@ -43,7 +44,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 14] = [
+const SUITES: [Suite; 15] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
@@ -52,6 +53,7 @@ const SUITES: [Suite; 14] = [
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
+    Suite::in_namespaces("sampling", sampling::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),

@@ -63,7 +63,7 @@ pub fn native(interface: &str) -> String {
 /// Starts weir with these settings, which name no sinks, and returns when it measures.
 pub fn measure(namespace: &Namespace, settings: &str) -> Result<Daemon> {
     let mut daemon = Daemon::start(Some(namespace), |reports| config(settings, reports))?;
-    daemon.wait_for_line("measuring every packet", TIMEOUT)?;
+    daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
     Ok(daemon)
 }
 
@@ -169,11 +169,14 @@ pub fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("{value} is not a number from 0 up"))
 }
 
-fn tally(value: &Value) -> Result<Tally> {
+/// The packets and bytes of a part of a report.
+pub fn tally(value: &Value) -> Result<Tally> {
     Ok(Tally::new(number(&value["packets"])?, number(&value["bytes"])?))
 }
 
-trait SumTallies {
+/// Adds up tallies of which some may be missing.
+pub trait SumTallies {
+    /// The sum, or the first that is missing.
     fn sum_tallies(self) -> Result<Tally>;
 }
 

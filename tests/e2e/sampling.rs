@@ -1,0 +1,59 @@
+//! Sampling in the running daemon: the valve closes when the daemon takes too much, and opens again.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{
+    oracle::Oracle,
+    traffic::{Mix, Plan},
+};
+
+use crate::watch::{SumTallies as _, TIMEOUT, Watch, tally};
+
+tests![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
+
+/// Nearly every packet a flow of its own, which costs the daemon most.
+fn flood(packets: u64) -> Plan {
+    let mix = Mix { damaged: 0.0, ..Mix::plain() };
+    Plan { seed: 81, packets, flows: 4_000_000, zipf: 0.0, mix, ..Plan::default() }
+}
+
+fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
+    let watch = Watch::start("sampling: {packets: 10}\n")?;
+    ensure!(watch.daemon.log()?.contains("measuring one packet in 10"), "{}", watch.daemon.log()?);
+    let sent = watch.send(flood(100_000), &mut Oracle::new())?;
+    let reports = watch.stop()?;
+    let Sums { seen, taken, left_out } = sums(&reports)?;
+    ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
+    ensure!(taken.packets + left_out.packets == sent.packets, "{taken:?} taken, {left_out:?} left out");
+    // Binomial: a tenth of 100,000, and six standard deviations.
+    ensure!(taken.packets.abs_diff(10_000) < 570, "{} packets were taken", taken.packets);
+    ensure!(reports.iter().any(|report| report["interfaces"][0]["sampling"] == 10), "no report says so");
+    Ok(())
+}
+
+fn a_budget_closes_the_valve_and_rest_opens_it() -> Result<()> {
+    let settings = "report: {interval: 1s}\nsampling: {packets: auto, cpu: 0.03}\n";
+    let mut watch = Watch::start(settings)?;
+    let sent = watch.send(flood(400_000), &mut Oracle::new())?;
+    watch.daemon.wait_for_line("not keeping up: taking one packet in 2", TIMEOUT)?;
+    watch.daemon.wait_for_line("there is room: taking one packet in 1", TIMEOUT)?;
+    let reports = watch.stop()?;
+    let Sums { seen, taken, left_out } = sums(&reports)?;
+    ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
+    ensure!(left_out.packets > 0 && taken.packets + left_out.packets == sent.packets, "{taken:?}, {left_out:?}");
+    let rates: Vec<_> = reports.iter().filter_map(|report| report["interfaces"][0]["sampling"].as_u64()).collect();
+    ensure!(rates.iter().any(|rate| *rate > 1) && rates.last() == Some(&1), "{rates:?}");
+    Ok(())
+}
+
+struct Sums {
+    seen: Tally,
+    taken: Tally,
+    left_out: Tally,
+}
+
+fn sums(reports: &[Value]) -> Result<Sums> {
+    let sum = |part: &str| reports.iter().map(|report| tally(&report["interfaces"][0]["ledger"][part])).sum_tallies();
+    Ok(Sums { seen: sum("seen")?, taken: sum("attributed")?, left_out: sum("sampled_out")? })
+}
