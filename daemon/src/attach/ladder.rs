@@ -15,12 +15,13 @@ use aya::{
     sys::SyscallError,
 };
 use rustix::io::Errno;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use weir_common::packet;
 
 use super::{AttachError, Obtained, index_of};
 use crate::{
     config::{Mode, Way},
+    features::has_tcx,
     kernel::TcPrograms,
     netlink::Link,
 };
@@ -139,7 +140,16 @@ fn not_loaded(name: &str, source: ProgramError) -> AttachError {
         ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
             AttachError::NotPermitted(name.to_owned())
         }
-        ProgramError::LoadError { .. } => AttachError::NoTcx(name.to_owned()),
+        ProgramError::LoadError { .. } => {
+            if matches!(has_tcx(), Ok(true)) {
+                warn!(
+                    interface = %name,
+                    "this kernel has TCX but did not take weir's program for it, which is a defect of weir: please report \
+                     it with what `WEIR_LOG=debug weir run` says"
+                );
+            }
+            AttachError::NoTcx(name.to_owned())
+        }
         _ => AttachError::Refused { name: name.to_owned(), mode: Obtained::Tcx.name(), source },
     }
 }
