@@ -135,8 +135,7 @@ fn one(ctx: &XdpContext) -> Tally {
 /// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
 /// offload merged into one, which then share them.
 ///
-/// `None` where a map lookup fails,
-/// which the maps' sizes rule out but the verifier wants handled.
+/// `None` where a map lookup fails, which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]
 fn measure(ifindex: u32, frame: &impl Headers, link: Link, one: Tally, vary: Vary) -> Option<()> {
     let interface = interface_slot(ifindex)?;
