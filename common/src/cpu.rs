@@ -30,8 +30,10 @@ pub struct Cpu {
     pub left_out: u32,
     /// The sampling rate by which `left_out` was drawn; 0 before the first draw.
     pub rate: u32,
+    /// The same when the window that is being closed ended.
+    pub closed_rate: u32,
     /// Nothing, up to the cache line's end.
-    pub padding: [u32; 9],
+    pub padding: [u32; 8],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
     /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted in

@@ -107,8 +107,9 @@ pub struct InterfaceEdge {
     pub epoch: u32,
     /// What was counted.
     pub counters: Counters,
-    /// Nothing: an edge is not to be as long as some number of records.
-    pub padding: u64,
+    /// One packet in this many was to be taken by the draw that was pending when the window ended: what it left out has no
+    /// record that could tell.
+    pub sampling: u64,
 }
 
 /// Packet sizes at a window's edge, cumulative likewise; it comes last and closes the window on this CPU.

@@ -4,7 +4,7 @@ use weir_common::{record::Record, sketch::Seen};
 
 use crate::shard::Shard;
 
-/// Records absorbed at a time: 20 KiB, which stays in the first-level cache.
+/// Records absorbed at a time: 16 KiB, which stays in the first-level cache.
 const BATCH_RECORDS: usize = 256;
 
 /// A shard, and the records that it has not absorbed yet.

@@ -13,12 +13,14 @@ pub struct Edge {
     pub counters: Vec<Counters>,
     /// Packets by size class.
     pub sizes: Vec<u64>,
+    /// The sampling rate of the last draw: see [`InterfaceEdge::sampling`].
+    pub sampling: u32,
 }
 
 impl Edge {
     /// An edge at which nothing was counted on `interfaces` interfaces.
     pub fn empty(interfaces: usize) -> Self {
-        Self { counters: vec![Counters::default(); interfaces], sizes: vec![0; SIZE_CLASSES] }
+        Self { counters: vec![Counters::default(); interfaces], sizes: vec![0; SIZE_CLASSES], sampling: 1 }
     }
 }
 
@@ -38,6 +40,7 @@ impl EdgeReader {
 
     /// Takes one interface's counters.
     pub fn interface(&mut self, edge: &InterfaceEdge) {
+        self.current.sampling = u32::try_from(edge.sampling).unwrap_or(u32::MAX).max(1);
         let slot = edge.interface as usize;
         let earlier = &mut self.earlier[edge.epoch as usize & 1];
         if let (Some(current), Some(earlier)) = (self.current.counters.get_mut(slot), earlier.counters.get_mut(slot)) {

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
-    control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot},
+    control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot, egress},
     hash::{Key, SlotKey},
     packet::{Link, Tunnels},
     sampling::Valve,
@@ -396,7 +396,7 @@ impl InterfaceTable {
                 return Ok(self.map.set(place, [entry, slot], 0)?);
             }
         }
-        Err(KernelError::InterfaceTable(entry))
+        Err(KernelError::InterfaceTable(if entry >> 31 == 0 { entry } else { egress(entry) }))
     }
 
     /// Forgets such an entry.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_common::{cpu::Cpu, hash::Key, record::Record, sketch::Seen};
+use weir_common::{cpu::Cpu, hash::Key, packet::REACH_MAX, record::Record, sampling::Valve, sketch::Seen};
 
 use crate::{
     config::Config,
@@ -32,7 +32,7 @@ pub struct Memory {
     pub seen_flows: u64,
     /// One CPU's ring.
     pub ring: u64,
-    /// One CPU's flow cache and counters, in the kernel.
+    /// One CPU's flow cache, counters, valve and copy of headers, in the kernel.
     pub cache: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
@@ -49,7 +49,10 @@ impl Memory {
             shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
-            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>() + bytes_of::<Cpu>(),
+            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>()
+                + bytes_of::<Cpu>()
+                + bytes_of::<Valve>()
+                + REACH_MAX as u64,
             queues: queued * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES),
         }
     }

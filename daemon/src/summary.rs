@@ -96,7 +96,7 @@ impl Summary {
     pub fn merge(window: &mut [Closed], interfaces: usize, seen: &Seen, top: usize) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);
         let sizes = sizes(window);
-        let sampling = window.iter().map(|closed| closed.shard.sampling).max().unwrap_or(1);
+        let sampling = window.iter().map(Closed::sampling).max().unwrap_or(1);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each of these packets may have been of one more source, destination or flow.

@@ -67,6 +67,11 @@ impl Valve {
         self.rate
     }
 
+    /// Whether it ever moves.
+    pub const fn is_automatic(&self) -> bool {
+        self.is_automatic
+    }
+
     /// Takes note of the load; gives the new rate if it is to change.
     pub fn observe(&mut self, load: Load) -> Option<u32> {
         if !self.is_automatic {

@@ -48,6 +48,15 @@ pub struct Closed {
     pub ring_peak: f64,
 }
 
+impl Closed {
+    /// The highest sampling rate in force, at least 1: of the packets that were taken, and of the draw that left out the
+    /// last ones.
+    pub fn sampling(&self) -> u32 {
+        let left_out = self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero());
+        if left_out { self.shard.sampling.max(self.edge.sampling) } else { self.shard.sampling }
+    }
+}
+
 /// Why a worker stopped.
 #[derive(Debug, Error)]
 pub enum WorkerError {
@@ -176,6 +185,9 @@ impl Throttle {
     }
 
     fn observe(&mut self, cpu: u32, drained: Drained) -> Result<(), KernelError> {
+        if !self.valve.is_automatic() {
+            return Ok(());
+        }
         let load = Load { fill: drained.fill, now: clock::now().monotonic, cpu: clock::thread_cpu_time() };
         let before = self.valve.rate();
         let Some(rate) = self.valve.observe(load) else { return Ok(()) };

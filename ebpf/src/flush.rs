@@ -15,6 +15,7 @@ use weir_common::{
 use crate::{
     maps::{CPUS, at, cache_bits, cache_slot, interface_count, this_cpu},
     ring::{self, NO_WAKEUP},
+    sampling,
 };
 
 /// Slots walked per call. The verifier follows each turn of the loop: more would be refused by kernels that allow fewer
@@ -31,6 +32,7 @@ pub fn flush() -> Option<Flush> {
     if cpu.closing == 0 {
         cpu.closing = 1;
         cpu.cursor = 0;
+        cpu.closed_rate = sampling::pending(id, cpu)?;
         cpu.epoch = cpu.epoch.wrapping_add(1);
     }
     let epoch = cpu.epoch.wrapping_sub(1);
@@ -76,7 +78,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
     if let Err(loss) = written {
         return retry(loss);
     }
-    let parity = (epoch & 1) as usize;
+    let (parity, closed_rate) = ((epoch & 1) as usize, cpu.closed_rate);
     for _ in 0..INTERFACES_MAX {
         let interface = cpu.cursor - slots;
         if interface >= interface_count() {
@@ -85,6 +87,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         let edge = at(&mut cpu.counters[parity], interface as usize);
         edge.interface = interface;
         edge.epoch = epoch;
+        edge.sampling = u64::from(closed_rate);
         if let Err(loss) = ring::write(id, edge, NO_WAKEUP) {
             return retry(loss);
         }

@@ -21,6 +21,12 @@ pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     Some(rate)
 }
 
+/// The rate of the draw that is pending, or of the first one to come.
+#[inline(always)]
+pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
+    if cpu.rate == 0 { Some(VALVES.get(id)?.rate) } else { Some(cpu.rate) }
+}
+
 #[inline(always)]
 fn draw(id: u32, cpu: &mut Cpu) -> Option<()> {
     let valve = VALVES.get(id)?;

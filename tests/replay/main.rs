@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &program("tshark")]),
         trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
         trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
+        trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

@@ -1,6 +1,6 @@
 //! Sampling, over many draws: estimates are right on average, and their bounds hold as often as they say.
 
-use std::{collections::HashMap, net::IpAddr, path::PathBuf};
+use std::{collections::HashMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -65,6 +65,26 @@ pub fn two_hundred_draws() -> Result<()> {
         ["packets", "the largest source's packets", "its bytes"].into_iter().zip(&estimates).zip(truths)
     {
         unbiased(estimates, truth as f64).with_context(|| what)?;
+    }
+    Ok(())
+}
+
+/// A window from which nothing was taken says so as well: no bound may look certain.
+pub fn a_window_that_is_left_out_says_so() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("traffic.pcap");
+    crate::command::capture(&file, Plan { packets: 1_000, mix: Mix::plain(), ..Plan::default() })?;
+    let mut config = small();
+    config.sampling.packets = Packets::OneIn(50_000);
+    for kernel in if weir_tests::trial::root().is_ok() { &[false, true][..] } else { &[false] } {
+        let windows = Windows::Every(Duration::from_secs(1));
+        let reports = library::run_with(&config, std::slice::from_ref(&file), windows, *kernel, 3)?.reports;
+        ensure!(reports.len() == 10, "{} reports", reports.len());
+        for report in reports {
+            let interface = &report["interfaces"][0];
+            ensure!(interface["sampling"] == 50_000, "kernel: {kernel}: {interface}");
+            ensure!(report["top"]["confidence"].as_f64() == Some(0.999), "{}", report["top"]["confidence"]);
+        }
     }
     Ok(())
 }

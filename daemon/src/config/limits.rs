@@ -58,7 +58,7 @@ pub const FALSE_POSITIVE_RATE: RangeInclusive<f64> = 0.000_001..=0.1;
 /// A generation of the seen-flow filter; it also lasts no less than the report interval.
 pub const GENERATION: RangeInclusive<Duration> = seconds(10)..=seconds(86_400);
 
-/// Slots of the flow cache per CPU, a power of two: at the most some 6 MiB of records per CPU.
+/// Slots of the flow cache per CPU, a power of two: at the most 4 MiB of records per CPU.
 pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
 
 /// Bytes of the ring per CPU, a power of two: the least is the largest page size in use.

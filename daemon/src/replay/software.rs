@@ -123,7 +123,7 @@ impl Datapath for SoftwareDatapath {
         self.epoch = self.epoch.wrapping_add(1);
         Ok(Closed {
             shard: self.batch.replace(Batch::new(spare), &self.seen),
-            edge: std::mem::replace(&mut self.edge, Edge::empty(1)),
+            edge: Edge { sampling: self.valve.rate, ..std::mem::replace(&mut self.edge, Edge::empty(1)) },
             ring_peak: 0.0,
         })
     }
