@@ -48,6 +48,31 @@ pub fn sip(key: Key, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The keyed 64-bit hash of whatever can be hashed.
+#[derive(Clone, Copy)]
+pub struct KeyedHash(Key);
+
+impl KeyedHash {
+    /// The hash of this key.
+    pub const fn new(key: Key) -> Self {
+        Self(key)
+    }
+
+    /// The hash of an item.
+    #[inline]
+    pub fn of<T: core::hash::Hash + ?Sized>(&self, item: &T) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0.0[0], self.0.0[1]);
+        item.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl core::fmt::Debug for KeyedHash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("KeyedHash(secret)")
+    }
+}
+
 /// One 64-bit hash out of two, in order.
 #[inline]
 pub const fn combine(first: u64, second: u64) -> u64 {

@@ -15,7 +15,7 @@
 
 use alloc::{boxed::Box, vec};
 
-use super::{Estimate, Geometry, MergeError, check_mergeable};
+use super::{Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable};
 
 /// Registers at least: 2^4, an error of 26 %.
 pub const PRECISION_MIN: u32 = 4;
@@ -139,6 +139,36 @@ impl HyperLogLog {
         let mut histogram = [0; VALUES];
         self.registers.iter().for_each(|rank| histogram[*rank as usize] += 1);
         histogram
+    }
+}
+
+impl Sketch for HyperLogLog {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Merge for HyperLogLog {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+}
+
+impl Distinct for HyperLogLog {
+    fn insert(&mut self, hash: u64) {
+        self.insert(hash);
+    }
+    fn bounds(&self) -> Estimate {
+        self.bounds()
     }
 }
 

@@ -29,8 +29,10 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+mod contract;
 pub mod count_min;
 pub mod hyperloglog;
+mod keyed;
 pub mod seen;
 pub mod top_k;
 
@@ -40,8 +42,10 @@ mod laws;
 mod oracle;
 
 pub use blocked_bloom::BlockedBloom;
+pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use hyperloglog::HyperLogLog;
+pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
 

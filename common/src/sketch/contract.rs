@@ -1,0 +1,106 @@
+//! What sketches have in common: the traits by which generic code, laws, benchmarks and [`Keyed`](super::Keyed) see them.
+//!
+//! Each structure has these as inherent methods too, so nobody needs the traits to use one.
+
+use core::fmt;
+
+use super::{Estimate, Geometry, MergeError};
+
+/// Any sketch.
+pub trait Sketch {
+    /// Its size and shape.
+    fn geometry(&self) -> Geometry;
+    /// The fingerprint of the key that its hashes are made with.
+    fn key_id(&self) -> u64;
+    /// Everything it occupies, in bytes.
+    fn memory_bytes(&self) -> usize;
+    /// Forgets everything; writes all of it, so that its pages are resident.
+    fn clear(&mut self);
+}
+
+/// A sketch that takes in others of its geometry and key.
+pub trait Merge: Sketch {
+    /// Takes in another sketch. What may be said of the result is with each structure.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or key; neither is changed.
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
+}
+
+/// "Seen before?": wrong only towards yes.
+pub trait Filter: Sketch {
+    /// Inserts the key with this hash; tells whether it was absent.
+    ///
+    /// # Errors
+    ///
+    /// The filter cannot take another key, and did not; everything inserted before is still found.
+    fn insert(&mut self, hash: u64) -> Result<bool, Full>;
+
+    /// Whether the key with this hash was inserted; wrongly true at [`Filter::false_positive_rate`].
+    fn contains(&self, hash: u64) -> bool;
+
+    /// Inserts many keys, as [`Filter::insert`] does one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for one; those before it are in.
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop))
+    }
+
+    /// Looks up many keys: `found[i]` is what [`Filter::contains`] says of `hashes[i]`. Looks at as many as the shorter
+    /// of the two has.
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        hashes.iter().zip(found).for_each(|(&hash, found)| *found = self.contains(hash));
+    }
+
+    /// The share of its room that is taken, 0 to 1.
+    fn fill(&self) -> f64;
+
+    /// The probability that a foreign key is found, from what is in it now, not from the plan.
+    fn false_positive_rate(&self) -> f64;
+
+    /// Whether it holds more than it was built for: its rate is above the planned one by more than chance, or it is full.
+    fn is_saturated(&self) -> bool;
+}
+
+/// A filter that can forget one key.
+pub trait Remove: Filter {
+    /// Removes one insertion of the key with this hash; tells whether there was one.
+    ///
+    /// Remove only what was inserted: a foreign key that is found by mistake takes another key's place with it.
+    fn remove(&mut self, hash: u64) -> bool;
+}
+
+/// "How many distinct?"
+pub trait Distinct: Sketch {
+    /// Counts the key with this hash, once however often it comes.
+    fn insert(&mut self, hash: u64);
+
+    /// Counts many keys.
+    fn insert_batch(&mut self, hashes: &[u64]) {
+        hashes.iter().for_each(|&hash| self.insert(hash));
+    }
+
+    /// How many there were, with bounds.
+    fn bounds(&self) -> Estimate;
+}
+
+/// A filter that has no room for another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// How many keys it holds.
+    pub items: u64,
+    /// How many it was built for.
+    pub capacity: u64,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { items, capacity } = self;
+        write!(f, "the filter is full with {items} keys (built for {capacity}): build it for more, or remove some")
+    }
+}
+
+impl core::error::Error for Full {}
