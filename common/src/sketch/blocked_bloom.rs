@@ -23,7 +23,7 @@ use core::{
 };
 
 use super::{Geometry, MergeError, check_mergeable};
-use crate::hash::mix;
+use crate::{hash::mix, simd};
 
 /// Blocks at most: 4 GiB.
 pub const BLOCKS_MAX: usize = 1 << 26;
@@ -93,6 +93,12 @@ impl BlockedBloom {
     pub fn contains(&self, hash: u64) -> bool {
         let (block, masks) = self.place(hash);
         covers(block, &masks)
+    }
+
+    /// Asks for the cache line of the key with this hash.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        simd::prefetch(self.place(hash).0);
     }
 
     /// Takes in another filter: afterwards this one is as if it had been fed both.

@@ -77,6 +77,11 @@ pub enum Geometry {
         /// Counters a row.
         width: usize,
     },
+    /// A table of candidates in blocks of eight.
+    Candidates {
+        /// How many at most.
+        count: usize,
+    },
     /// A row of registers.
     Registers {
         /// How many.
@@ -93,6 +98,7 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
+            Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
         }

@@ -61,6 +61,12 @@ impl Seen {
         }
     }
 
+    /// Asks for what [`Seen::insert`] of this hash touches.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.generations.iter().for_each(|generation| generation.prefetch(hash));
+    }
+
     /// Whether the flow with this hash was seen in the current or the previous generation.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
