@@ -5,7 +5,7 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CountMin, Geometry, HyperLogLog, MergeError,
+    BlockedBloom, Bloom, CountMin, CountingBloom, Geometry, HyperLogLog, MergeError, SharedBloom,
     oracle::{SplitMix64, hash},
 };
 use crate::{hash::Key, ledger::Tally};
@@ -59,23 +59,29 @@ impl Lawful for HyperLogLog {
     }
 }
 
-impl Lawful for BlockedBloom {
-    fn small(key_id: u64) -> Self {
-        Self::with_capacity(500, 0.01, key_id)
-    }
-    fn larger(key_id: u64) -> Self {
-        Self::with_capacity(1_000, 0.01, key_id)
-    }
-    fn feed(&mut self, hash: u64, _: Tally) {
-        self.insert(hash);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
+macro_rules! lawful_filters {
+    ($($filter:ty),+ $(,)?) => {
+        $(impl Lawful for $filter {
+            fn small(key_id: u64) -> Self {
+                Self::with_capacity(500, 0.01, key_id)
+            }
+            fn larger(key_id: u64) -> Self {
+                Self::with_capacity(1_000, 0.01, key_id)
+            }
+            fn feed(&mut self, hash: u64, _: Tally) {
+                self.insert(hash);
+            }
+            fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+                self.merge(other)
+            }
+            fn empty(&mut self) {
+                self.clear();
+            }
+        })+
+    };
 }
+
+lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
 
 const KEY: Key = Key([11, 13]);
 /// The streams share keys: of 600, each has about 290.
@@ -147,7 +153,8 @@ fn is_as_new_when_cleared<S: Lawful>() {
     assert_eq!(sketch.state(), new);
 }
 
-/// Not for a conservative count-min: what it saves depends on what it saw before.
+/// Not for a conservative count-min: what it saves depends on what it saw before. Nor, as the streams have a part in
+/// common, for what counts it twice.
 fn merges_as_if_fed_both<S: Lawful>() {
     let [a, b, c] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[b, c])).state(), fed::<S>(&STREAMS).state());
@@ -174,6 +181,17 @@ laws! {
         merges_as_if_fed_both,
     }
     blocked_bloom: BlockedBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    bloom: Bloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    counting_bloom: CountingBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    shared_bloom: SharedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

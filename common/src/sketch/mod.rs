@@ -29,11 +29,16 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod bloom;
 mod contract;
 pub mod count_min;
+pub mod counting_bloom;
 pub mod hyperloglog;
 mod keyed;
+pub mod scalable_bloom;
 pub mod seen;
+pub mod shared_bloom;
+mod split_block;
 pub mod top_k;
 
 #[cfg(test)]
@@ -42,11 +47,15 @@ mod laws;
 mod oracle;
 
 pub use blocked_bloom::BlockedBloom;
+pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
+pub use counting_bloom::CountingBloom;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
+pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
+pub use shared_bloom::SharedBloom;
 pub use top_k::{Candidate, Metric, TopK};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
@@ -87,6 +96,13 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of bits.
+    Bits {
+        /// How many.
+        count: u64,
+        /// How many of them a key has.
+        hashes: u32,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -100,6 +116,7 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::Registers { count } => write!(f, "{count} registers"),
+            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
         }
     }
