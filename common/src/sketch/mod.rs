@@ -31,8 +31,10 @@ use crate::ledger::Tally;
 pub mod blocked_bloom;
 mod contract;
 pub mod count_min;
+pub mod cuckoo;
 pub mod hyperloglog;
 mod keyed;
+mod partial_key;
 pub mod seen;
 pub mod top_k;
 
@@ -40,10 +42,13 @@ pub mod top_k;
 mod laws;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
+pub use cuckoo::Cuckoo;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
 pub use seen::Seen;
@@ -87,6 +92,13 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of buckets of fingerprints.
+    Buckets {
+        /// How many.
+        count: usize,
+        /// Fingerprints a bucket.
+        slots: usize,
+    },
 }
 
 impl fmt::Display for Geometry {
@@ -95,6 +107,7 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
         }
     }
 }
