@@ -37,6 +37,7 @@ mod keyed;
 mod partial_key;
 pub mod seen;
 pub mod top_k;
+pub mod two_choice;
 
 #[cfg(test)]
 mod laws;
@@ -53,6 +54,7 @@ pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use two_choice::TwoChoice;
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -52,7 +52,8 @@ impl Places {
 
     #[inline(always)]
     pub fn get(&self, nth: usize) -> Place {
-        Place { fingerprint: self.fingerprints[nth], choices: self.choices.map(|choices| choices[nth]) }
+        let [one, two] = &self.choices;
+        Place { fingerprint: self.fingerprints[nth], choices: [one[nth], two[nth]] }
     }
 
     /// Asks for the lines in which their buckets begin.

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 
 use super::{
-    Cuckoo, Remove,
+    Cuckoo, Remove, TwoChoice,
     oracle::{SplitMix64, hash},
     partial_key::Place,
 };
@@ -26,6 +26,19 @@ fn sorted(mut place: Place) -> Place {
 }
 
 impl Lawful for Cuckoo {
+    type Identity = Place;
+    fn with_capacity(items: u64) -> Self {
+        Self::with_capacity(items, 7)
+    }
+    fn identity(&self, hash: u64) -> Place {
+        sorted(self.place(hash))
+    }
+    fn items(&self) -> u64 {
+        self.items()
+    }
+}
+
+impl Lawful for TwoChoice {
     type Identity = Place;
     fn with_capacity(items: u64) -> Self {
         Self::with_capacity(items, 7)
@@ -174,4 +187,5 @@ macro_rules! laws {
 
 laws! {
     cuckoo: Cuckoo,
+    two_choice: TwoChoice,
 }
