@@ -35,6 +35,7 @@ pub mod cuckoo;
 pub mod hyperloglog;
 mod keyed;
 mod partial_key;
+pub mod quotient;
 pub mod seen;
 pub mod top_k;
 pub mod two_choice;
@@ -52,6 +53,7 @@ pub use count_min::CountMin;
 pub use cuckoo::Cuckoo;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
+pub use quotient::Quotient;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
 pub use two_choice::TwoChoice;
@@ -101,6 +103,13 @@ pub enum Geometry {
         /// Fingerprints a bucket.
         slots: usize,
     },
+    /// A row of runs of remainders.
+    Quotients {
+        /// How many.
+        count: usize,
+        /// Bits of a quotient and a remainder together.
+        fingerprint_bits: u32,
+    },
 }
 
 impl fmt::Display for Geometry {
@@ -110,6 +119,9 @@ impl fmt::Display for Geometry {
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
+            Self::Quotients { count, fingerprint_bits } => {
+                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
+            }
         }
     }
 }
@@ -131,6 +143,13 @@ pub enum MergeError {
         /// The key's fingerprint in the other.
         theirs: u64,
     },
+    /// Together they have more than one has room for.
+    Full {
+        /// What both have.
+        items: u64,
+        /// What there is room for.
+        room: u64,
+    },
 }
 
 impl fmt::Display for MergeError {
@@ -145,6 +164,12 @@ impl fmt::Display for MergeError {
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
                  give both observers the same secret"
             ),
+            Self::Full { items, room } => {
+                write!(
+                    f,
+                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                )
+            }
         }
     }
 }
