@@ -33,30 +33,39 @@ pub mod bloom;
 mod contract;
 pub mod count_min;
 pub mod counting_bloom;
+pub mod cuckoo;
 pub mod hyperloglog;
 mod keyed;
+mod partial_key;
+pub mod quotient;
 pub mod scalable_bloom;
 pub mod seen;
 pub mod shared_bloom;
 mod split_block;
 pub mod top_k;
+pub mod two_choice;
 
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
 pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
+pub use cuckoo::Cuckoo;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
+pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
 pub use top_k::{Candidate, Metric, TopK};
+pub use two_choice::TwoChoice;
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +117,20 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of buckets of fingerprints.
+    Buckets {
+        /// How many.
+        count: usize,
+        /// Fingerprints a bucket.
+        slots: usize,
+    },
+    /// A row of runs of remainders.
+    Quotients {
+        /// How many.
+        count: usize,
+        /// Bits of a quotient and a remainder together.
+        fingerprint_bits: u32,
+    },
 }
 
 impl fmt::Display for Geometry {
@@ -118,6 +141,10 @@ impl fmt::Display for Geometry {
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
+            Self::Quotients { count, fingerprint_bits } => {
+                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
+            }
         }
     }
 }
@@ -139,6 +166,13 @@ pub enum MergeError {
         /// The key's fingerprint in the other.
         theirs: u64,
     },
+    /// Together they have more than one has room for.
+    Full {
+        /// What both have.
+        items: u64,
+        /// What there is room for.
+        room: u64,
+    },
 }
 
 impl fmt::Display for MergeError {
@@ -153,6 +187,12 @@ impl fmt::Display for MergeError {
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
                  give both observers the same secret"
             ),
+            Self::Full { items, room } => {
+                write!(
+                    f,
+                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                )
+            }
         }
     }
 }
