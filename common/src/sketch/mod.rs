@@ -35,6 +35,7 @@ pub mod hyperloglog;
 mod keyed;
 pub mod seen;
 pub mod top_k;
+mod weight;
 
 #[cfg(test)]
 mod laws;
@@ -48,6 +49,7 @@ pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
