@@ -3,6 +3,8 @@
 //! | structure | question | errs | weir uses it for |
 //! |---|---|---|---|
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
+//! | [`BlockedCountMin`] | how much, in two cache lines? | as above, by a little more | - |
+//! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
@@ -29,8 +31,10 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod blocked_count_min;
 mod contract;
 pub mod count_min;
+pub mod heavy_light;
 pub mod hyperloglog;
 mod keyed;
 pub mod seen;
@@ -43,8 +47,10 @@ mod laws;
 mod oracle;
 
 pub use blocked_bloom::BlockedBloom;
+pub use blocked_count_min::BlockedCountMin;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
+pub use heavy_light::HeavyLight;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
 pub use seen::Seen;
@@ -84,6 +90,13 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of blocks of counters.
+    CounterBlocks {
+        /// How many.
+        count: usize,
+        /// What each takes.
+        bytes: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -96,6 +109,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Registers { count } => write!(f, "{count} registers"),
+            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
         }
     }
