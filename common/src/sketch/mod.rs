@@ -3,6 +3,8 @@
 //! | structure | question | errs | weir uses it for |
 //! |---|---|---|---|
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
+//! | [`BlockedCountMin`] | how much, in two cache lines? | as above, by a little more | - |
+//! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
@@ -29,11 +31,13 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod blocked_count_min;
 pub mod bloom;
 mod contract;
 pub mod count_min;
 pub mod counting_bloom;
 pub mod cuckoo;
+pub mod heavy_light;
 pub mod hyperloglog;
 mod keyed;
 mod partial_key;
@@ -44,6 +48,7 @@ pub mod shared_bloom;
 mod split_block;
 pub mod top_k;
 pub mod two_choice;
+mod weight;
 
 #[cfg(test)]
 mod laws;
@@ -53,11 +58,13 @@ mod oracle;
 mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
+pub use blocked_count_min::BlockedCountMin;
 pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
+pub use heavy_light::HeavyLight;
 pub use hyperloglog::HyperLogLog;
 pub use keyed::Keyed;
 pub use quotient::Quotient;
@@ -66,6 +73,7 @@ pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
 pub use top_k::{Candidate, Metric, TopK};
 pub use two_choice::TwoChoice;
+pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +120,13 @@ pub enum Geometry {
         /// How many of them a key has.
         hashes: u32,
     },
+    /// A row of blocks of counters.
+    CounterBlocks {
+        /// How many.
+        count: usize,
+        /// What each takes.
+        bytes: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -140,6 +155,7 @@ impl fmt::Display for Geometry {
             Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
+            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
             Self::Quotients { count, fingerprint_bits } => {
