@@ -34,8 +34,10 @@ pub mod count_min;
 mod floor;
 pub mod hyperloglog;
 mod keyed;
+mod rank;
 pub mod seen;
 pub mod top_k;
+pub mod ultraloglog;
 
 #[cfg(test)]
 mod laws;
@@ -49,6 +51,7 @@ pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use ultraloglog::UltraLogLog;
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
