@@ -5,7 +5,7 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError, UltraLogLog,
+    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError, Spread, Touch, UltraLogLog,
     oracle::{SplitMix64, hash},
 };
 use crate::{hash::Key, ledger::Tally};
@@ -87,6 +87,25 @@ impl Lawful for UltraLogLog {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+/// Seven keys share the items.
+impl Lawful for Spread<u64> {
+    fn small(key_id: u64) -> Self {
+        Self::with_resolution(600, 100, 0.06, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_resolution(60_000, 100, 0.06, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
     }
     fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
@@ -211,6 +230,10 @@ laws! {
         merges_as_if_fed_both,
     }
     compact_hyperloglog: CompactHyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    spread: Spread<u64> {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

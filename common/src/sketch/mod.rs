@@ -36,6 +36,7 @@ pub mod hyperloglog;
 mod keyed;
 mod rank;
 pub mod seen;
+pub mod spread;
 pub mod top_k;
 pub mod ultraloglog;
 
@@ -50,6 +51,7 @@ pub use count_min::CountMin;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use keyed::Keyed;
 pub use seen::Seen;
+pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Metric, TopK};
 pub use ultraloglog::UltraLogLog;
 
