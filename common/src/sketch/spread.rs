@@ -54,8 +54,10 @@ const IDLE_KEYS: usize = 20_000;
 const IDLE_KEYS_BEYOND: usize = 5;
 /// Registers a line: what the tag leaves of it.
 const REGISTERS: usize = 62;
-/// A hash's low bits, which make the rank and the tag; the others choose the register.
+/// A pair's low hash bits, which make the rank and the tag.
 const RANK_BITS: u32 = 40;
+/// Its highest bits, which choose one of at most 16 lines. Those between choose the register.
+const LINE_BITS: u32 = 4;
 /// Bits of a tag behind its number of zeros.
 const TAG_BITS: u32 = 10;
 /// Insertions looked at together: places first, then lines.
@@ -136,28 +138,29 @@ struct Grid {
 impl Grid {
     /// One of a key's lines.
     #[inline(always)]
-    const fn line(self, key_hash: u64, which: u64) -> usize {
+    const fn line(self, key_hash: u64, which: u64) -> u64 {
         // An odd number far from all others: so that no key's lines are another's.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
         let hash = mix(key_hash.wrapping_add(which.wrapping_mul(STRIDE)));
-        (((hash >> 32) * self.lines) >> 32) as usize
+        ((hash >> 32) * self.lines) >> 32
     }
 
     /// Where a pair goes.
     #[inline(always)]
     const fn place(self, key_hash: u64, item_hash: u64) -> Place {
         let pair = combine(key_hash, item_hash);
-        let register = ((pair >> RANK_BITS) * self.lines_per_key * REGISTERS as u64) >> (u64::BITS - RANK_BITS);
-        let line = self.line(key_hash, register / REGISTERS as u64);
-        Place { line, register: register as usize % REGISTERS, behind: pair << (u64::BITS - RANK_BITS) }
+        let which = pair >> (u64::BITS - LINE_BITS) & (self.lines_per_key - 1);
+        let share = pair >> RANK_BITS & ((1 << (u64::BITS - LINE_BITS - RANK_BITS)) - 1);
+        let register = (share * REGISTERS as u64) >> (u64::BITS - LINE_BITS - RANK_BITS);
+        Place { line: self.line(key_hash, which), register, behind: pair << (u64::BITS - RANK_BITS) }
     }
 }
 
 /// Where a pair goes, and how rare it is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Place {
-    line: usize,
-    register: usize,
+    line: u64,
+    register: u64,
     /// The hash bits not used for these, foremost: the smaller, the rarer.
     behind: u64,
 }
@@ -177,26 +180,44 @@ impl Place {
     }
 }
 
-/// Tells a line of a pair; and whether none so rare came to it yet, or just one.
+/// Where a group of pairs goes: an array for each part, as vectors want it.
+struct Places {
+    lines: [u64; GROUP],
+    registers: [u64; GROUP],
+    behind: [u64; GROUP],
+}
+
+impl Places {
+    const EMPTY: Self = Self { lines: [0; GROUP], registers: [0; GROUP], behind: [0; GROUP] };
+
+    #[inline(always)]
+    const fn get(&self, i: usize) -> Place {
+        Place { line: self.lines[i], register: self.registers[i], behind: self.behind[i] }
+    }
+}
+
+/// Tells a pair's line of it. Says whether none so rare came there yet, or just one.
 #[inline(always)]
-const fn raise(line: &mut Line, place: Place) -> bool {
-    let register = &mut line.registers[place.register];
+const fn raise(lines: &mut [Line], place: Place) -> bool {
+    let line = &mut lines[place.line as usize];
+    let register = &mut line.registers[place.register as usize];
     *register = register::with(*register, place.zeros() + 2);
     place.tag() >= line.tag
 }
 
 simd::dispatch! {
-    fn place_group(grid: Grid, hashes: &[[u64; 2]; GROUP], places: &mut [Place; GROUP]) {
-        for (place, [key_hash, item_hash]) in places.iter_mut().zip(hashes) {
-            *place = grid.place(*key_hash, *item_hash);
+    fn place_group(grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP], places: &mut Places) {
+        for i in 0..GROUP {
+            let place = grid.place(keys[i], items[i]);
+            (places.lines[i], places.registers[i], places.behind[i]) = (place.line, place.register, place.behind);
         }
     }
 }
 
 simd::dispatch! {
-    /// [`raise`] for each place: bit i of the result for place i.
-    fn raise_group(lines: &mut [Line], places: &[Place]) -> u32 {
-        places.iter().enumerate().fold(0, |rare, (i, place)| rare | u32::from(raise(&mut lines[place.line], *place)) << i)
+    /// [`raise`] for the first `count` places: bit i of the result for place i.
+    fn raise_group(lines: &mut [Line], places: &Places, count: usize) -> u32 {
+        (0..count).fold(0, |rare, i| rare | u32::from(raise(lines, places.get(i))) << i)
     }
 }
 
@@ -233,8 +254,8 @@ impl<K: Copy> Spread<K> {
     #[inline]
     pub fn insert(&mut self, touch: Touch<K>) {
         let place = self.grid().place(touch.key_hash, touch.item_hash);
-        if raise(&mut self.lines[place.line], place) {
-            self.offer(place.line, place.tag(), touch.sample());
+        if raise(&mut self.lines, place) {
+            self.offer(place.line as usize, place.tag(), touch.sample());
         }
     }
 
@@ -242,17 +263,19 @@ impl<K: Copy> Spread<K> {
     pub fn insert_batch(&mut self, touches: &[Touch<K>]) {
         let prefetch = self.lines.len() > PREFETCH_LINES;
         for touches in touches.chunks(GROUP) {
-            let (mut hashes, mut places) = ([[0; 2]; GROUP], [Place::default(); GROUP]);
-            hashes.iter_mut().zip(touches).for_each(|(hashes, touch)| *hashes = [touch.key_hash, touch.item_hash]);
-            place_group(self.grid(), &hashes, &mut places);
-            let places = &places[..touches.len()];
-            if prefetch {
-                places.iter().for_each(|place| simd::prefetch(&self.lines[place.line]));
+            let (mut keys, mut items, mut places) = ([0; GROUP], [0; GROUP], Places::EMPTY);
+            for (i, touch) in touches.iter().enumerate() {
+                (keys[i], items[i]) = (touch.key_hash, touch.item_hash);
             }
-            let mut rare = raise_group(&mut self.lines, places);
+            place_group(self.grid(), &keys, &items, &mut places);
+            if prefetch {
+                places.lines.iter().for_each(|line| simd::prefetch(&self.lines[*line as usize]));
+            }
+            let mut rare = raise_group(&mut self.lines, &places, touches.len());
             while rare != 0 {
                 let i = rare.trailing_zeros() as usize;
-                self.offer(places[i].line, places[i].tag(), touches[i].sample());
+                let place = places.get(i);
+                self.offer(place.line as usize, place.tag(), touches[i].sample());
                 rare &= rare - 1;
             }
         }
@@ -415,7 +438,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         let mut counts = [0.0; MOST];
         let counts = &mut counts[..lines];
         for (which, count) in (0..).zip(counts.iter_mut()) {
-            *count = self.counts[grid.line(key_hash, which)];
+            *count = self.counts[grid.line(key_hash, which) as usize];
         }
         counts.sort_unstable_by(f64::total_cmp);
         let middle = &counts[lines / 4..lines - lines / 4];
