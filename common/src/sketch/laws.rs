@@ -5,8 +5,8 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, BlockedCountMin, Bloom, CountMin, CountingBloom, Geometry, HeavyLight, HyperLogLog, MergeError,
-    Quotient, SharedBloom,
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
+    HyperLogLog, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -124,6 +124,62 @@ impl Lawful for HyperLogLog {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+/// Two streams are a list of up to 240 slots or registers: 290 keys become registers, an empty sketch is a list.
+impl Lawful for CompactHyperLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_precision(11, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_precision(12, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for UltraLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.1, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+/// Seven keys share the items.
+impl Lawful for Spread<u64> {
+    fn small(key_id: u64) -> Self {
+        Self::with_resolution(600, 100, 0.06, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_resolution(60_000, 100, 0.06, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
     }
     fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
@@ -288,6 +344,18 @@ laws! {
         commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
     hyperloglog: HyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    compact_hyperloglog: CompactHyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    spread: Spread<u64> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    ultraloglog: UltraLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

@@ -37,17 +37,21 @@ mod contract;
 pub mod count_min;
 pub mod counting_bloom;
 pub mod cuckoo;
+mod floor;
 pub mod heavy_light;
 pub mod hyperloglog;
 mod keyed;
 mod partial_key;
 pub mod quotient;
+mod rank;
 pub mod scalable_bloom;
 pub mod seen;
 pub mod shared_bloom;
 mod split_block;
+pub mod spread;
 pub mod top_k;
 pub mod two_choice;
+pub mod ultraloglog;
 mod weight;
 
 #[cfg(test)]
@@ -65,14 +69,16 @@ pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
 pub use heavy_light::HeavyLight;
-pub use hyperloglog::HyperLogLog;
+pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use keyed::Keyed;
 pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
+pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Metric, TopK};
 pub use two_choice::TwoChoice;
+pub use ultraloglog::UltraLogLog;
 pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
