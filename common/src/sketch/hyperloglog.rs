@@ -45,7 +45,11 @@ impl HyperLogLog {
     /// ([`PRECISION_MAX`]). Not-a-number gives the smallest.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         let registers = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
-        let precision = libm::ceil(2.0 * libm::log2(registers)) as u32;
+        Self::with_precision(libm::ceil(2.0 * libm::log2(registers)) as u32, key_id)
+    }
+
+    /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
+    pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
         Self { registers: vec![0; 1 << precision].into_boxed_slice(), precision, key_id }
     }
@@ -56,8 +60,20 @@ impl HyperLogLog {
         let index = (hash >> (u64::BITS - self.precision)) as usize;
         let guard = 1 << (self.precision - 1);
         let rank = (hash << self.precision | guard).leading_zeros() as u8 + 1;
-        let register = &mut self.registers[index];
+        self.raise(index, rank);
+    }
+
+    /// Raises a register to a rank, at most the highest that a hash can have.
+    #[inline]
+    pub(crate) fn raise(&mut self, register: usize, rank: u8) {
+        let rank = rank.min((u64::BITS - self.precision) as u8 + 1);
+        let register = &mut self.registers[register];
         *register = rank.max(*register);
+    }
+
+    /// In each register the highest rank seen; 0 while empty. The number of the register is a hash's highest bits.
+    pub(crate) const fn registers(&self) -> &[u8] {
+        &self.registers
     }
 
     /// How many distinct keys there were, without bias.
@@ -137,7 +153,7 @@ impl HyperLogLog {
     /// How many registers hold each rank.
     fn histogram(&self) -> [u64; VALUES] {
         let mut histogram = [0; VALUES];
-        self.registers.iter().for_each(|rank| histogram[*rank as usize] += 1);
+        self.registers().iter().for_each(|rank| histogram[*rank as usize] += 1);
         histogram
     }
 }
@@ -213,7 +229,7 @@ mod tests {
     use std::vec::Vec;
 
     fn with_precision(precision: u32) -> HyperLogLog {
-        let sketch = HyperLogLog::with_error(ERROR_FACTOR / f64::from(1 << precision).sqrt() * 1.0001, 7);
+        let sketch = HyperLogLog::with_precision(precision, 7);
         assert_eq!(sketch.precision(), precision);
         sketch
     }
