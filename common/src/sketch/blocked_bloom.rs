@@ -22,7 +22,10 @@ use core::{
     },
 };
 
-use super::{Geometry, MergeError, check_mergeable};
+use super::{
+    Geometry, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+};
 use crate::hash::mix;
 
 /// Blocks at most: 4 GiB.
@@ -179,6 +182,40 @@ impl BlockedBloom {
 
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         self.blocks.iter().flat_map(|block| &block.0)
+    }
+}
+
+impl Sketch for BlockedBloom {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+}
+
+impl Image for BlockedBloom {
+    const KIND: Kind = Kind::BlockedBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.capacity);
+        payload.varint(self.blocks.len() as u64);
+        payload.numbers(Literal::Word, self.words().map(|word| word.load(Relaxed)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", count)?;
+        payload.numbers("a word", Literal::Word, count * WORDS, |at, word| {
+            *blocks[at / WORDS].0[at % WORDS].get_mut() = word;
+        })?;
+        Ok(Self { blocks, capacity, key_id })
     }
 }
 

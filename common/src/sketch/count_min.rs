@@ -18,7 +18,11 @@
 use alloc::{boxed::Box, vec};
 use core::f64::consts::E;
 
-use super::{Geometry, MergeError, check_mergeable, saturating_add};
+use super::{
+    Geometry, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    saturating_add,
+};
 use crate::{hash::mix, ledger::Tally};
 
 /// Most rows: at e^-8 an estimate misses its bound once in 3,000, and each row costs a cache miss.
@@ -161,6 +165,42 @@ impl CountMin {
             bits_left -= bits;
         }
         slots
+    }
+}
+
+impl Sketch for CountMin {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Image for CountMin {
+    const KIND: Kind = Kind::CountMin;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { cells, width, depth, total, key_id: _ } = self;
+        [*depth as u64, *width as u64, total.packets, total.bytes].into_iter().for_each(|n| payload.varint(n));
+        payload.numbers(Literal::Varint, cells.iter().map(|cell| cell.packets));
+        payload.numbers(Literal::Varint, cells.iter().map(|cell| cell.bytes));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let depth = payload.within("the depth", 1..=DEPTH_MAX as u64, "from 1 to 8", Reader::varint)? as usize;
+        let width = payload.power_of_two("the width", WIDTH_MIN, WIDTH_MAX, "a power of two from 4 to 2^26")?;
+        let total = Tally::new(payload.varint("all packets")?, payload.varint("all bytes")?);
+        let count = depth * width;
+        let mut cells: Box<[Tally]> = payload.allocate("the cells", count)?;
+        payload.numbers("packets", Literal::Varint, count, |cell, packets| cells[cell].packets = packets)?;
+        payload.numbers("bytes", Literal::Varint, count, |cell, bytes| cells[cell].bytes = bytes)?;
+        Ok(Self { cells, width, depth, total, key_id })
     }
 }
 

@@ -15,7 +15,10 @@
 
 use alloc::{boxed::Box, vec};
 
-use super::{Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable};
+use super::{
+    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+};
 
 /// Registers at least: 2^4, an error of 26 %.
 pub const PRECISION_MIN: u32 = 4;
@@ -185,6 +188,25 @@ impl Distinct for HyperLogLog {
     }
     fn bounds(&self) -> Estimate {
         self.bounds()
+    }
+}
+
+impl Image for HyperLogLog {
+    const KIND: Kind = Kind::HyperLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.precision.into());
+        payload.numbers(Literal::Byte, self.registers.iter().map(|rank| u64::from(*rank)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
+        let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
+        payload.allow::<u8>("the registers", 1 << precision)?;
+        let mut sketch = Self::with_precision(precision, key_id);
+        payload.numbers("a register", Literal::Byte, 1 << precision, |register, rank| {
+            sketch.raise(register, rank as u8);
+        })?;
+        Ok(sketch)
     }
 }
 
