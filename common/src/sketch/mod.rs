@@ -31,6 +31,7 @@ use crate::ledger::Tally;
 pub mod blocked_bloom;
 mod contract;
 pub mod count_min;
+pub mod datasketches;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
