@@ -5,7 +5,7 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CountMin, Geometry, HyperLogLog, MergeError,
+    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError,
     oracle::{SplitMix64, hash},
 };
 use crate::{hash::Key, ledger::Tally};
@@ -47,6 +47,25 @@ impl Lawful for HyperLogLog {
     }
     fn larger(key_id: u64) -> Self {
         Self::with_error(0.05, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+/// Two streams are a list of up to 240 slots or registers: 290 keys become registers, an empty sketch is a list.
+impl Lawful for CompactHyperLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_precision(11, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_precision(12, key_id)
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
@@ -170,6 +189,10 @@ laws! {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
     hyperloglog: HyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    compact_hyperloglog: CompactHyperLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

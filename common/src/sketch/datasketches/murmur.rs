@@ -142,11 +142,11 @@ mod tests {
     fn a_register_is_what_it_is_there() {
         for precision in [4, 11, 18] {
             for hash in (0..500).map(PublicHash::of_integer).chain([PublicHash { place: 5, rank: 0 }]) {
-                let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
-                sketch.insert(hash.for_precision(precision));
-                let register = (hash.place & ((1 << precision) - 1)) as usize;
-                let rank = (hash.rank.leading_zeros() + 1).min(64 - precision + 1);
-                assert_eq!(u32::from(sketch.registers()[register]), rank);
+                let new = HyperLogLog::with_precision(precision, PUBLIC);
+                let (mut inserted, mut raised) = (new.clone(), new);
+                inserted.insert(hash.for_precision(precision));
+                raised.raise((hash.place & ((1 << precision) - 1)) as usize, hash.rank.leading_zeros() as u8 + 1);
+                assert_eq!(inserted, raised);
             }
         }
     }
