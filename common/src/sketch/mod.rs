@@ -38,6 +38,7 @@ pub mod image;
 mod keyed;
 pub mod seen;
 pub mod top_k;
+mod weight;
 
 #[cfg(test)]
 mod laws;
@@ -52,6 +53,7 @@ pub use image::{Image, ImageError};
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

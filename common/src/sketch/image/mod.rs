@@ -69,6 +69,7 @@ kinds! {
     1 HyperLogLog "`HyperLogLog`"
     2 CountMin "count-min"
     3 BlockedBloom "blocked Bloom filter"
+    4 CompactHyperLogLog "compact `HyperLogLog`"
 }
 
 /// A sketch that can leave the machine and come back.

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{ImageError, Literal};
+use crate::sketch::weight::Weight;
 
 /// Bytes of which each is read once, in order. Numbers are little endian.
 #[derive(Debug)]
@@ -127,6 +128,26 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// As many weights as there are places for, which are empty; as [`Writer::weights`](super::Writer::weights) wrote them.
+    pub fn weights<W: Weight>(&mut self, field: &'static str, weights: &mut [W]) -> Result<(), ImageError> {
+        let mut numbers = 0;
+        W::by_number(|_| {
+            numbers += 1;
+            0
+        });
+        for nth in 0..numbers {
+            self.numbers(field, Literal::Varint, weights.len(), |at, number| {
+                let mut seen = 0;
+                let part = W::by_number(|_| {
+                    seen += 1;
+                    if seen - 1 == nth { number } else { 0 }
+                });
+                weights[at] = weights[at].saturating_add(part);
+            })?;
+        }
+        Ok(())
+    }
+
     /// One number by `read` that lies within `range`.
     pub fn within<N: Copy + PartialOrd + Into<u64>>(
         &mut self,
@@ -141,19 +162,6 @@ impl<'a> Reader<'a> {
             return Ok(found);
         }
         Err(ImageError::Value { field, at, found: found.into(), expected })
-    }
-
-    /// A number that is a power of two, as large as the one or the other or between them.
-    pub fn power_of_two(
-        &mut self,
-        field: &'static str,
-        least: usize,
-        most: usize,
-        expected: &'static str,
-    ) -> Result<usize, ImageError> {
-        let at = self.at;
-        let found = self.within(field, least as u64..=most as u64, expected, Self::varint)?;
-        if found.is_power_of_two() { Ok(found as usize) } else { Err(ImageError::Value { field, at, found, expected }) }
     }
 
     /// `count` empty elements, if their memory is allowed.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{ImageError, Reader};
+use crate::sketch::weight::Weight;
 
 /// How numbers that are not 0 are written.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,14 @@ impl Writer {
         }
         self.stretch(literal, before, &literals);
         self.stretch(literal, zeros, &[]);
+    }
+
+    /// Weights: of all the first number, then of all the next, if they have several.
+    pub fn weights<W: Weight>(&mut self, weights: &[W]) {
+        W::by_number(|number| {
+            self.numbers(Literal::Varint, weights.iter().map(|weight| number(*weight)));
+            0
+        });
     }
 
     fn stretch(&mut self, literal: Literal, zeros: usize, literals: &[u64]) {
