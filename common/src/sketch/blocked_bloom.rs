@@ -214,6 +214,7 @@ impl Image for BlockedBloom {
         let mut blocks: Box<[Block]> = payload.allocate("the blocks", count)?;
         payload.numbers("a word", Literal::Word, count * WORDS, |at, word| {
             *blocks[at / WORDS].0[at % WORDS].get_mut() = word;
+            Ok(())
         })?;
         Ok(Self { blocks, capacity, key_id })
     }

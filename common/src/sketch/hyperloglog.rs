@@ -20,6 +20,7 @@ use super::{
     Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
     floor::{self, Floor, GROUP},
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    rank,
 };
 
 mod compact;
@@ -36,10 +37,6 @@ pub const CONFIDENCE: f64 = 0.999;
 const Z: f64 = 3.2905;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;
-/// The stored bits of a float's mantissa.
-const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
-/// The highest rank in any sketch: as far as this a float can tell where the first set bit is.
-const RANK_MAX: u32 = MANTISSA_BITS;
 /// From this floor on it pays to look only at the hashes above it: a quarter of them.
 const FLOOR_MIN: u8 = 2;
 
@@ -70,7 +67,8 @@ impl HyperLogLog {
     /// Counts the key with this hash, once however often it comes.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
-        insert(&mut self.registers, self.precision, hash);
+        let place = rank::place(hash, self.precision, self.registers.len() - 1);
+        raise(&mut self.registers, place);
     }
 
     /// Counts many keys: twice as fast as one by one, and faster still once there were many more keys than registers.
@@ -84,7 +82,7 @@ impl HyperLogLog {
     /// Raises a register to a rank, at most the highest that a hash can have.
     #[inline]
     pub(crate) fn raise(&mut self, register: usize, rank: u8) {
-        let rank = rank.min(highest_rank(self.precision) as u8);
+        let rank = rank.min(rank::highest(self.precision) as u8);
         let register = &mut self.registers[register];
         *register = rank.max(*register);
     }
@@ -110,10 +108,7 @@ impl HyperLogLog {
         let histogram = self.histogram();
         let count = self.count_from(&histogram);
         let filled = self.registers.len() as u64 - histogram[0];
-        let margin = Z * self.relative_error();
-        let lower = (libm::floor(count * (1.0 - margin)) as u64).max(filled);
-        let upper = (libm::ceil(count / (1.0 - margin)) as u64).max(lower);
-        Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
+        bounds_of(count, self.relative_error(), filled)
     }
 
     /// Takes in another sketch: afterwards this one is as if it had been fed both.
@@ -161,7 +156,7 @@ impl HyperLogLog {
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
-        let highest = highest_rank(self.precision) as usize;
+        let highest = rank::highest(self.precision) as usize;
         let mut sum = registers * tau(1.0 - share(histogram[highest]));
         for count in histogram[1..highest].iter().rev() {
             sum = 0.5 * (sum + *count as f64);
@@ -173,7 +168,7 @@ impl HyperLogLog {
 
     /// How many registers hold each rank.
     fn histogram(&self) -> Histogram {
-        let mut histogram = [0; RANK_MAX as usize + 1];
+        let mut histogram = [0; rank::RANK_MAX as usize + 1];
         self.registers().iter().for_each(|rank| histogram[*rank as usize] += 1);
         histogram
     }
@@ -226,9 +221,19 @@ impl Image for HyperLogLog {
         let mut sketch = Self::with_precision(precision, key_id);
         payload.numbers("a register", Literal::Byte, 1 << precision, |register, rank| {
             sketch.raise(register, rank as u8);
+            if rank <= rank::highest(precision).into() { Ok(()) } else { Err("a rank that a hash can have") }
         })?;
         Ok(sketch)
     }
+}
+
+/// The nearest whole number to a count with this relative standard error, and bounds as at [`HyperLogLog::bounds`].
+/// `filled` registers are not empty.
+pub(super) fn bounds_of(count: f64, relative_error: f64, filled: u64) -> Estimate {
+    let margin = Z * relative_error;
+    let lower = (libm::floor(count * (1.0 - margin)) as u64).max(filled);
+    let upper = (libm::ceil(count / (1.0 - margin)) as u64).max(lower);
+    Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
 }
 
 /// The least precision with at most this error, or the nearest that there is.
@@ -238,32 +243,12 @@ fn precision_for(relative_error: f64) -> u32 {
 }
 
 /// How many registers hold each rank.
-type Histogram = [u64; RANK_MAX as usize + 1];
-
-/// The highest rank that a hash can have: one more than the bits behind the index, or [`RANK_MAX`].
-const fn highest_rank(precision: u32) -> u32 {
-    let highest = u64::BITS - precision + 1;
-    if highest < RANK_MAX { highest } else { RANK_MAX }
-}
-
-/// Turns a hash so that the index is in its lowest bits, and the bits behind the index are its foremost.
-#[inline(always)]
-const fn turn(hash: u64, precision: u32) -> u64 {
-    hash.rotate_left(precision)
-}
-
-/// The bits behind the index, and at their end some set ones, so that no rank is above the highest.
-#[inline(always)]
-const fn behind_index(turned: u64, registers: usize) -> u64 {
-    turned | (registers as u64 - 1) | u64::MAX >> (RANK_MAX - 1)
-}
+type Histogram = [u64; rank::RANK_MAX as usize + 1];
 
 /// Always stores: a branch would be foreseen only once nearly no key changes anything.
 #[inline(always)]
-fn insert(registers: &mut [u8], precision: u32, hash: u64) {
-    let turned = turn(hash, precision);
-    let rank = behind_index(turned, registers.len()).leading_zeros() as u8 + 1;
-    let register = &mut registers[turned as usize & (registers.len() - 1)];
+fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
+    let register = &mut registers[index];
     *register = rank.max(*register);
 }
 
@@ -275,36 +260,18 @@ crate::simd::dispatch! {
 
 #[inline(always)]
 fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
+    let last = registers.len() - 1;
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
         if floor < FLOOR_MIN {
-            insert_group(registers, precision, group);
+            // First all places, by vectors; then the registers.
+            rank::places(group, precision, last).into_iter().for_each(|place| raise(registers, place));
         } else {
             let above = floor::above(group, precision, floor);
-            floor::for_each(group, above, |hash| insert(registers, precision, hash));
+            floor::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));
         }
     }
-    rest.iter().for_each(|hash| insert(registers, precision, *hash));
-}
-
-/// First all indexes and ranks, by vectors; then the registers.
-///
-/// Only AVX-512 can count leading zeros in vectors, but all can subtract floats: the rank is what the exponent falls by
-/// when the leading 1 of a number from 1 to 2 is taken away.
-#[inline(always)]
-fn insert_group(registers: &mut [u8], precision: u32, hashes: &[u64; GROUP]) {
-    let (mut indexes, mut ranks) = ([0; GROUP], [0; GROUP]);
-    for (i, hash) in hashes.iter().enumerate() {
-        let turned = turn(*hash, precision);
-        indexes[i] = turned as usize & (registers.len() - 1);
-        let mantissa = behind_index(turned, registers.len()) >> (u64::BITS - MANTISSA_BITS);
-        let fraction = f64::from_bits(1f64.to_bits() | mantissa) - 1.0;
-        ranks[i] = (1f64.to_bits() >> MANTISSA_BITS) - (fraction.to_bits() >> MANTISSA_BITS);
-    }
-    for (index, rank) in indexes.into_iter().zip(ranks) {
-        let register = &mut registers[index];
-        *register = (rank as u8).max(*register);
-    }
+    rest.iter().for_each(|hash| raise(registers, rank::place(*hash, precision, last)));
 }
 
 /// The empty registers' part: x + sum over k >= 1 of x^(2^k) 2^(k-1) (Ertl, 2017, algorithm 6).
@@ -410,7 +377,7 @@ mod tests {
         let each = keys / sketch.registers.len() as f64;
         for register in &mut sketch.registers {
             let rank = (each / -random.unit().ln()).log2().ceil();
-            *register = rank.clamp(0.0, f64::from(highest_rank(precision))) as u8;
+            *register = rank.clamp(0.0, f64::from(rank::highest(precision))) as u8;
         }
         sketch
     }
@@ -557,9 +524,9 @@ mod tests {
             let mut sketch = with_precision(precision);
             sketch.insert(0);
             sketch.insert(u64::MAX);
-            assert_eq!(sketch.registers[0], highest_rank(precision) as u8);
+            assert_eq!(sketch.registers[0], rank::highest(precision) as u8);
             assert_eq!(sketch.registers[sketch.registers.len() - 1], 1);
-            sketch.registers.fill(highest_rank(precision) as u8);
+            sketch.registers.fill(rank::highest(precision) as u8);
             assert_eq!(sketch.bounds().upper, u64::MAX);
         }
     }

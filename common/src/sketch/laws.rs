@@ -5,7 +5,7 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError,
+    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -85,6 +85,24 @@ impl Lawful for CompactHyperLogLog {
     }
     fn larger(key_id: u64) -> Self {
         Self::with_precision(12, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for UltraLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.1, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
@@ -222,6 +240,10 @@ laws! {
         merges_as_if_fed_both,
     }
     compact_hyperloglog: CompactHyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    ultraloglog: UltraLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

@@ -36,8 +36,10 @@ mod floor;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
+mod rank;
 pub mod seen;
 pub mod top_k;
+pub mod ultraloglog;
 mod weight;
 
 #[cfg(test)]
@@ -53,6 +55,7 @@ pub use image::{Image, ImageError};
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use ultraloglog::UltraLogLog;
 pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.

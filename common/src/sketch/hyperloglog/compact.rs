@@ -1,7 +1,7 @@
 //! A [`HyperLogLog`] that begins small: for where there are many sketches, and most count little.
 //!
-//! It lists what it needs to know of each hash (a token of 32 bits) while that is smaller than half the registers, and
-//! turns into registers then.
+//! It lists what it needs to know of each hash (a token of 32 bits) while that takes no more than half the registers'
+//! memory, and turns into registers then.
 //!
 //! **Errs** while it is a list only by keys with equal tokens: one pair of keys in 200 million. Afterwards as
 //! [`HyperLogLog`] does, whose registers it has then: nothing is lost by having begun small.
@@ -149,7 +149,7 @@ impl CompactHyperLogLog {
         let Form::List(tokens) = &self.form else { return };
         let slots = 2 * (tokens.slots.len() - SLOTS_BEHIND);
         let hashes = tokens.iter().chain([homeless]).map(hash_with);
-        if (slots + SLOTS_BEHIND) * size_of::<u32>() > 1 << (self.precision - 1) {
+        if slots * size_of::<u32>() > 1 << (self.precision - 1) {
             let mut registers = HyperLogLog::with_precision(self.precision, self.key_id);
             hashes.for_each(|hash| registers.insert(hash));
             self.form = Form::Registers(registers);

@@ -70,6 +70,7 @@ kinds! {
     2 CountMin "count-min"
     3 BlockedBloom "blocked Bloom filter"
     4 CompactHyperLogLog "compact `HyperLogLog`"
+    5 UltraLogLog "`UltraLogLog`"
 }
 
 /// A sketch that can leave the machine and come back.

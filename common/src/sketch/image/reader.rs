@@ -104,13 +104,14 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at, allowed: core::mem::take(&mut self.allowed) })
     }
 
-    /// `count` numbers as [`Writer::numbers`](super::Writer::numbers) wrote them; `put` is told those that are not 0.
+    /// `count` numbers as [`Writer::numbers`](super::Writer::numbers) wrote them. `put` is told those that are not 0, and may
+    /// say what belongs there instead.
     pub fn numbers(
         &mut self,
         field: &'static str,
         literal: Literal,
         count: usize,
-        mut put: impl FnMut(usize, u64),
+        mut put: impl FnMut(usize, u64) -> Result<(), &'static str>,
     ) -> Result<(), ImageError> {
         let mut done = 0;
         while done < count {
@@ -119,7 +120,9 @@ impl<'a> Reader<'a> {
                 let run = self.within(field, 0..=left, "at most as many numbers as are left", Self::varint)? as usize;
                 if is_literal {
                     for number in done..done + run {
-                        put(number, literal.read(self, field)?);
+                        let at = self.at;
+                        let found = literal.read(self, field)?;
+                        put(number, found).map_err(|expected| ImageError::Value { field, at, found, expected })?;
                     }
                 }
                 done += run;
@@ -143,6 +146,7 @@ impl<'a> Reader<'a> {
                     if seen - 1 == nth { number } else { 0 }
                 });
                 weights[at] = weights[at].saturating_add(part);
+                Ok(())
             })?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     hash::Key,
     sketch::{
-        BlockedBloom, CompactHyperLogLog, CountMin, HyperLogLog,
+        BlockedBloom, CompactHyperLogLog, CountMin, HyperLogLog, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -51,6 +51,11 @@ fn samples() -> Vec<Sample> {
         })),
         sample(FILLS.map(|count| {
             let mut sketch = CompactHyperLogLog::with_precision(5, id);
+            hashes(count).for_each(|hash| sketch.insert(hash));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut sketch = UltraLogLog::with_precision(6, id);
             hashes(count).for_each(|hash| sketch.insert(hash));
             sketch
         })),
@@ -181,7 +186,11 @@ fn numbers_of_all_sizes_come_back() {
     writer.numbers(Literal::Varint, numbers);
     let mut read = [0; 16];
     let mut reader = Reader::new(&writer.0, 0);
-    reader.numbers("a number", Literal::Varint, 16, |at, number| read[at] = number).unwrap();
+    let put = |at: usize, number| {
+        read[at] = number;
+        Ok(())
+    };
+    reader.numbers("a number", Literal::Varint, 16, put).unwrap();
     reader.end().unwrap();
     assert_eq!(read, numbers);
     // An eleventh group, and a tenth with more than the last bit.
