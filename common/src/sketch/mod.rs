@@ -31,14 +31,17 @@ use crate::ledger::Tally;
 pub mod blocked_bloom;
 mod contract;
 pub mod count_min;
+pub mod cuckoo;
 pub mod datasketches;
 mod floor;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
+mod partial_key;
 mod rank;
 pub mod seen;
 pub mod top_k;
+pub mod two_choice;
 pub mod ultraloglog;
 mod weight;
 
@@ -46,15 +49,19 @@ mod weight;
 mod laws;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
+pub use cuckoo::Cuckoo;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
 pub use seen::Seen;
 pub use top_k::{Candidate, Metric, TopK};
+pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;
 pub use weight::{Bounds, NarrowTally, Weight};
 
@@ -96,6 +103,13 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of buckets of fingerprints.
+    Buckets {
+        /// How many.
+        count: usize,
+        /// Fingerprints a bucket.
+        slots: usize,
+    },
 }
 
 impl fmt::Display for Geometry {
@@ -104,6 +118,7 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
         }
     }
 }

@@ -71,6 +71,8 @@ kinds! {
     3 BlockedBloom "blocked Bloom filter"
     4 CompactHyperLogLog "compact `HyperLogLog`"
     5 UltraLogLog "`UltraLogLog`"
+    6 Cuckoo "cuckoo filter"
+    7 TwoChoice "two-choice filter"
 }
 
 /// A sketch that can leave the machine and come back.

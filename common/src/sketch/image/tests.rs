@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     hash::Key,
     sketch::{
-        BlockedBloom, CompactHyperLogLog, CountMin, HyperLogLog, UltraLogLog,
+        BlockedBloom, CompactHyperLogLog, CountMin, Cuckoo, HyperLogLog, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -71,6 +71,16 @@ fn samples() -> Vec<Sample> {
         })),
         sample(FILLS.map(|count| {
             let filter = BlockedBloom::with_capacity(400, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Cuckoo::with_capacity(300, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = TwoChoice::with_capacity(300, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
         })),
