@@ -4,7 +4,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_common::sketch::{BlockedBloom, CountMin, HyperLogLog, Image, ImageError};
+use weir_common::{
+    ledger::Tally,
+    sketch::{
+        BlockedBloom, CompactHyperLogLog, CountMin, Cuckoo, HyperLogLog, Image, ImageError, TwoChoice, UltraLogLog,
+        count_min::Plain,
+    },
+};
 
 const MEMORY_MAX: usize = 1 << 20;
 /// Length and checksum.
@@ -20,8 +26,13 @@ fuzz_target!(|input: &[u8]| {
         image.extend(crc32fast::hash(&image).to_le_bytes());
     }
     read::<HyperLogLog>(&image);
-    read::<CountMin>(&image);
+    read::<CountMin<Tally>>(&image);
+    read::<CountMin<u64, Plain>>(&image);
     read::<BlockedBloom>(&image);
+    read::<CompactHyperLogLog>(&image);
+    read::<UltraLogLog>(&image);
+    read::<Cuckoo>(&image);
+    read::<TwoChoice>(&image);
 });
 
 fn read<S: Image>(image: &[u8]) {

@@ -122,7 +122,9 @@ impl<'a> Reader<'a> {
                     for number in done..done + run {
                         let at = self.at;
                         let found = literal.read(self, field)?;
-                        put(number, found).map_err(|expected| ImageError::Value { field, at, found, expected })?;
+                        if found != 0 {
+                            put(number, found).map_err(|expected| ImageError::Value { field, at, found, expected })?;
+                        }
                     }
                 }
                 done += run;
