@@ -5,7 +5,8 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CompactHyperLogLog, CountMin, Geometry, HyperLogLog, MergeError, UltraLogLog,
+    BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HyperLogLog, MergeError, SharedBloom,
+    UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -115,23 +116,29 @@ impl Lawful for UltraLogLog {
     }
 }
 
-impl Lawful for BlockedBloom {
-    fn small(key_id: u64) -> Self {
-        Self::with_capacity(500, 0.01, key_id)
-    }
-    fn larger(key_id: u64) -> Self {
-        Self::with_capacity(1_000, 0.01, key_id)
-    }
-    fn feed(&mut self, hash: u64, _: Tally) {
-        self.insert(hash);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
+macro_rules! lawful_filters {
+    ($($filter:ty),+ $(,)?) => {
+        $(impl Lawful for $filter {
+            fn small(key_id: u64) -> Self {
+                Self::with_capacity(500, 0.01, key_id)
+            }
+            fn larger(key_id: u64) -> Self {
+                Self::with_capacity(1_000, 0.01, key_id)
+            }
+            fn feed(&mut self, hash: u64, _: Tally) {
+                self.insert(hash);
+            }
+            fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+                self.merge(other)
+            }
+            fn empty(&mut self) {
+                self.clear();
+            }
+        })+
+    };
 }
+
+lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
 
 const KEY: Key = Key([11, 13]);
 /// The streams share keys: of 600, each has about 290.
@@ -248,6 +255,17 @@ laws! {
         merges_as_if_fed_both,
     }
     blocked_bloom: BlockedBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    bloom: Bloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    counting_bloom: CountingBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    shared_bloom: SharedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }

@@ -29,8 +29,10 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod bloom;
 mod contract;
 pub mod count_min;
+pub mod counting_bloom;
 pub mod cuckoo;
 pub mod datasketches;
 mod floor;
@@ -39,7 +41,10 @@ pub mod image;
 mod keyed;
 mod partial_key;
 mod rank;
+pub mod scalable_bloom;
 pub mod seen;
+pub mod shared_bloom;
+mod split_block;
 pub mod top_k;
 pub mod two_choice;
 pub mod ultraloglog;
@@ -53,13 +58,17 @@ mod oracle;
 mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
+pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
+pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
+pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
+pub use shared_bloom::SharedBloom;
 pub use top_k::{Candidate, Metric, TopK};
 pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;
@@ -98,6 +107,13 @@ pub enum Geometry {
         /// How many.
         count: usize,
     },
+    /// A row of bits.
+    Bits {
+        /// How many.
+        count: u64,
+        /// How many of them a key has.
+        hashes: u32,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -117,6 +133,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Registers { count } => write!(f, "{count} registers"),
+            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
         }

@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use weir_common::{
     ledger::Tally,
     sketch::{
-        BlockedBloom, CompactHyperLogLog, CountMin, Cuckoo, HyperLogLog, Image, ImageError, TwoChoice, UltraLogLog,
+        BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, Image, ImageError,
+        ScalableBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
     },
 };
@@ -28,7 +29,10 @@ fuzz_target!(|input: &[u8]| {
     read::<HyperLogLog>(&image);
     read::<CountMin<Tally>>(&image);
     read::<CountMin<u64, Plain>>(&image);
+    read::<Bloom>(&image);
     read::<BlockedBloom>(&image);
+    read::<CountingBloom>(&image);
+    read::<ScalableBloom>(&image);
     read::<CompactHyperLogLog>(&image);
     read::<UltraLogLog>(&image);
     read::<Cuckoo>(&image);

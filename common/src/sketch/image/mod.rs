@@ -73,6 +73,9 @@ kinds! {
     5 UltraLogLog "`UltraLogLog`"
     6 Cuckoo "cuckoo filter"
     7 TwoChoice "two-choice filter"
+    8 Bloom "Bloom filter"
+    9 CountingBloom "counting Bloom filter"
+    10 ScalableBloom "scalable Bloom filter"
 }
 
 /// A sketch that can leave the machine and come back.

@@ -4,7 +4,8 @@ use super::*;
 use crate::{
     hash::Key,
     sketch::{
-        BlockedBloom, CompactHyperLogLog, CountMin, Cuckoo, HyperLogLog, TwoChoice, UltraLogLog,
+        BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, ScalableBloom,
+        SharedBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -76,7 +77,22 @@ fn samples() -> Vec<Sample> {
             sketch
         })),
         sample(FILLS.map(|count| {
-            let filter = BlockedBloom::with_capacity(100, 0.01, id);
+            let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Bloom::with_capacity(100, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = CountingBloom::with_capacity(100, 0.1, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
         })),
@@ -153,6 +169,14 @@ fn no_forgery_does_harm() {
             });
         }
     }
+}
+
+#[test]
+fn what_threads_share_is_an_ordinary_blocked_bloom_filter() {
+    let (mut own, shared) = (BlockedBloom::with_capacity(100, 0.01, 7), SharedBloom::with_capacity(100, 0.01, 7));
+    (0..100).map(|item| hash(7, item)).for_each(|hash| assert_eq!(own.insert(hash), shared.insert(hash)));
+    assert_eq!(own.to_image(), shared.to_image());
+    assert_eq!(SharedBloom::from_image(&own.to_image(), PLENTY).unwrap().to_image(), own.to_image());
 }
 
 #[test]
