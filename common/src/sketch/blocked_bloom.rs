@@ -18,6 +18,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{LANES, Plan, fields, find_all, insert_all, place},
 };
 use crate::simd::dispatch;
@@ -25,7 +26,7 @@ use crate::simd::dispatch;
 pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
 /// One cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block([u64; LANES]);
 
@@ -221,6 +222,25 @@ impl Merge for BlockedBloom {
 }
 
 /// Never full: beyond its plan only the rate rises.
+impl Image for BlockedBloom {
+    const KIND: Kind = Kind::BlockedBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, plan, key_id: _ } = self;
+        plan.write(payload);
+        payload.numbers(Literal::Word, blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let plan = Plan::read(payload, u64::BITS)?;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", plan.blocks)?;
+        payload.numbers("a lane", Literal::Word, plan.blocks * LANES, |at, lane| {
+            blocks[at / LANES].0[at % LANES] = lane;
+            Ok(())
+        })?;
+        Ok(Self { blocks, plan, key_id })
+    }
+}
+
 impl Filter for BlockedBloom {
     fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         Ok(self.insert(hash))

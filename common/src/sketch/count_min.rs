@@ -26,6 +26,7 @@ use core::{f64::consts::E, fmt::Debug, marker::PhantomData};
 
 use super::{
     Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
 };
 use crate::{hash::mix, ledger::Tally, simd::prefetch};
@@ -43,6 +44,9 @@ pub(super) const CHUNK: usize = 16;
 
 /// How an update raises a key's cells: [`Plain`] or [`Conservative`].
 pub trait Update: Copy + Eq + Debug + Send + Sync + 'static + sealed::Sealed {
+    /// What an image calls it.
+    const NUMBER: u8;
+
     /// The cell after `weight` was added to a key of which it is one cell, and which is estimated at `estimate` with it.
     fn raise<W: Weight>(cell: W, weight: W, estimate: W) -> W;
 }
@@ -56,6 +60,8 @@ pub enum Plain {}
 pub enum Conservative {}
 
 impl Update for Plain {
+    const NUMBER: u8 = 0;
+
     #[inline(always)]
     fn raise<W: Weight>(cell: W, weight: W, _: W) -> W {
         cell.saturating_add(weight)
@@ -63,6 +69,8 @@ impl Update for Plain {
 }
 
 impl Update for Conservative {
+    const NUMBER: u8 = 1;
+
     #[inline(always)]
     fn raise<W: Weight>(cell: W, _: W, estimate: W) -> W {
         cell.most(estimate)
@@ -341,6 +349,30 @@ impl<W: Weight, U: Update> Sketch for CountMin<W, U> {
 impl<W: Weight, U: Update> Merge for CountMin<W, U> {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
+    }
+}
+
+/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+impl<W: Weight, U: Update> Image for CountMin<W, U> {
+    const KIND: Kind = Kind::CountMin;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { cells, width, depth, total, key_id: _, update: PhantomData } = self;
+        [U::NUMBER.into(), *depth as u64, *width as u64].into_iter().for_each(|number| payload.varint(number));
+        payload.weights(&[*total]);
+        payload.weights(cells);
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let update = U::NUMBER.into();
+        payload.within("the update", update..=update, "0 if plain, 1 if conservative", Reader::varint)?;
+        let depth = payload.within("the depth", 1..=DEPTH_MAX as u64, "from 1 to 8", Reader::varint)? as usize;
+        let widths = WIDTH_MIN as u64..=WIDTH_MAX as u64;
+        let width = payload.within("the width", widths, "from 4 to 2^26", Reader::varint)? as usize;
+        let mut total = [W::default()];
+        payload.weights("the total", &mut total)?;
+        let mut cells = payload.allocate("the cells", depth * width)?;
+        payload.weights("a cell", &mut cells)?;
+        Ok(Self { cells, width, depth, total: total[0], key_id, update: PhantomData })
     }
 }
 

@@ -17,6 +17,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{LANES, Plan, fields, find_all, insert_all, place},
 };
 use crate::simd::dispatch;
@@ -29,7 +30,7 @@ const COUNTER_BITS: u32 = 4;
 pub const COUNT_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
 /// One cache line: in each lane 16 counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block([u64; LANES]);
 
@@ -264,6 +265,25 @@ impl Merge for CountingBloom {
 }
 
 /// Never full: beyond its plan only the rate rises.
+impl Image for CountingBloom {
+    const KIND: Kind = Kind::CountingBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, plan, key_id: _ } = self;
+        plan.write(payload);
+        payload.numbers(Literal::Word, blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let plan = Plan::read(payload, u64::BITS / COUNTER_BITS)?;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", plan.blocks)?;
+        payload.numbers("a lane", Literal::Word, plan.blocks * LANES, |at, lane| {
+            blocks[at / LANES].0[at % LANES] = lane;
+            Ok(())
+        })?;
+        Ok(Self { blocks, plan, key_id })
+    }
+}
+
 impl Filter for CountingBloom {
     fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         Ok(self.insert(hash))

@@ -17,6 +17,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{BATCH, Place, Places, other},
 };
 use crate::simd;
@@ -308,6 +309,30 @@ impl Remove for Cuckoo {
     }
 }
 
+impl Image for Cuckoo {
+    const KIND: Kind = Kind::Cuckoo;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { buckets, items: _, capacity, key_id: _ } = self;
+        payload.varint(*capacity);
+        payload.varint(buckets.len() as u64);
+        payload.numbers(Literal::Word, buckets.iter().map(|bucket| bucket.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the buckets", 2..=BUCKETS_MAX as u64, "from 2 to 2^29", Reader::varint)? as usize;
+        let mut buckets: Box<[Bucket]> = payload.allocate("the buckets", count)?;
+        let mut items = 0;
+        payload.numbers("a bucket", Literal::Word, count, |at, word| {
+            buckets[at] = Bucket(word);
+            items += buckets[at].count() as u64;
+            let is_sound = (0..buckets[at].count()).all(|slot| buckets[at].get(slot) != 0);
+            if is_sound { Ok(()) } else { Err("without a free slot below one that is taken") }
+        })?;
+        Ok(Self { buckets, items, capacity, key_id })
+    }
+}
+
 /// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.
 ///
 /// So inserting is a shift, and of two buckets the emptier one is the smaller number.
@@ -318,6 +343,10 @@ impl Bucket {
     #[inline(always)]
     const fn has_room(self) -> bool {
         self.0 >> (u64::BITS - FINGERPRINT_BITS) == 0
+    }
+
+    const fn count(self) -> usize {
+        (u64::BITS - self.0.leading_zeros()).div_ceil(FINGERPRINT_BITS) as usize
     }
 
     #[inline(always)]

@@ -22,7 +22,8 @@ use core::{
 };
 
 use super::{
-    Geometry, MergeError, check_mergeable,
+    Geometry, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{LANES, Plan, fields, place},
 };
 use crate::simd;
@@ -164,6 +165,41 @@ impl SharedBloom {
 
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         self.blocks.iter().flat_map(|block| &block.0)
+    }
+}
+
+impl Sketch for SharedBloom {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+}
+
+/// The image of a [`BlockedBloom`](super::BlockedBloom), which has the same bits.
+impl Image for SharedBloom {
+    const KIND: Kind = Kind::BlockedBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, plan, key_id: _ } = self;
+        plan.write(payload);
+        payload.numbers(Literal::Word, blocks.iter().flat_map(|block| &block.0).map(|lane| lane.load(Relaxed)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let plan = Plan::read(payload, u64::BITS)?;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", plan.blocks)?;
+        payload.numbers("a lane", Literal::Word, plan.blocks * LANES, |at, lane| {
+            *blocks[at / LANES].0[at % LANES].get_mut() = lane;
+            Ok(())
+        })?;
+        Ok(Self { blocks, plan, key_id })
     }
 }
 

@@ -4,7 +4,10 @@
 //! block, and in each of its lanes one slot. Here is where a key goes, how many blocks a plan takes, and what the slots
 //! that are taken say of the keys that took them.
 
-use super::Geometry;
+use super::{
+    Geometry,
+    image::{ImageError, Reader, Writer},
+};
 use crate::simd::prefetch;
 
 /// Lanes a block; a key takes one slot in each.
@@ -41,6 +44,19 @@ impl Plan {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(rate, slots)) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
+    }
+
+    /// Writes it into an image's payload.
+    pub fn write(&self, payload: &mut Writer) {
+        payload.varint(self.capacity);
+        payload.varint(self.blocks as u64);
+    }
+
+    /// Reads what was written.
+    pub fn read(payload: &mut Reader, slots: u32) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let blocks = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        Ok(Self { capacity, blocks, slots })
     }
 
     /// The filter's size and shape.

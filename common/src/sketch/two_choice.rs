@@ -20,6 +20,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{BATCH, Place, Places, other},
 };
 use crate::simd;
@@ -289,6 +290,36 @@ impl Remove for TwoChoice {
     }
 }
 
+impl Image for TwoChoice {
+    const KIND: Kind = Kind::TwoChoice;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { lines, items: _, capacity, key_id: _ } = self;
+        payload.varint(*capacity);
+        payload.varint(lines.len() as u64);
+        payload.numbers(Literal::Short, lines.iter().flat_map(|line| line.0).map(u64::from));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        const NUMBERS: usize = 1 + SLOTS;
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the lines", 2..=LINES_MAX as u64, "from 2 to 2^26", Reader::varint)? as usize;
+        let mut lines: Box<[Line]> = payload.allocate("the lines", count)?;
+        let begin = payload.at();
+        payload.numbers("a number of a line", Literal::Short, count * NUMBERS, |at, number| {
+            let (line, nth) = (&mut lines[at / NUMBERS], at % NUMBERS);
+            line.0[nth] = number as u16;
+            let is_sound = if nth == 0 { line.count() <= SLOTS } else { line.get(nth - 1) >= FINGERPRINT_MIN };
+            if is_sound { Ok(()) } else { Err("a count up to 31, or a fingerprint, which is at least 32") }
+        })?;
+        if let Some(line) = lines.iter().find(|line| !line.is_sound()) {
+            let (found, expected) = (line.count() as u64, "the number of fingerprints, which come first");
+            return Err(ImageError::Value { field: "the count of a line", at: begin, found, expected });
+        }
+        let items = lines.iter().map(|line| line.count() as u64).sum();
+        Ok(Self { lines, items, capacity, key_id })
+    }
+}
+
 /// One cache line: how many fingerprints there are, and then they, side by side; the slots that are free are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
@@ -310,6 +341,12 @@ impl Line {
     #[inline(always)]
     const fn get(&self, slot: usize) -> u16 {
         self.0[1 + slot]
+    }
+
+    /// Whether as many slots are taken as are counted, and those are the first.
+    fn is_sound(&self) -> bool {
+        let (taken, free) = self.0[1..].split_at(self.count());
+        taken.iter().all(|fingerprint| *fingerprint != 0) && free.iter().all(|fingerprint| *fingerprint == 0)
     }
 
     /// Needs room.
