@@ -5,7 +5,7 @@ use crate::{
     hash::Key,
     sketch::{
         BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, ScalableBloom,
-        SharedBloom, TwoChoice, UltraLogLog,
+        TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -169,14 +169,6 @@ fn no_forgery_does_harm() {
             });
         }
     }
-}
-
-#[test]
-fn what_threads_share_is_an_ordinary_blocked_bloom_filter() {
-    let (mut own, shared) = (BlockedBloom::with_capacity(100, 0.01, 7), SharedBloom::with_capacity(100, 0.01, 7));
-    (0..100).map(|item| hash(7, item)).for_each(|hash| assert_eq!(own.insert(hash), shared.insert(hash)));
-    assert_eq!(own.to_image(), shared.to_image());
-    assert_eq!(SharedBloom::from_image(&own.to_image(), PLENTY).unwrap().to_image(), own.to_image());
 }
 
 #[test]
