@@ -5,6 +5,8 @@
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`UltraLogLog`] | the same in half the memory | both ways, by 0.76 / sqrt(registers) | - |
+//! | [`Spread`] | which keys touch many? | both ways; never by more than its bounds, at 99.9 % | floods and scans |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
 //! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!

@@ -12,7 +12,7 @@
 //!
 //! **Cost** for 3 million pairs, told apart from 1,000 a key on, at an error of 0.04: 48,000 lines = 3 MiB, and 1.5 MiB
 //! of keys (IPv4 and IPv6), however many keys there are. An insertion touches one cache line, seldom a second; answers
-//! need a [`Survey`] of all lines, some microsecond each.
+//! need a [`Survey`] of all lines, about a microsecond each.
 //!
 //! **Papers**: sharing registers among virtual sketches: Xiao, Chen, Chen and Ling, "Hyper-compact virtual estimators
 //! for big network data based on register sharing", 2015; here by whole lines, of which a key's quartiles in the middle
@@ -191,6 +191,14 @@ impl Places {
     const EMPTY: Self = Self { lines: [0; GROUP], registers: [0; GROUP], behind: [0; GROUP] };
 
     #[inline(always)]
+    fn fill(&mut self, grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP]) {
+        for i in 0..GROUP {
+            let place = grid.place(keys[i], items[i]);
+            (self.lines[i], self.registers[i], self.behind[i]) = (place.line, place.register, place.behind);
+        }
+    }
+
+    #[inline(always)]
     const fn get(&self, i: usize) -> Place {
         Place { line: self.lines[i], register: self.registers[i], behind: self.behind[i] }
     }
@@ -207,21 +215,43 @@ const fn raise(lines: &mut [Line], place: Place) -> bool {
 
 simd::dispatch! {
     fn place_group(grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP], places: &mut Places) {
-        for i in 0..GROUP {
-            let place = grid.place(keys[i], items[i]);
-            (places.lines[i], places.registers[i], places.behind[i]) = (place.line, place.register, place.behind);
-        }
+        places.fill(grid, keys, items);
     }
 }
 
+/// [`raise`] for the first `count` places: bit i of the result for place i.
+#[inline(always)]
+fn raise_all(lines: &mut [Line], places: &Places, count: usize) -> u32 {
+    (0..count).fold(0, |rare, i| rare | u32::from(raise(lines, places.get(i))) << i)
+}
+
 simd::dispatch! {
-    /// [`raise`] for the first `count` places: bit i of the result for place i.
     fn raise_group(lines: &mut [Line], places: &Places, count: usize) -> u32 {
-        (0..count).fold(0, |rare, i| rare | u32::from(raise(lines, places.get(i))) << i)
+        raise_all(lines, places, count)
     }
 }
 
 /// Distinct counts of any number of keys.
+///
+/// ```
+/// use weir_common::{hash::{Key, sip}, sketch::{Spread, Touch}};
+///
+/// let key = Key([1, 2]);
+/// let touch = |source: u32, destination: u32| Touch {
+///     key: source,
+///     key_hash: sip(key, &source.to_le_bytes()),
+///     item_hash: sip(key, &destination.to_le_bytes()),
+/// };
+/// let mut spread = Spread::with_resolution(100_000, 500, 0.04, key.id());
+/// // A thousand sources with five destinations each, and one that scans.
+/// for source in 0..1_000 {
+///     (0..5).for_each(|destination| spread.insert(touch(source, destination)));
+/// }
+/// (0..2_000).for_each(|destination| spread.insert(touch(4_242, destination)));
+/// let scanner = spread.survey().top(1)[0];
+/// assert_eq!(scanner.key, 4_242);
+/// assert!(scanner.touched.lower <= 2_000 && 2_000 <= scanner.touched.upper);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread<K> {
     lines: Box<[Line]>,
@@ -454,6 +484,7 @@ fn relative_error_of(lines_per_key: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::{Level, at_level, level};
     use crate::sketch::oracle::{SplitMix64, hash};
 
     /// Traffic: some keys that touch many, many that touch few; how many each touches.
@@ -549,6 +580,29 @@ mod tests {
         batched.insert_batch(&touches);
         batched.insert_batch(&touches[..1_234]);
         assert_eq!(single, batched);
+    }
+
+    #[test]
+    fn all_instruction_sets_do_the_same() {
+        let mut random = SplitMix64(5);
+        let [keys, items]: [[u64; GROUP]; 2] = [(); 2].map(|()| core::array::from_fn(|_| random.word()));
+        let grid = Grid { lines: 10, lines_per_key: 8 };
+        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
+            // Some two thirds of all pairs are at least as rare as this tag.
+            let started = vec![Line { tag: 3 << (TAG_BITS - 1), ..Line::EMPTY }; 10];
+            let (mut places, mut lines, mut expected) = (Places::EMPTY, started.clone(), started);
+            let (to, keys, items) = (&mut places, &keys, &items);
+            at_level!(level, (to: &mut Places, grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP]) {
+                to.fill(grid, keys, items);
+            });
+            let (places, at): (&Places, &mut [Line]) = (&places, &mut lines);
+            let rare = at_level!(level, (at: &mut [Line], places: &Places) -> u32 { raise_all(at, places, GROUP) });
+            for i in 0..GROUP {
+                let rare_alone = raise(&mut expected, grid.place(keys[i], items[i]));
+                assert_eq!(rare >> i & 1 == 1, rare_alone, "{level:?}");
+            }
+            assert_eq!(lines, expected, "{level:?}");
+        }
     }
 
     #[test]
