@@ -24,6 +24,7 @@ use super::{
     Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
     floor::{self, Floor, GROUP},
     hyperloglog::bounds_of,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     rank,
 };
 
@@ -181,6 +182,31 @@ impl Distinct for UltraLogLog {
     }
     fn bounds(&self) -> Estimate {
         self.bounds()
+    }
+}
+
+impl Image for UltraLogLog {
+    const KIND: Kind = Kind::UltraLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.precision.into());
+        payload.numbers(Literal::Byte, self.registers.iter().map(|register| u64::from(*register)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
+        let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
+        payload.allow::<u8>("the registers", 1 << precision)?;
+        let mut sketch = Self::with_precision(precision, key_id);
+        let registers = &mut sketch.registers;
+        payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
+            registers[at] = register as u8;
+            // Positions begin where rank 1 is, and the two bits stand for the positions before.
+            let rank = u32::from(register::highest(register as u8)).saturating_sub(precision - 2);
+            let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
+            let is_possible = (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0;
+            if is_possible { Ok(()) } else { Err("one that hashes can lead to") }
+        })?;
+        Ok(sketch)
     }
 }
 
