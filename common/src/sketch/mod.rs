@@ -138,6 +138,13 @@ pub enum Geometry {
         /// What each takes.
         bytes: usize,
     },
+    /// A row of cache lines (64 bytes), some of which are each key's.
+    Lines {
+        /// How many.
+        count: usize,
+        /// How many are a key's.
+        per_key: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -164,6 +171,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),

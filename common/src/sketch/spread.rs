@@ -320,10 +320,7 @@ impl<K: Copy> Spread<K> {
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for (at, theirs) in other.lines.iter().enumerate() {
-            let ours = &mut self.lines[at];
-            for (register, other) in ours.registers.iter_mut().zip(theirs.registers) {
-                *register = register::union(*register, other);
-            }
+            ultraloglog::merge_all(&mut self.lines[at].registers, &theirs.registers);
             if let Some(sample) = other.samples[at] {
                 self.offer(at, theirs.tag, sample);
             }
@@ -346,7 +343,7 @@ impl<K: Copy> Spread<K> {
 
     /// Its size and shape.
     pub const fn geometry(&self) -> Geometry {
-        Geometry::Cells { depth: self.lines_per_key, width: self.lines.len() }
+        Geometry::Lines { count: self.lines.len(), per_key: self.lines_per_key }
     }
 
     /// The fingerprint of the hash key.
@@ -434,13 +431,14 @@ impl<'a, K: Copy> Survey<'a, K> {
         let found = self.found(key_hash);
         let margin = Z * self.spread.relative_error();
         let value = (lines * (found - self.idle.median)).max(0.0);
-        // That `count` pairs spread unevenly over the lines moves them all by the root of it.
-        let unevenness = |count: f64| Z * libm::sqrt(QUARTILES_VARIANCE * count);
-        let lower = lines * (found * (1.0 - margin) - self.idle.most);
+        let lower = (lines * (found * (1.0 - margin) - self.idle.most)).max(0.0);
         let upper = (lines * (found / (1.0 - margin) - self.idle.least)).max(0.0);
-        // Taken of the upper bound, and with what the truth may be above that, which is never more than Z^2 of it.
-        let lower = libm::floor((lower - unevenness(value)).max(0.0)) as u64;
-        let upper = libm::ceil(upper + unevenness(upper) + QUARTILES_VARIANCE * Z * Z) as u64;
+        // How far the middle is moved if so many pairs spread unevenly over the lines. The truth may be above the upper
+        // bound that it is taken of, which adds less than the square of the factor.
+        let factor = Z * libm::sqrt(QUARTILES_VARIANCE);
+        let unevenness = |count: f64| factor * libm::sqrt(count);
+        let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
+        let upper = libm::ceil(upper + unevenness(upper) + factor * factor) as u64;
         Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
     }
 
@@ -608,9 +606,9 @@ mod tests {
     #[test]
     fn settings_are_kept_in_range_and_extremes_answered() {
         let lines = |pairs, smallest, error| Spread::<u64>::with_resolution(pairs, smallest, error, 7).geometry();
-        assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Cells { depth: 8, width: 48_000 });
-        assert_eq!(lines(0, 0, f64::NAN), Geometry::Cells { depth: 16, width: LINES_MIN });
-        assert_eq!(lines(1, u64::MAX, 1.0), Geometry::Cells { depth: 4, width: LINES_MIN });
+        assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Lines { count: 48_000, per_key: 8 });
+        assert_eq!(lines(0, 0, f64::NAN), Geometry::Lines { count: LINES_MIN, per_key: 16 });
+        assert_eq!(lines(1, u64::MAX, 1.0), Geometry::Lines { count: LINES_MIN, per_key: 4 });
         // (The largest is not built: 400 MiB.)
         let mut spread = Spread::with_resolution(0, 1, 0.04, 7);
         assert_eq!(spread.memory_bytes() - size_of_val(&spread), LINES_MIN * (64 + 24));

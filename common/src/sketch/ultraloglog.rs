@@ -240,7 +240,8 @@ fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64])
 }
 
 crate::simd::dispatch! {
-    fn merge_all(registers: &mut [u8], others: &[u8]) {
+    /// Makes of each register the union with another.
+    pub(super) fn merge_all(registers: &mut [u8], others: &[u8]) {
         for (register, other) in registers.iter_mut().zip(others) {
             *register = register::union(*register, *other);
         }
