@@ -261,7 +261,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
                 (hashes.split_first_chunk::<CHUNK>(), weights.split_first_chunk::<CHUNK>())
         {
             let slots = self.slots_ahead::<DEPTH>(chunk);
-            slots.iter().zip(chunk_weights).for_each(|(slots, &weight)| _ = self.raise_apart(slots, weight));
+            slots.iter().zip(chunk_weights).for_each(|(slots, &weight)| self.raise_apart(slots, weight));
             (hashes, weights) = (later, later_weights);
         }
         for (&hash, &weight) in hashes.iter().zip(weights) {
