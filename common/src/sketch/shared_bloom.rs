@@ -22,7 +22,7 @@ use core::{
 };
 
 use super::{
-    Geometry, MergeError, check_mergeable,
+    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     split_block::{LANES, Plan, fields, place},
 };
 use crate::simd;
@@ -167,6 +167,46 @@ impl SharedBloom {
     }
 }
 
+impl Sketch for SharedBloom {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+}
+
+impl Merge for SharedBloom {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        Self::merge(self, other)
+    }
+}
+
+/// Never full: beyond its plan only the rate rises.
+impl Filter for SharedBloom {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        Ok(Self::insert(self, hash))
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
+}
+
 /// Whether every word of the block has its bit.
 #[inline(always)]
 fn covers(block: &Block, masks: &[u64; LANES]) -> bool {
@@ -183,6 +223,7 @@ mod tests {
     fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> SharedBloom {
         let filter = SharedBloom::with_capacity(planned, rate, 7);
         (0..items).for_each(|item| {
+            filter.prefetch(hash(seed, item + 8));
             filter.insert(hash(seed, item));
         });
         filter
@@ -230,6 +271,7 @@ mod tests {
         }
         let filter = fed(10_000, 0.01, 1, 10_000);
         assert!((filter.fill() / filter.planned_fill() - 1.0).abs() < 0.01);
+        assert!(!filter.is_saturated() && fed(10_000, 0.01, 1, 11_000).is_saturated());
         (0..10_000_000 / 64).for_each(|item| {
             filter.insert(hash(2, item));
         });
