@@ -5,8 +5,8 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HyperLogLog, MergeError, SharedBloom,
-    UltraLogLog,
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
+    HyperLogLog, MergeError, SharedBloom, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -49,6 +49,60 @@ impl Lawful for CountMin<Tally, Plain> {
     }
     fn larger(key_id: u64) -> Self {
         Self::plain_with_error(0.01, 0.02, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for BlockedCountMin {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for BlockedCountMin<Tally, Plain> {
+    fn small(key_id: u64) -> Self {
+        Self::plain_with_error(0.05, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::plain_with_error(0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for HeavyLight {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.02, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.01, key_id)
     }
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
@@ -241,6 +295,17 @@ laws! {
     plain_count_min: CountMin<Tally, Plain> {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         adds_up_as_if_fed_both,
+    }
+    blocked_count_min: BlockedCountMin {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    plain_blocked_count_min: BlockedCountMin<Tally, Plain> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        adds_up_as_if_fed_both,
+    }
+    // Which keys of a block stay apart depends on the order of merges.
+    heavy_light: HeavyLight {
+        commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
     hyperloglog: HyperLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,

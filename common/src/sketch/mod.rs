@@ -3,6 +3,8 @@
 //! | structure | question | errs | weir uses it for |
 //! |---|---|---|---|
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
+//! | [`BlockedCountMin`] | how much, in two cache lines? | as above, by a little more | - |
+//! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
@@ -29,6 +31,7 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod blocked_count_min;
 pub mod bloom;
 mod contract;
 pub mod count_min;
@@ -36,6 +39,7 @@ pub mod counting_bloom;
 pub mod cuckoo;
 pub mod datasketches;
 mod floor;
+pub mod heavy_light;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
@@ -58,11 +62,13 @@ mod oracle;
 mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
+pub use blocked_count_min::BlockedCountMin;
 pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
+pub use heavy_light::HeavyLight;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
@@ -114,6 +120,13 @@ pub enum Geometry {
         /// How many of them a key has.
         hashes: u32,
     },
+    /// A row of blocks of counters.
+    CounterBlocks {
+        /// How many.
+        count: usize,
+        /// What each takes.
+        bytes: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -134,6 +147,7 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
+            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
         }

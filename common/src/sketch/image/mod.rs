@@ -76,6 +76,8 @@ kinds! {
     8 Bloom "Bloom filter"
     9 CountingBloom "counting Bloom filter"
     10 ScalableBloom "scalable Bloom filter"
+    11 BlockedCountMin "blocked count-min"
+    12 HeavyLight "heavy and light"
 }
 
 /// A sketch that can leave the machine and come back.

@@ -3,9 +3,10 @@
 use super::*;
 use crate::{
     hash::Key,
+    ledger::Tally,
     sketch::{
-        BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, ScalableBloom,
-        SharedBloom, TwoChoice, UltraLogLog,
+        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
+        HyperLogLog, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -74,6 +75,21 @@ fn samples() -> Vec<Sample> {
         sample(FILLS.map(|count| {
             let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
             hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (BlockedCountMin::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
             sketch
         })),
         sample(FILLS.map(|count| {

@@ -82,9 +82,9 @@ impl Writer {
     }
 
     /// Weights: of all the first number, then of all the next, if they have several.
-    pub fn weights<W: Weight>(&mut self, weights: &[W]) {
+    pub fn weights<W: Weight>(&mut self, weights: impl Iterator<Item = W> + Clone) {
         W::by_number(|number| {
-            self.numbers(Literal::Varint, weights.iter().map(|weight| number(*weight)));
+            self.numbers(Literal::Varint, weights.clone().map(number));
             0
         });
     }
