@@ -265,7 +265,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64])
     for group in groups {
         if floor < FLOOR_MIN {
             // First all places, by vectors; then the registers.
-            rank::places(group, precision, last).into_iter().for_each(|place| raise(registers, place));
+            rank::places(group, precision, last).for_each(|place| raise(registers, place));
         } else {
             let above = floor::above(group, precision, floor);
             floor::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));

@@ -6,7 +6,7 @@ use std::{error::Error, format, string::String};
 
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
-    HyperLogLog, MergeError, SharedBloom, UltraLogLog,
+    HyperLogLog, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -170,6 +170,25 @@ impl Lawful for UltraLogLog {
     }
 }
 
+/// Seven keys share the items.
+impl Lawful for Spread<u64> {
+    fn small(key_id: u64) -> Self {
+        Self::with_resolution(600, 100, 0.06, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_resolution(60_000, 100, 0.06, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
 macro_rules! lawful_filters {
     ($($filter:ty),+ $(,)?) => {
         $(impl Lawful for $filter {
@@ -193,6 +212,23 @@ macro_rules! lawful_filters {
 }
 
 lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
+impl Lawful for Quotient {
+    fn small(key_id: u64) -> Self {
+        Self::with_capacity(2_000, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_capacity(4_000, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash).unwrap();
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
 
 const KEY: Key = Key([11, 13]);
 /// The streams share keys: of 600, each has about 290.
@@ -270,7 +306,7 @@ fn adds_up_as_if_fed_both<S: Lawful>() {
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[c])).state(), fed::<S>(&STREAMS).state());
 }
 
-/// As above where it does not matter how often a key comes: the streams overlap.
+/// As above where it does not matter how often a key comes: the streams have a part in common.
 fn merges_as_if_fed_both<S: Lawful>() {
     let [a, b, c] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[b, c])).state(), fed::<S>(&STREAMS).state());
@@ -315,6 +351,10 @@ laws! {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }
+    spread: Spread<u64> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
     ultraloglog: UltraLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
@@ -333,6 +373,10 @@ laws! {
     shared_bloom: SharedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
+    }
+    // A multiset, so what two streams share counts twice; its own tests show that it is as if fed both.
+    quotient: Quotient {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
 }
 

@@ -44,11 +44,13 @@ pub mod hyperloglog;
 pub mod image;
 mod keyed;
 mod partial_key;
+pub mod quotient;
 mod rank;
 pub mod scalable_bloom;
 pub mod seen;
 pub mod shared_bloom;
 mod split_block;
+pub mod spread;
 pub mod top_k;
 pub mod two_choice;
 pub mod ultraloglog;
@@ -72,9 +74,11 @@ pub use heavy_light::HeavyLight;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
+pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
+pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Metric, TopK};
 pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;
@@ -108,6 +112,11 @@ pub enum Geometry {
         /// Counters a row.
         width: usize,
     },
+    /// A table of candidates in blocks of eight.
+    Candidates {
+        /// How many at most.
+        count: usize,
+    },
     /// A row of registers.
     Registers {
         /// How many.
@@ -139,17 +148,28 @@ pub enum Geometry {
         /// Fingerprints a bucket.
         slots: usize,
     },
+    /// A row of runs of remainders.
+    Quotients {
+        /// How many.
+        count: usize,
+        /// Bits of a quotient and a remainder together.
+        fingerprint_bits: u32,
+    },
 }
 
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
+            Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
+            Self::Quotients { count, fingerprint_bits } => {
+                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
+            }
         }
     }
 }
@@ -171,6 +191,13 @@ pub enum MergeError {
         /// The key's fingerprint in the other.
         theirs: u64,
     },
+    /// Together they have more than one has room for.
+    Full {
+        /// What both have.
+        items: u64,
+        /// What there is room for.
+        room: u64,
+    },
 }
 
 impl fmt::Display for MergeError {
@@ -185,6 +212,12 @@ impl fmt::Display for MergeError {
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
                  give both observers the same secret"
             ),
+            Self::Full { items, room } => {
+                write!(
+                    f,
+                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                )
+            }
         }
     }
 }

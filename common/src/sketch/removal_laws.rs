@@ -6,7 +6,7 @@
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 
 use super::{
-    Cuckoo, Remove, TwoChoice,
+    Cuckoo, Quotient, Remove, TwoChoice,
     oracle::{SplitMix64, hash},
     partial_key::Place,
 };
@@ -45,6 +45,19 @@ impl Lawful for TwoChoice {
     }
     fn identity(&self, hash: u64) -> Place {
         sorted(self.place(hash))
+    }
+    fn items(&self) -> u64 {
+        self.items()
+    }
+}
+
+impl Lawful for Quotient {
+    type Identity = u64;
+    fn with_capacity(items: u64) -> Self {
+        Self::with_capacity(items, 7)
+    }
+    fn identity(&self, hash: u64) -> u64 {
+        hash >> (64 - self.fingerprint_bits())
     }
     fn items(&self) -> u64 {
         self.items()
@@ -187,5 +200,6 @@ macro_rules! laws {
 
 laws! {
     cuckoo: Cuckoo,
+    quotient: Quotient,
     two_choice: TwoChoice,
 }

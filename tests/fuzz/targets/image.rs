@@ -8,7 +8,7 @@ use weir_common::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
-        HyperLogLog, Image, ImageError, ScalableBloom, TwoChoice, UltraLogLog, count_min::Plain,
+        HyperLogLog, Image, ImageError, Quotient, ScalableBloom, TwoChoice, UltraLogLog, count_min::Plain,
     },
 };
 
@@ -31,6 +31,7 @@ fuzz_target!(|input: &[u8]| {
     read::<BlockedCountMin<Tally>>(&image);
     read::<HeavyLight<Tally>>(&image);
     read::<HeavyLight<u32>>(&image);
+    read::<Quotient>(&image);
     read::<Bloom>(&image);
     read::<BlockedBloom>(&image);
     read::<CountingBloom>(&image);

@@ -6,7 +6,7 @@ use crate::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
-        HyperLogLog, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
+        HyperLogLog, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -109,6 +109,11 @@ fn samples() -> Vec<Sample> {
         })),
         sample(FILLS.map(|count| {
             let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Quotient::with_capacity(80, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
         })),
