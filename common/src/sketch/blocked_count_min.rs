@@ -228,8 +228,8 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
         let Self { blocks, total, key_id: _, update: PhantomData } = self;
         payload.varint(U::NUMBER.into());
         payload.varint(blocks.len() as u64);
-        payload.weights([*total].into_iter());
-        payload.weights(blocks.iter().flat_map(|block| block.0));
+        payload.weight(*total);
+        payload.weights(&blocks.iter().flat_map(|block| block.0));
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let update = U::NUMBER.into();

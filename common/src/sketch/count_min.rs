@@ -359,8 +359,8 @@ impl<W: Weight, U: Update> Image for CountMin<W, U> {
     fn write(&self, payload: &mut Writer) {
         let Self { cells, width, depth, total, key_id: _, update: PhantomData } = self;
         [U::NUMBER.into(), *depth as u64, *width as u64].into_iter().for_each(|number| payload.varint(number));
-        payload.weights([*total].into_iter());
-        payload.weights(cells.iter().copied());
+        payload.weight(*total);
+        payload.weights(&cells.iter().copied());
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let update = U::NUMBER.into();

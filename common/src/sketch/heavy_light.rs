@@ -332,13 +332,13 @@ impl<W: Weight> Image for HeavyLight<W> {
     fn write(&self, payload: &mut Writer) {
         let Self { blocks, total, key_id: _ } = self;
         payload.varint(blocks.len() as u64);
-        payload.weights([*total].into_iter());
+        payload.weight(*total);
         let fingerprints = blocks.iter().flat_map(|block| &block.fingerprints[..WAYS]);
         payload.numbers(Literal::Varint, fingerprints.map(|fingerprint| u64::from(*fingerprint)));
-        payload.weights(blocks.iter().flat_map(|block| block.counts));
-        payload.weights(blocks.iter().map(|block| block.ceiling));
+        payload.weights(&blocks.iter().flat_map(|block| block.counts));
+        payload.weights(&blocks.iter().map(|block| block.ceiling));
         let cells = blocks.iter().flat_map(|block| &block.light).flat_map(|Row(cells)| cells);
-        payload.weights(cells.map(|cell| W::widen(*cell)));
+        payload.weights(&cells.map(|cell| W::widen(*cell)));
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^24", Reader::varint)? as usize;

@@ -81,8 +81,13 @@ impl Writer {
         self.stretch(literal, zeros, &[]);
     }
 
+    /// One weight.
+    pub fn weight<W: Weight>(&mut self, weight: W) {
+        self.weights(&core::iter::once(weight));
+    }
+
     /// Weights: of all the first number, then of all the next, if they have several.
-    pub fn weights<W: Weight>(&mut self, weights: impl Iterator<Item = W> + Clone) {
+    pub fn weights<W: Weight>(&mut self, weights: &(impl Iterator<Item = W> + Clone)) {
         W::by_number(|number| {
             self.numbers(Literal::Varint, weights.clone().map(number));
             0
