@@ -57,7 +57,8 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these.
+    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these. (The
+    /// literals of a stretch are collected first, in eight bytes each: their number comes before them.)
     pub fn numbers(&mut self, literal: Literal, numbers: impl IntoIterator<Item = u64>) {
         /// So many zeros are no dearer as literals than as a stretch.
         const SHORT: usize = 2;
