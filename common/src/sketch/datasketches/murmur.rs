@@ -145,7 +145,9 @@ mod tests {
     fn a_public_sketch_is_never_merged_with_a_keyed_one() {
         let key_id = Key([1, 2]).id();
         let (mut public, keyed) = (HyperLogLog::with_precision(4, PUBLIC), HyperLogLog::with_precision(4, key_id));
-        assert_eq!(public.merge(&keyed), Err(MergeError::Key { ours: PUBLIC, theirs: key_id }));
+        let error = public.merge(&keyed).unwrap_err();
+        assert_eq!(error, MergeError::Key { ours: PUBLIC, theirs: key_id });
+        assert!(std::format!("{error}").contains("public hashes"));
     }
 
     #[test]
