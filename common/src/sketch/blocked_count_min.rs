@@ -30,6 +30,7 @@ use core::{f64::consts::E, marker::PhantomData};
 use super::{
     Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
     count_min::{CHUNK, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update},
+    image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
 };
 use crate::{ledger::Tally, simd::prefetch};
@@ -215,6 +216,31 @@ impl<W: Weight, U: Update> Sketch for BlockedCountMin<W, U> {
     }
     fn clear(&mut self) {
         self.clear();
+    }
+}
+
+/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
+    const KIND: Kind = Kind::BlockedCountMin;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, total, key_id: _, update: PhantomData } = self;
+        payload.varint(U::NUMBER.into());
+        payload.varint(blocks.len() as u64);
+        payload.weight(*total);
+        payload.weights(&blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let update = U::NUMBER.into();
+        payload.within("the update", update..=update, "0 if plain, 1 if conservative", Reader::varint)?;
+        let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^25", Reader::varint)? as usize;
+        let total = payload.weight("the total")?;
+        let mut blocks: Box<[Block<W>]> = payload.allocate("the blocks", count)?;
+        payload.weights("a cell", count * CELLS, |at, part| {
+            let cell = &mut blocks[at / CELLS].0[at % CELLS];
+            *cell = cell.saturating_add(part);
+        })?;
+        Ok(Self { blocks, total, key_id, update: PhantomData })
     }
 }
 

@@ -384,8 +384,8 @@ impl<W: Weight, U: Update> Image for CountMin<W, U> {
     fn write(&self, payload: &mut Writer) {
         let Self { cells, width, depth, total, key_id: _, update: PhantomData } = self;
         [U::NUMBER.into(), *depth as u64, *width as u64].into_iter().for_each(|number| payload.varint(number));
-        payload.weights(&[*total]);
-        payload.weights(cells);
+        payload.weight(*total);
+        payload.weights(&cells.iter().copied());
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let update = U::NUMBER.into();
@@ -393,11 +393,10 @@ impl<W: Weight, U: Update> Image for CountMin<W, U> {
         let depth = payload.within("the depth", 1..=DEPTH_MAX as u64, "from 1 to 8", Reader::varint)? as usize;
         let widths = WIDTH_MIN as u64..=WIDTH_MAX as u64;
         let width = payload.within("the width", widths, "from 4 to 2^26", Reader::varint)? as usize;
-        let mut total = [W::default()];
-        payload.weights("the total", &mut total)?;
-        let mut cells = payload.allocate("the cells", depth * width)?;
-        payload.weights("a cell", &mut cells)?;
-        Ok(Self { cells, width, depth, total: total[0], key_id, update: PhantomData })
+        let total = payload.weight("the total")?;
+        let mut cells: Box<[W]> = payload.allocate("the cells", depth * width)?;
+        payload.weights("a cell", cells.len(), |at, part| cells[at] = cells[at].saturating_add(part))?;
+        Ok(Self { cells, width, depth, total, key_id, update: PhantomData })
     }
 }
 

@@ -37,6 +37,7 @@
 
 use core::fmt;
 
+use self::datasketches::PUBLIC;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
@@ -223,6 +224,9 @@ impl fmt::Display for MergeError {
             Self::Geometry { ours, theirs } => write!(
                 f,
                 "cannot merge a sketch of {theirs} into one of {ours}: build both from the same sizes and errors"
+            ),
+            Self::Key { ours: PUBLIC, .. } | Self::Key { theirs: PUBLIC, .. } => f.write_str(
+                "cannot merge a sketch of public hashes and one of keyed hashes: feed both with the same hashes",
             ),
             Self::Key { ours, theirs } => write!(
                 f,

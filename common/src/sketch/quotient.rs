@@ -25,7 +25,10 @@ use core::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
+use super::{
+    Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
+};
 use crate::simd;
 
 /// Lines at most: 4 GiB.
@@ -408,6 +411,46 @@ impl Filter for Quotient {
 impl Remove for Quotient {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
+    }
+}
+
+/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them inserts them
+/// again, and so always has a sound filter.
+impl Image for Quotient {
+    const KIND: Kind = Kind::Quotient;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { lines, fingerprint_bits, items, capacity, key_id: _ } = self;
+        let numbers = [*capacity, (*fingerprint_bits).into(), lines.len() as u64, *items];
+        numbers.into_iter().for_each(|number| payload.varint(number));
+        self.fingerprints().fold(0, |before, fingerprint| {
+            payload.varint((fingerprint - before) >> (u64::BITS - fingerprint_bits));
+            fingerprint
+        });
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        const BITS_MIN: u32 = QUOTIENTS.ilog2() + REMAINDER_BITS;
+        const BITS_MAX: u32 = (LINES_MAX * QUOTIENTS).ilog2() + REMAINDER_BITS;
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let bits = BITS_MIN.into()..=BITS_MAX.into();
+        let bits = payload.within("the fingerprints' bits", bits, "from 20 to 46", Reader::varint)? as u32;
+        let lines = (1 << (bits - BITS_MIN))..=LINES_MAX as u64;
+        let lines = payload.within("the lines", lines, "enough for the bits, at most 2^26", Reader::varint)? as usize;
+        let items = payload.varint("the number of fingerprints")?;
+        payload.allow::<Line>("the lines", lines)?;
+        let mut filter = Self::new(lines, bits, capacity, key_id);
+        let mut fingerprint = 0u64;
+        for _ in 0..items {
+            let at = payload.at();
+            let difference = payload.varint("a fingerprint")?;
+            let refused = |expected| ImageError::Value { field: "a fingerprint", at, found: difference, expected };
+            fingerprint = difference
+                .checked_mul(1 << (u64::BITS - bits))
+                .and_then(|difference| fingerprint.checked_add(difference))
+                .ok_or(refused("of no more bits than are said before"))?;
+            filter.insert(fingerprint).map_err(|_| refused("one for which there is room"))?;
+        }
+        Ok(filter)
     }
 }
 

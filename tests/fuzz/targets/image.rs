@@ -7,9 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use weir_common::{
     ledger::Tally,
     sketch::{
-        BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, Image, ImageError,
-        ScalableBloom, TwoChoice, UltraLogLog,
-        count_min::Plain,
+        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
+        HyperLogLog, Image, ImageError, Quotient, ScalableBloom, TwoChoice, UltraLogLog, count_min::Plain,
     },
 };
 
@@ -29,6 +28,10 @@ fuzz_target!(|input: &[u8]| {
     read::<HyperLogLog>(&image);
     read::<CountMin<Tally>>(&image);
     read::<CountMin<u64, Plain>>(&image);
+    read::<BlockedCountMin<Tally>>(&image);
+    read::<HeavyLight<Tally>>(&image);
+    read::<HeavyLight<u32>>(&image);
+    read::<Quotient>(&image);
     read::<Bloom>(&image);
     read::<BlockedBloom>(&image);
     read::<CountingBloom>(&image);

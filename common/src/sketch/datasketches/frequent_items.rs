@@ -31,6 +31,18 @@ const TABLE_LG_MAX: u8 = 31;
 const WEIGHT_MAX: u64 = i64::MAX as u64;
 
 /// The largest keys of a stream, with bounds.
+///
+/// ```
+/// use weir_common::sketch::{Estimate, datasketches::FrequentItems};
+///
+/// let talkers = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
+/// let items = talkers.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
+/// let image = FrequentItems::new(items, 2_000, 40).write();
+///
+/// let read = FrequentItems::<String>::read(&image).unwrap();
+/// assert_eq!(read.error(), 40); // one for all, the widest
+/// assert_eq!(read.iter().next().unwrap().1, Estimate { value: 940, lower: 900, upper: 940 });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrequentItems<T> {
     /// Each with its lower bound, which is not 0.

@@ -12,6 +12,19 @@
 //! notice. To be joined with sketches that others made, it must be fed with *their* hashes: [`PublicHash`], in a sketch
 //! whose key is [`PUBLIC`], so that weir itself never merges the two kinds.
 //!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use weir_common::sketch::{HyperLogLog, datasketches::{PUBLIC, PublicHash, hll}};
+//!
+//! let mut sources = HyperLogLog::with_precision(14, PUBLIC);
+//! for host in 1..=3 {
+//!     let hash = PublicHash::of_ipv4(Ipv4Addr::new(192, 0, 2, host));
+//!     sources.insert(hash.for_precision(sources.precision()));
+//! }
+//! let image = hll::write(&sources); // for Spark, Druid, ...
+//! assert_eq!(hll::read(&image, PUBLIC), Ok(sources));
+//! ```
+//!
 //! **Public hashes can be aimed at.** Whoever can choose addresses can choose such as make a public sketch count far too
 //! few, or far too many. Bounds hold for traffic that nobody aims at the sketch; what must withstand an attacker is the keyed one.
 //!

@@ -115,7 +115,10 @@ const fn spread(mut word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::{HyperLogLog, datasketches::PUBLIC};
+    use crate::{
+        hash::Key,
+        sketch::{HyperLogLog, MergeError, datasketches::PUBLIC},
+    };
 
     /// The algorithm's own check: the hash of the hashes of 256 keys, of 0 to 255 bytes, each with a seed of its own.
     #[test]
@@ -136,6 +139,15 @@ mod tests {
         assert_eq!(PublicHash::of_ipv4(address), PublicHash::of_bytes(&[1, 2, 0, 192, 0, 0, 0, 0]));
         let address: Ipv6Addr = "2001:db8::1".parse().unwrap();
         assert_eq!(PublicHash::of_ipv6(address), PublicHash::of_bytes(b"\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01"));
+    }
+
+    #[test]
+    fn a_public_sketch_is_never_merged_with_a_keyed_one() {
+        let key_id = Key([1, 2]).id();
+        let (mut public, keyed) = (HyperLogLog::with_precision(4, PUBLIC), HyperLogLog::with_precision(4, key_id));
+        let error = public.merge(&keyed).unwrap_err();
+        assert_eq!(error, MergeError::Key { ours: PUBLIC, theirs: key_id });
+        assert!(std::format!("{error}").contains("public hashes"));
     }
 
     #[test]

@@ -14,6 +14,10 @@
 //! Numbers are little endian. In a payload single numbers are written in groups of seven bits, and rows of them so that
 //! stretches of zeros cost nothing. Each structure's payload is with the structure, in its `impl Image`.
 //!
+//! Sketches that keep keys ([`TopK`](super::TopK), [`Spread`](super::Spread), which are generic over them) have none here, nor
+//! has [`Seen`](super::Seen), which is of one process. The largest keys leave as
+//! [`FrequentItems`](super::datasketches::FrequentItems).
+//!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against the
 //! bytes that are there, and memory against what the caller allows, before anything is allocated: because empty stretches
 //! cost nothing, some bytes may well stand for a large empty sketch.
@@ -76,6 +80,9 @@ kinds! {
     8 Bloom "Bloom filter"
     9 CountingBloom "counting Bloom filter"
     10 ScalableBloom "scalable Bloom filter"
+    11 BlockedCountMin "blocked count-min"
+    12 HeavyLight "heavy and light"
+    13 Quotient "quotient filter"
 }
 
 /// A sketch that can leave the machine and come back.

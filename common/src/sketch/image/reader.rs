@@ -133,25 +133,34 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// As many weights as there are places for, which are empty; as [`Writer::weights`](super::Writer::weights) wrote them.
-    pub fn weights<W: Weight>(&mut self, field: &'static str, weights: &mut [W]) -> Result<(), ImageError> {
+    /// `count` weights as [`Writer::weights`](super::Writer::weights) wrote them. `put` is told of each weight its parts that
+    /// are not 0, a number at a time: to be added up.
+    pub fn weights<W: Weight>(
+        &mut self,
+        field: &'static str,
+        count: usize,
+        mut put: impl FnMut(usize, W),
+    ) -> Result<(), ImageError> {
         let mut numbers = 0;
         W::by_number(|_| {
             numbers += 1;
             0
         });
         for nth in 0..numbers {
-            self.numbers(field, Literal::Varint, weights.len(), |at, number| {
-                let mut seen = 0;
-                let part = W::by_number(|_| {
-                    seen += 1;
-                    if seen - 1 == nth { number } else { 0 }
-                });
-                weights[at] = weights[at].saturating_add(part);
+            self.numbers(field, Literal::Varint, count, |at, number| {
+                let mut seen = 0..;
+                put(at, W::by_number(|_| if seen.next() == Some(nth) { number } else { 0 }));
                 Ok(())
             })?;
         }
         Ok(())
+    }
+
+    /// One weight.
+    pub fn weight<W: Weight>(&mut self, field: &'static str) -> Result<W, ImageError> {
+        let mut weight = W::default();
+        self.weights(field, 1, |_, part| weight = weight.saturating_add(part))?;
+        Ok(weight)
     }
 
     /// One number by `read` that lies within `range`.

@@ -3,9 +3,10 @@
 use super::*;
 use crate::{
     hash::Key,
+    ledger::Tally,
     sketch::{
-        BlockedBloom, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HyperLogLog, ScalableBloom,
-        TwoChoice, UltraLogLog,
+        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
+        HyperLogLog, Quotient, ScalableBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -77,6 +78,21 @@ fn samples() -> Vec<Sample> {
             sketch
         })),
         sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (BlockedCountMin::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
             let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
@@ -93,6 +109,11 @@ fn samples() -> Vec<Sample> {
         })),
         sample(FILLS.map(|count| {
             let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Quotient::with_capacity(80, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
         })),

@@ -57,7 +57,8 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these.
+    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these. (The
+    /// literals of a stretch are collected first, in eight bytes each: their number comes before them.)
     pub fn numbers(&mut self, literal: Literal, numbers: impl IntoIterator<Item = u64>) {
         /// So many zeros are no dearer as literals than as a stretch.
         const SHORT: usize = 2;
@@ -81,10 +82,15 @@ impl Writer {
         self.stretch(literal, zeros, &[]);
     }
 
+    /// One weight.
+    pub fn weight<W: Weight>(&mut self, weight: W) {
+        self.weights(&core::iter::once(weight));
+    }
+
     /// Weights: of all the first number, then of all the next, if they have several.
-    pub fn weights<W: Weight>(&mut self, weights: &[W]) {
+    pub fn weights<W: Weight>(&mut self, weights: &(impl Iterator<Item = W> + Clone)) {
         W::by_number(|number| {
-            self.numbers(Literal::Varint, weights.iter().map(|weight| number(*weight)));
+            self.numbers(Literal::Varint, weights.clone().map(number));
             0
         });
     }
