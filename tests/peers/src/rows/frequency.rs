@@ -1,0 +1,165 @@
+//! "How much?": a stream by Zipf's law goes in, and every key's estimate is held against its true count.
+//!
+//! An estimate below the truth is a wrong answer, and so are too many far above it.
+
+use weir_common::{hash::mix, sketch::CountMin};
+
+use crate::{
+    bench::Bench,
+    clock::{median, nanoseconds_each},
+    contender::Contender,
+    item::{Bytes, Item, ReadyHash},
+    ours::{KEY, OneByOne},
+    peers::frequency as peers,
+    report::{Group, Outcome, Place},
+    stream::{Zipf, counts},
+};
+
+/// Measures all of them.
+pub fn run(bench: &mut Bench) {
+    row::<Plain>(bench);
+    row::<Conservative>(bench);
+}
+
+/// Rows of counters.
+const ROWS: usize = 4;
+
+/// A kind of count-min sketch.
+trait Row {
+    /// What it is called, and how it is built.
+    const STRUCTURE: &'static str;
+
+    /// All that compete, each with [`ROWS`] times `columns` counters.
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>>;
+}
+
+struct Plain;
+
+impl Row for Plain {
+    const STRUCTURE: &'static str = "Count-min, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        // The columns of four rows and a bit each: from 64 bits if they suffice.
+        let peer = if columns.ilog2() < 16 {
+            Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u64>::with_cells(ROWS, columns))
+        } else {
+            Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u128>::with_cells(ROWS, columns))
+        };
+        vec![peer]
+    }
+}
+
+struct Conservative;
+
+impl Row for Conservative {
+    const STRUCTURE: &'static str = "Count-min with conservative update, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let error = std::f64::consts::E / columns as f64;
+        let ours = OneByOne::new(CountMin::with_error(error * 1.001, f64::exp(-3.9), KEY.id()));
+        let mut contenders = vec![Contender::ours("CountMin", ours)];
+        if !K::IS_HASH {
+            contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));
+        }
+        contenders
+    }
+}
+
+/// What comes in: a million keys by Zipf's law inside L2; far away all keys alike, so that they are everywhere.
+struct Traffic {
+    stream: Vec<u64>,
+    numbers: usize,
+}
+
+impl Traffic {
+    fn new(bench: &Bench, place: Place) -> Self {
+        let length = if bench.settings.quick { 500_000 } else { 1_000_000 };
+        let (stream, numbers) = match place {
+            Place::Near => (Zipf::new(1_000_000, 1.05).stream(1, length), 1_000_000),
+            Place::Far => ((0..length as u64).map(|n| mix(n) % length as u64).collect(), length),
+        };
+        Self { stream, numbers }
+    }
+}
+
+const OPERATIONS: [&str; 2] = ["add", "estimate"];
+
+fn row<R: Row>(bench: &mut Bench) {
+    if !bench.settings.wants(R::STRUCTURE) {
+        return;
+    }
+    for place in [Place::Near, Place::Far] {
+        // Weir's cells are 16 bytes, for packets and bytes.
+        let columns = bench.settings.bytes(place) / ROWS / 16;
+        let traffic = Traffic::new(bench, place);
+        let mut group = Group::new(R::STRUCTURE, place, &OPERATIONS, "mean error, ppm of all");
+        compete::<R, Bytes<8>>(bench, &mut group, columns, &traffic);
+        compete::<R, Bytes<13>>(bench, &mut group, columns, &traffic);
+        compete::<R, Bytes<40>>(bench, &mut group, columns, &traffic);
+        compete::<R, ReadyHash>(bench, &mut group, columns, &traffic);
+        bench.finish(group);
+    }
+}
+
+fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group, columns: usize, traffic: &Traffic) {
+    let mut contenders = R::contenders::<K>(columns);
+    let keys: Vec<K> = traffic.stream.iter().map(|number| K::nth(*number)).collect();
+    let mut times = vec![[const { Vec::new() }; OPERATIONS.len()]; contenders.len()];
+    for _ in 0..if bench.settings.quick { 5 } else { 9 } {
+        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+            contender.subject.clear();
+            times[0].push(nanoseconds_each(keys.len(), || contender.subject.put(&keys)));
+            times[1].push(nanoseconds_each(keys.len(), || {
+                std::hint::black_box(contender.subject.ask(&keys));
+            }));
+        }
+    }
+    let outcomes = contenders.iter().zip(times).map(|(contender, times)| {
+        let error = Error::of(contender, traffic, columns);
+        let who = || format!("{}: {} with {}", R::STRUCTURE, contender.name, K::NAME);
+        bench.check(error.too_low == 0, || format!("{} says too little of {} keys", who(), error.too_low));
+        // By the promise e^-4; twice as many are no chance.
+        let share = error.too_high as f64 / error.keys as f64;
+        bench.check(share < 2.0 * f64::exp(-4.0), || format!("{} breaks its bound for {share:.3} of keys", who()));
+        Outcome {
+            name: contender.name,
+            ours: contender.ours,
+            nanoseconds: times.into_iter().map(median).collect(),
+            memory_bytes: contender.subject.memory_bytes(),
+            error: format!("{:.2}", error.mean * 1e6),
+        }
+    });
+    let outcomes = outcomes.collect();
+    group.add(K::NAME, outcomes);
+}
+
+/// How wrong a sketch is about the keys of a stream.
+#[derive(Default)]
+struct Error {
+    keys: u64,
+    /// Keys whose estimate is below the truth.
+    too_low: u64,
+    /// Keys whose estimate exceeds the truth by more than e / columns of all.
+    too_high: u64,
+    /// The mean excess, as a share of all.
+    mean: f64,
+}
+
+impl Error {
+    fn of<K: Item>(contender: &Contender<K>, traffic: &Traffic, columns: usize) -> Self {
+        let mut error = Self::default();
+        let all = traffic.stream.len() as f64;
+        for (number, truth) in counts(&traffic.stream, traffic.numbers).into_iter().enumerate() {
+            if truth > 0 {
+                let estimate = contender.subject.ask(&[K::nth(number as u64)]);
+                let excess = estimate.saturating_sub(truth) as f64 / all;
+                error.keys += 1;
+                error.too_low += u64::from(estimate < truth);
+                error.too_high += u64::from(excess > std::f64::consts::E / columns as f64);
+                error.mean += excess;
+            }
+        }
+        error.mean /= error.keys as f64;
+        error
+    }
+}
