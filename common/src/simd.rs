@@ -102,6 +102,7 @@ macro_rules! at_level {
     }};
 }
 
+#[expect(unused_imports, reason = "until the first structure uses it")]
 pub(crate) use {at_level, dispatch};
 
 #[cfg(test)]
