@@ -102,7 +102,6 @@ macro_rules! at_level {
     }};
 }
 
-#[expect(unused_imports, reason = "until the first structure uses it")]
 pub(crate) use {at_level, dispatch};
 
 #[cfg(test)]

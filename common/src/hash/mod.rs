@@ -55,6 +55,12 @@ pub fn sip(key: Key, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// One 64-bit hash out of two, in order.
+#[inline(always)]
+pub const fn combine(first: u64, second: u64) -> u64 {
+    mix(first.rotate_left(32) ^ mix(second))
+}
+
 /// A bijection that spreads every input bit over the word (the finaliser of `SplitMix64`; Steele, Lea, Flood, 2014).
 #[inline(always)]
 pub const fn mix(mut word: u64) -> u64 {
@@ -78,5 +84,10 @@ mod tests {
         assert_ne!(a.derive("x"), a.derive("y"));
         assert_ne!(a.id(), b.id());
         assert_eq!(std::format!("{a:?}"), "Key(secret)");
+    }
+
+    #[test]
+    fn combining_is_ordered() {
+        assert_ne!(combine(1, 2), combine(2, 1));
     }
 }

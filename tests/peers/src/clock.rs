@@ -2,12 +2,22 @@
 
 use std::time::Instant;
 
-/// Nanoseconds for each of `count` operations of `work`.
+/// Keys that are timed together: long enough for the clock, and so short that most pieces are not interrupted. The
+/// median of all pieces is then what an undisturbed one takes.
+const PIECE: usize = 8192;
+
+/// Does some work on all keys, and adds to `times` the nanoseconds that each key of a piece took.
+pub fn time_each<K>(keys: &[K], times: &mut Vec<f64>, mut work: impl FnMut(&[K])) {
+    for piece in keys.chunks(PIECE) {
+        times.push(nanoseconds(|| work(piece)) / piece.len() as f64);
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
-pub fn nanoseconds_each(count: usize, work: impl FnOnce()) -> f64 {
+fn nanoseconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
-    start.elapsed().as_nanos() as f64 / count as f64
+    start.elapsed().as_nanos() as f64
 }
 
 /// The middle of some numbers; not-a-number of none.
@@ -37,7 +47,8 @@ pub fn dependent_load_nanoseconds(bytes: usize) -> f64 {
     }
     let walk = |from: u32, loads: usize| (0..loads).fold(from, |line, _| next[line as usize][0]);
     let start = walk(0, next.len().min(LOADS));
-    nanoseconds_each(LOADS, || {
+    let time = nanoseconds(|| {
         std::hint::black_box(walk(start, LOADS));
-    })
+    });
+    time / LOADS as f64
 }

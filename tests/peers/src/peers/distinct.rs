@@ -4,8 +4,7 @@ use cardinality_estimator::CardinalityEstimator;
 use simple_hll::HyperLogLog;
 use ultraloglog::UltraLogLog;
 
-use super::HASH;
-use crate::{contender::Subject, item::Item};
+use crate::{contender::Subject, item::Item, ours::hash};
 
 /// HyperLogLog with 2^14 registers of a byte. Takes ready hashes.
 #[derive(Default)]
@@ -16,7 +15,8 @@ impl<K: Item> Subject<K> for SimpleHll {
         self.0 = HyperLogLog::new();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.add_hash(key.digest(&HASH)));
+        let hash = hash();
+        keys.iter().for_each(|key| self.0.add_hash(key.digest(hash)));
     }
     fn ask(&self, _: &[K]) -> u64 {
         self.0.count() as u64
@@ -41,8 +41,9 @@ impl<K: Item> Subject<K> for CardinalityEstimatorCrate<K> {
         self.0 = CardinalityEstimator::new();
     }
     fn put(&mut self, keys: &[K]) {
+        let hash = hash();
         if K::IS_HASH {
-            keys.iter().for_each(|key| self.0.insert_hash(key.digest(&HASH)));
+            keys.iter().for_each(|key| self.0.insert_hash(key.digest(hash)));
         } else {
             keys.iter().for_each(|key| self.0.insert(key));
         }
@@ -70,8 +71,9 @@ impl<K: Item> Subject<K> for UltraLogLogCrate {
         self.0.reset();
     }
     fn put(&mut self, keys: &[K]) {
+        let hash = hash();
         keys.iter().for_each(|key| {
-            self.0.add(key.digest(&HASH));
+            self.0.add(key.digest(hash));
         });
     }
     fn ask(&self, _: &[K]) -> u64 {

@@ -3,8 +3,7 @@
 use bloomcraft::filters::{CountingBloomFilter, GrowthStrategy, ScalableBloomFilter};
 use fastbloom_rs::{Deletable, Membership};
 
-use super::HASH;
-use crate::{contender::Subject, item::Item};
+use crate::{contender::Subject, item::Item, ours::hash};
 
 /// Split-block Bloom filter with eight words of 32 bits, as Apache Parquet's. Takes ready hashes.
 pub struct SbbfRsSafe(sbbf_rs_safe::Filter);
@@ -21,12 +20,14 @@ impl<K: Item> Subject<K> for SbbfRsSafe {
         self.0.reset();
     }
     fn put(&mut self, keys: &[K]) {
+        let hash = hash();
         keys.iter().for_each(|key| {
-            self.0.insert_hash(key.digest(&HASH));
+            self.0.insert_hash(key.digest(hash));
         });
     }
     fn ask(&self, keys: &[K]) -> u64 {
-        keys.iter().filter(|key| self.0.contains_hash(key.digest(&HASH))).count() as u64
+        let hash = hash();
+        keys.iter().filter(|key| self.0.contains_hash(key.digest(hash))).count() as u64
     }
     fn memory_bytes(&self) -> usize {
         self.0.as_bytes().len()

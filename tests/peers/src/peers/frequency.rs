@@ -6,8 +6,7 @@ use asap_sketchlib::{CountMinSketch, DataInput, FastPath, MatrixFastHash, OwnedD
 use count_min_sketch::CountMinSketch64;
 use weir_common::hash::mix;
 
-use super::HASH;
-use crate::{contender::Subject, item::Item};
+use crate::{contender::Subject, item::Item, ours::hash};
 
 /// Plain count-min in a matrix; takes ready hashes, `W` wide.
 pub struct AsapSketchlib<W: Width>(CountMinSketch<Vector2D<i64>, FastPath, Ready<W>>);
@@ -24,10 +23,12 @@ impl<K: Item, W: Width> Subject<K> for AsapSketchlib<W> {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.update_with_hash(&W::of(key.digest(&HASH))));
+        let hash = hash();
+        keys.iter().for_each(|key| self.0.update_with_hash(&W::of(key.digest(hash))));
     }
     fn ask(&self, keys: &[K]) -> u64 {
-        keys.iter().map(|key| self.0.estimate_with_hash(&W::of(key.digest(&HASH))) as u64).sum()
+        let hash = hash();
+        keys.iter().map(|key| self.0.estimate_with_hash(&W::of(key.digest(hash))) as u64).sum()
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()

@@ -5,5 +5,3 @@ pub mod distinct;
 pub mod filters;
 pub mod frequency;
 pub mod top_k;
-
-use crate::ours::HASH;

@@ -2,22 +2,22 @@
 //!
 //! These structures are a few KiB and always in a cache: there is no row far away.
 
-use weir_common::sketch::HyperLogLog;
+use weir_common::sketch::{HyperLogLog, UltraLogLog};
 
 use crate::{
     bench::Bench,
-    clock::{median, nanoseconds_each},
+    clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item, ReadyHash},
-    ours::{Batched, KEY, OneByOne},
+    ours::{KEY, distinct as ours},
     peers::distinct as peers,
     report::{Group, Outcome, Place},
 };
 
 /// Measures all of them.
 pub fn run(bench: &mut Bench) {
-    row::<Hll>(bench);
-    row::<Ull>(bench);
+    row::<HllRow>(bench);
+    row::<UllRow>(bench);
 }
 
 /// A kind of distinct counter.
@@ -31,36 +31,41 @@ trait Row {
     fn contenders<K: Item>() -> Vec<Contender<K>>;
 }
 
-struct Hll;
+struct HllRow;
 
-impl Row for Hll {
+impl Row for HllRow {
     const STRUCTURE: &'static str = "HyperLogLog, 2^14 registers";
     const STANDARD_ERROR: f64 = 1.04 / 128.0;
 
     fn contenders<K: Item>() -> Vec<Contender<K>> {
         let sketch = || HyperLogLog::with_error(0.0082, KEY.id());
         vec![
-            Contender::ours("HyperLogLog, in batches", Batched::new(sketch())),
-            Contender::ours("HyperLogLog, one by one", OneByOne::new(sketch())),
+            Contender::ours("HyperLogLog, in batches", ours::InBatches(sketch())),
+            Contender::ours("HyperLogLog, one by one", ours::OneByOne(sketch())),
             Contender::peer("simple_hll", peers::SimpleHll::default()),
             Contender::peer("cardinality-estimator", peers::CardinalityEstimatorCrate::new()),
         ]
     }
 }
 
-struct Ull;
+struct UllRow;
 
-impl Row for Ull {
+impl Row for UllRow {
     const STRUCTURE: &'static str = "UltraLogLog, 2^13 registers";
     const STANDARD_ERROR: f64 = 0.78 / 90.5;
 
     fn contenders<K: Item>() -> Vec<Contender<K>> {
-        vec![Contender::peer("ultraloglog", peers::UltraLogLogCrate::with_precision(13))]
+        let sketch = || UltraLogLog::with_precision(13, KEY.id());
+        vec![
+            Contender::ours("UltraLogLog, in batches", ours::InBatches(sketch())),
+            Contender::ours("UltraLogLog, one by one", ours::OneByOne(sketch())),
+            Contender::peer("ultraloglog", peers::UltraLogLogCrate::with_precision(13)),
+        ]
     }
 }
 
 /// Keys a round.
-const KEYS: u64 = 500_000;
+const KEYS: u64 = 250_000;
 
 fn row<R: Row>(bench: &mut Bench) {
     if !bench.settings.wants(R::STRUCTURE) {
@@ -83,7 +88,7 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
         let keys: Vec<K> = (round * KEYS..(round + 1) * KEYS).map(K::nth).collect();
         for (nth, contender) in contenders.iter_mut().enumerate() {
             contender.subject.clear();
-            times[nth].push(nanoseconds_each(keys.len(), || contender.subject.put(&keys)));
+            time_each(&keys, &mut times[nth], |keys| contender.subject.put(keys));
             let error = contender.subject.ask(&[]) as f64 / KEYS as f64 - 1.0;
             squares[nth] += error * error;
         }

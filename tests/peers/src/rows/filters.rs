@@ -4,23 +4,26 @@
 
 use crate::{
     bench::Bench,
-    clock::{median, nanoseconds_each},
+    clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item, ReadyHash},
-    ours::{KEY, OneByOne},
+    ours::{KEY, filters as ours},
     peers::filters as peers,
     report::{Group, Outcome, Place},
 };
-use weir_common::{hash::mix, sketch::BlockedBloom};
+use weir_common::{
+    hash::mix,
+    sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice},
+};
 
 /// Measures all filters.
 pub fn run(bench: &mut Bench) {
-    row::<Blocked>(bench);
-    row::<Classic>(bench);
-    row::<Counting>(bench);
-    row::<Scalable>(bench);
-    row::<Cuckoo>(bench);
-    row::<Quotient>(bench);
+    row::<BlockedRow>(bench);
+    row::<ClassicRow>(bench);
+    row::<CountingRow>(bench);
+    row::<ScalableRow>(bench);
+    row::<CuckooRow>(bench);
+    row::<QuotientRow>(bench);
 }
 
 /// A kind of filter.
@@ -41,9 +44,9 @@ trait Row {
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>>;
 }
 
-struct Blocked;
+struct BlockedRow;
 
-impl Row for Blocked {
+impl Row for BlockedRow {
     const STRUCTURE: &'static str = "Blocked Bloom filter, 10.5 bits a key";
     const ALL_ITEMS_FAR: bool = true;
     const RATE_AT_MOST: f64 = 0.0125;
@@ -53,29 +56,19 @@ impl Row for Blocked {
     }
 
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
+        let keys = Self::keys(bytes);
+        let blocked = || ours::within(bytes, keys, |keys, rate| BlockedBloom::with_capacity(keys, rate, KEY.id()));
         vec![
-            Contender::ours("BlockedBloom", OneByOne::new(blocked_bloom(bytes))),
+            Contender::ours("BlockedBloom, in batches", ours::InBatches(blocked())),
+            Contender::ours("BlockedBloom, one by one", ours::OneByOne(blocked())),
             Contender::peer("sbbf-rs-safe", peers::SbbfRsSafe::with_bytes(bytes)),
         ]
     }
 }
 
-/// A blocked Bloom filter of about this size.
-fn blocked_bloom(bytes: usize) -> BlockedBloom {
-    // The rate is sought at which its plan takes that much room.
-    let keys = Blocked::keys(bytes);
-    let (mut low, mut high) = (1e-9, 0.5);
-    for _ in 0..20 {
-        let middle = f64::sqrt(low * high);
-        let fits = BlockedBloom::with_capacity(keys >> 6, middle, 0).memory_bytes() <= bytes >> 6;
-        if fits { high = middle } else { low = middle }
-    }
-    BlockedBloom::with_capacity(keys, high, KEY.id())
-}
+struct ClassicRow;
 
-struct Classic;
-
-impl Row for Classic {
+impl Row for ClassicRow {
     const STRUCTURE: &'static str = "Bloom filter at 0.65 %";
     const RATE_AT_MOST: f64 = 0.0075;
 
@@ -89,15 +82,16 @@ impl Row for Classic {
         }
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("BlockedBloom", OneByOne::new(BlockedBloom::with_capacity(keys, 0.0065, KEY.id()))),
+            Contender::ours("BlockedBloom", ours::InBatches(BlockedBloom::with_capacity(keys, 0.0065, KEY.id()))),
+            Contender::ours("Bloom", ours::OneByOne(Bloom::with_capacity(keys, 0.0065, KEY.id()))),
             Contender::peer("fastbloom", peers::Fastbloom::with_bytes(bytes, keys)),
         ]
     }
 }
 
-struct Counting;
+struct CountingRow;
 
-impl Row for Counting {
+impl Row for CountingRow {
     const STRUCTURE: &'static str = "Counting Bloom filter, 4 bits a counter, 42 bits a key";
     const REMOVABLE: bool = true;
     const RATE_AT_MOST: f64 = 0.02;
@@ -110,16 +104,19 @@ impl Row for Counting {
         if K::IS_HASH {
             return Vec::new();
         }
+        let keys = Self::keys(bytes);
+        let counting = ours::within(bytes, keys, |keys, rate| CountingBloom::with_capacity(keys, rate, KEY.id()));
         vec![
+            Contender::ours("CountingBloom", ours::Removable::new(counting)),
             Contender::peer("fastbloom-rs", peers::FastbloomRsCounting::with_bytes(bytes, 7)),
             Contender::peer("bloomcraft", peers::BloomcraftCounting::with_bytes(bytes, 7)),
         ]
     }
 }
 
-struct Scalable;
+struct ScalableRow;
 
-impl Row for Scalable {
+impl Row for ScalableRow {
     const STRUCTURE: &'static str = "Scalable Bloom filter at 1 %, grown from 1/32 of its keys";
     const RATE_AT_MOST: f64 = 0.012;
 
@@ -132,18 +129,21 @@ impl Row for Scalable {
         if K::IS_HASH {
             return Vec::new();
         }
-        let first = Self::keys(bytes) as usize / 32;
-        vec![Contender::peer("bloomcraft", peers::BloomcraftScalable::with_capacity(first))]
+        let first = Self::keys(bytes) / 32;
+        vec![
+            Contender::ours("ScalableBloom", ours::InBatches(ScalableBloom::with_capacity(first, 0.01, KEY.id()))),
+            Contender::peer("bloomcraft", peers::BloomcraftScalable::with_capacity(first as usize)),
+        ]
     }
 }
 
 /// What a filter of 16-bit fingerprints is filled to.
 const CUCKOO_LOAD: f64 = 0.945;
 
-struct Cuckoo;
+struct CuckooRow;
 
-impl Row for Cuckoo {
-    const STRUCTURE: &'static str = "Cuckoo filter, filled to 94.5 %";
+impl Row for CuckooRow {
+    const STRUCTURE: &'static str = "Cuckoo filter of 16 bits, filled to 94.5 %";
     const REMOVABLE: bool = true;
     const RATE_AT_MOST: f64 = 0.04;
 
@@ -155,13 +155,18 @@ impl Row for Cuckoo {
         if K::IS_HASH {
             return Vec::new();
         }
-        vec![Contender::peer("cuckoofilter", peers::Cuckoofilter::with_slots(bytes / 2))]
+        let keys = Self::keys(bytes);
+        vec![
+            Contender::ours("Cuckoo", ours::Removable::new(Cuckoo::with_capacity(keys, KEY.id()))),
+            Contender::ours("TwoChoice", ours::Removable::new(TwoChoice::with_capacity(keys, KEY.id()))),
+            Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
+        ]
     }
 }
 
-struct Quotient;
+struct QuotientRow;
 
-impl Row for Quotient {
+impl Row for QuotientRow {
     const STRUCTURE: &'static str = "Quotient filter at 0.4 %, filled to 90 %";
     const REMOVABLE: bool = true;
     const RATE_AT_MOST: f64 = 0.0045;
@@ -175,11 +180,15 @@ impl Row for Quotient {
         if K::IS_HASH {
             return Vec::new();
         }
-        vec![Contender::peer("qfilter", peers::Qfilter::with_capacity(Self::keys(bytes), 0.004))]
+        let keys = Self::keys(bytes);
+        vec![
+            Contender::ours("Quotient", ours::Removable::new(Quotient::with_capacity(keys, KEY.id()))),
+            Contender::peer("qfilter", peers::Qfilter::with_capacity(keys, 0.004)),
+        ]
     }
 }
 
-const OPERATIONS: [&str; 5] = ["insert", "absent", "present", "insert into the last quarter", "remove"];
+const OPERATIONS: [&str; 5] = ["insert", "absent", "present", "insert when nearly full", "remove"];
 
 /// Measures one kind of filter at both places with all kinds of items.
 fn row<R: Row>(bench: &mut Bench) {
@@ -214,11 +223,10 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(bench: &Bench, place: Place, keys: u64) -> Self {
-        let fills = if bench.settings.quick { 5 } else { 9 };
+    fn new(place: Place, keys: u64) -> Self {
         match place {
-            Place::Near => Self { fills, slices: 4, asks: 1, asked: keys, warm: true },
-            Place::Far => Self { fills: 1, slices: 16, asks: 5, asked: 500_000, warm: false },
+            Place::Near => Self { fills: 5, slices: 4, asks: 1, asked: keys, warm: true },
+            Place::Far => Self { fills: 1, slices: 16, asks: 5, asked: 100_000, warm: false },
         }
     }
 }
@@ -239,7 +247,7 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
         return;
     }
     let keys = R::keys(bytes);
-    let records = measure::<R, K>(&mut contenders, keys, &Schedule::new(bench, group.place, keys));
+    let records = measure::<R, K>(&mut contenders, keys, &Schedule::new(group.place, keys));
     let operations = group.operations.len();
     let outcomes = contenders.iter().zip(records).map(|(contender, record)| {
         let Record { nanoseconds, asked, found_absent, missed_present } = record;
@@ -276,8 +284,8 @@ fn measure<R: Row, K: Item>(contenders: &mut [Contender<K>], keys: u64, schedule
                     contender.subject.clear();
                 }
                 warm(contender, &batch, schedule);
-                let time = nanoseconds_each(batch.len(), || contender.subject.put(&batch));
-                record.nanoseconds[if is_last_quarter { 3 } else { 0 }].push(time);
+                let times = &mut record.nanoseconds[if is_last_quarter { 3 } else { 0 }];
+                time_each(&batch, times, |keys| contender.subject.put(keys));
             }
         }
         for round in 0..schedule.asks {
@@ -288,13 +296,13 @@ fn measure<R: Row, K: Item>(contenders: &mut [Contender<K>], keys: u64, schedule
             let present: Vec<K> = present.collect();
             for (contender, record) in contenders.iter_mut().zip(&mut records) {
                 warm(contender, &absent, schedule);
-                let (time, found) = ask(contender, &absent);
-                record.nanoseconds[1].push(time);
-                record.found_absent += found;
-                let (time, found) = ask(contender, &present);
-                record.nanoseconds[2].push(time);
+                let mut found = [0; 2];
+                for (nth, keys) in [&absent, &present].into_iter().enumerate() {
+                    time_each(keys, &mut record.nanoseconds[1 + nth], |keys| found[nth] += contender.subject.ask(keys));
+                }
                 record.asked += schedule.asked;
-                record.missed_present += schedule.asked - found;
+                record.found_absent += found[0];
+                record.missed_present += schedule.asked - found[1];
             }
         }
         if R::REMOVABLE {
@@ -315,19 +323,13 @@ fn remove_last_quarter<K: Item>(
         let batch = slice(nth);
         for (contender, record) in contenders.iter_mut().zip(&mut *records) {
             warm(contender, &batch, schedule);
-            record.nanoseconds[4].push(nanoseconds_each(batch.len(), || contender.subject.remove(&batch)));
+            time_each(&batch, &mut record.nanoseconds[4], |keys| contender.subject.remove(keys));
         }
     }
     let kept = slice(0);
     for (contender, record) in contenders.iter().zip(records) {
         record.missed_present += kept.len() as u64 - contender.subject.ask(&kept);
     }
-}
-
-fn ask<K: Item>(contender: &Contender<K>, keys: &[K]) -> (f64, u64) {
-    let mut found = 0;
-    let time = nanoseconds_each(keys.len(), || found = contender.subject.ask(keys));
-    (time, found)
 }
 
 /// Some questions that nobody times, after which the filter is in the cache again.

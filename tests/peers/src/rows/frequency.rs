@@ -2,14 +2,20 @@
 //!
 //! An estimate below the truth is a wrong answer, and so are too many far above it.
 
-use weir_common::{hash::mix, sketch::CountMin};
+use std::hint::black_box;
+
+use weir_common::{
+    hash::mix,
+    ledger::Tally,
+    sketch::{BlockedCountMin, CountMin, HeavyLight, count_min::Plain},
+};
 
 use crate::{
     bench::Bench,
-    clock::{median, nanoseconds_each},
+    clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item, ReadyHash},
-    ours::{KEY, OneByOne},
+    ours::KEY,
     peers::frequency as peers,
     report::{Group, Outcome, Place},
     stream::{Zipf, counts},
@@ -17,12 +23,22 @@ use crate::{
 
 /// Measures all of them.
 pub fn run(bench: &mut Bench) {
-    row::<Plain>(bench);
-    row::<Conservative>(bench);
+    row::<PlainRow>(bench);
+    row::<OneLineRow>(bench);
+    row::<ConservativeRow>(bench);
+    row::<HeavyLightRow>(bench);
 }
 
 /// Rows of counters.
 const ROWS: usize = 4;
+
+/// A probability of more than the error for which weir takes as many rows.
+const PROBABILITY: f64 = 0.02;
+
+/// The error for which weir takes so many columns.
+fn error(columns: usize) -> f64 {
+    std::f64::consts::E / (columns as f64 - 0.5)
+}
 
 /// A kind of count-min sketch.
 trait Row {
@@ -33,31 +49,65 @@ trait Row {
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>>;
 }
 
-struct Plain;
+struct PlainRow;
 
-impl Row for Plain {
+impl Row for PlainRow {
     const STRUCTURE: &'static str = "Count-min, 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        // The columns of four rows and a bit each: from 64 bits if they suffice.
-        let peer = if columns.ilog2() < 16 {
-            Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u64>::with_cells(ROWS, columns))
-        } else {
-            Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u128>::with_cells(ROWS, columns))
-        };
-        vec![peer]
+        let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id());
+        vec![Contender::ours("CountMin, plain", ours), plain_peer(columns)]
     }
 }
 
-struct Conservative;
+struct OneLineRow;
 
-impl Row for Conservative {
+impl Row for OneLineRow {
+    const STRUCTURE: &'static str = "Count-min in one or two cache lines, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
+        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer(columns)]
+    }
+}
+
+fn plain_peer<K: Item>(columns: usize) -> Contender<K> {
+    // It takes the columns of four rows and a bit each from the hash: 64 bits are faster if they suffice.
+    if columns.ilog2() < 16 {
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u64>::with_cells(ROWS, columns))
+    } else {
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u128>::with_cells(ROWS, columns))
+    }
+}
+
+struct ConservativeRow;
+
+impl Row for ConservativeRow {
     const STRUCTURE: &'static str = "Count-min with conservative update, 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        let error = std::f64::consts::E / columns as f64;
-        let ours = OneByOne::new(CountMin::with_error(error * 1.001, f64::exp(-3.9), KEY.id()));
-        let mut contenders = vec![Contender::ours("CountMin", ours)];
+        let packets = CountMin::<u64>::with_error(error(columns), PROBABILITY, KEY.id());
+        let tally = CountMin::<Tally>::with_error(error(columns), PROBABILITY, KEY.id());
+        let mut contenders =
+            vec![Contender::ours("CountMin", packets), Contender::ours("CountMin, packets and bytes", tally)];
+        if !K::IS_HASH {
+            contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));
+        }
+        contenders
+    }
+}
+
+struct HeavyLightRow;
+
+impl Row for HeavyLightRow {
+    const STRUCTURE: &'static str = "Heavy and light counters";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        // As much memory as four rows of counters, whatever it makes of it.
+        let memory = HeavyLight::<u64>::with_error(error(columns), KEY.id()).memory_bytes();
+        let share = memory as f64 / (columns * ROWS * size_of::<u64>()) as f64;
+        let ours = HeavyLight::<u64>::with_error(error(columns) * share, KEY.id());
+        let mut contenders = vec![Contender::ours("HeavyLight", ours)];
         if !K::IS_HASH {
             contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));
         }
@@ -89,8 +139,7 @@ fn row<R: Row>(bench: &mut Bench) {
         return;
     }
     for place in [Place::Near, Place::Far] {
-        // Weir's cells are 16 bytes, for packets and bytes.
-        let columns = bench.settings.bytes(place) / ROWS / 16;
+        let columns = bench.settings.bytes(place) / ROWS / size_of::<u64>();
         let traffic = Traffic::new(bench, place);
         let mut group = Group::new(R::STRUCTURE, place, &OPERATIONS, "mean error, ppm of all");
         compete::<R, Bytes<8>>(bench, &mut group, columns, &traffic);
@@ -105,13 +154,13 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group, columns: usize
     let mut contenders = R::contenders::<K>(columns);
     let keys: Vec<K> = traffic.stream.iter().map(|number| K::nth(*number)).collect();
     let mut times = vec![[const { Vec::new() }; OPERATIONS.len()]; contenders.len()];
-    for _ in 0..if bench.settings.quick { 5 } else { 9 } {
+    for _ in 0..5 {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
             contender.subject.clear();
-            times[0].push(nanoseconds_each(keys.len(), || contender.subject.put(&keys)));
-            times[1].push(nanoseconds_each(keys.len(), || {
-                std::hint::black_box(contender.subject.ask(&keys));
-            }));
+            time_each(&keys, &mut times[0], |keys| contender.subject.put(keys));
+            time_each(&keys, &mut times[1], |keys| {
+                black_box(contender.subject.ask(keys));
+            });
         }
     }
     let outcomes = contenders.iter().zip(times).map(|(contender, times)| {

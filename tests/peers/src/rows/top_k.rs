@@ -2,10 +2,10 @@
 
 use crate::{
     bench::Bench,
-    clock::{median, nanoseconds_each},
+    clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item},
-    ours::CountMinWithTopK,
+    ours::top_k::CountMinWithTopK,
     peers::top_k as peers,
     report::{Group, Outcome, Place},
     stream::{Zipf, counts},
@@ -49,7 +49,7 @@ fn compete<I: Item>(bench: &mut Bench, group: &mut Group, stream: &[u64]) {
     for _ in 0..5 {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
             contender.subject.clear();
-            times.push(nanoseconds_each(keys.len(), || contender.subject.put(&keys)));
+            time_each(&keys, times, |keys| contender.subject.put(keys));
         }
     }
     let largest = largest(stream);
