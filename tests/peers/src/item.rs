@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use weir_common::hash::{KeyedHash, mix};
 
 /// One key as all contenders see it.
-pub trait Item: Copy + Eq + Ord + Hash + Send + Sync + 'static {
+pub trait Item: Copy + Default + Eq + Ord + Hash + Send + Sync + 'static {
     /// What the tables call it.
     const NAME: &'static str;
     /// Whether it is a ready hash: then only sketches that take hashes compete, and no hash is paid for.
@@ -55,6 +55,12 @@ impl<const N: usize> Item for Bytes<N> {
     }
 }
 
+impl<const N: usize> Default for Bytes<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
 impl<const N: usize> Hash for Bytes<N> {
     /// As a `u64` where it is as long as one, which is what every hash is fastest at.
     #[inline(always)]
@@ -67,7 +73,7 @@ impl<const N: usize> Hash for Bytes<N> {
 }
 
 /// A ready 64-bit hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReadyHash(u64);
 
 impl Item for ReadyHash {

@@ -5,7 +5,7 @@ use crate::{
     clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item},
-    ours::top_k::CountMinWithTopK,
+    ours::top_k::Largest,
     peers::top_k as peers,
     report::{Group, Outcome, Place},
     stream::{Zipf, counts},
@@ -35,7 +35,7 @@ pub fn run(bench: &mut Bench) {
 
 fn contenders<I: Item>() -> Vec<Contender<I>> {
     vec![
-        Contender::ours("CountMin with TopK", CountMinWithTopK::new(K)),
+        Contender::ours("TopK", Largest::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, TopK", peers::HeavyKeeper::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, BucketedTopK", peers::HeavyKeeperBucketed::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, CuckooTopK", peers::HeavyKeeperCuckoo::with_bytes(K, BYTES)),
