@@ -73,8 +73,10 @@ fn row<R: Row>(bench: &mut Bench) {
     }
     let mut group = Group::new(R::STRUCTURE, Place::Near, &["insert"], "RMSE");
     compete::<R, Bytes<8>>(bench, &mut group);
-    compete::<R, Bytes<13>>(bench, &mut group);
-    compete::<R, Bytes<40>>(bench, &mut group);
+    if !bench.settings.quick {
+        compete::<R, Bytes<13>>(bench, &mut group);
+        compete::<R, Bytes<40>>(bench, &mut group);
+    }
     compete::<R, ReadyHash>(bench, &mut group);
     bench.finish(group);
 }

@@ -28,8 +28,10 @@ pub fn run(bench: &mut Bench) {
     let stream = Zipf::new(NUMBERS, 1.05).stream(2, length);
     let mut group = Group::new(STRUCTURE, Place::Near, &["add"], "precision");
     compete::<Bytes<8>>(bench, &mut group, &stream);
-    compete::<Bytes<13>>(bench, &mut group, &stream);
-    compete::<Bytes<40>>(bench, &mut group, &stream);
+    if !bench.settings.quick {
+        compete::<Bytes<13>>(bench, &mut group, &stream);
+        compete::<Bytes<40>>(bench, &mut group, &stream);
+    }
     bench.finish(group);
 }
 
