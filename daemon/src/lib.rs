@@ -27,6 +27,7 @@ pub mod ring;
 pub mod shard;
 pub mod sink;
 pub mod summary;
+pub mod twin;
 pub mod valve;
 pub mod window;
 pub mod worker;
