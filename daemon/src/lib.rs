@@ -4,7 +4,7 @@
 //! [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the
 //! threads; [`replay`] does the same over a [`capture`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod attach;
 pub mod batch;
@@ -27,6 +27,7 @@ pub mod ring;
 pub mod shard;
 pub mod sink;
 pub mod summary;
+pub mod tap;
 pub mod twin;
 pub mod valve;
 pub mod window;

@@ -141,7 +141,7 @@ pub fn replay(
         open: None,
         spare: Some(shard()),
         seen: seen.clone(),
-        memory_bytes: Memory::plan(config, 1).resident(),
+        memory_bytes: Memory::plan(config, 1, true).resident(),
         cpu_time: clock::cpu_time(),
         deliver,
     };
