@@ -146,3 +146,35 @@ fn has_cap_bpf() -> bool {
     let either = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Direction;
+
+    fn rule(name: &str, mode: Mode, direction: Direction) -> Interface {
+        Interface { name: name.to_owned(), mode, direction }
+    }
+
+    #[test]
+    fn a_tap_is_for_each_direction_that_no_program_measures() {
+        let rules = [
+            rule("eth0", Mode::AfPacket, Direction::Both),
+            rule("eth1", Mode::Auto, Direction::Ingress),
+            rule("ppp*", Mode::Auto, Direction::Ingress),
+        ];
+        for (rules, with_programs, without) in [(&rules[..1], 2, 2), (&rules[..2], 2, 3), (&rules[..], 2, 64)] {
+            assert_eq!((count(rules, true), count(rules, false)), (with_programs, without), "{rules:?}");
+        }
+        assert!(!needs_programs(&rules[..1]) && needs_programs(&rules) && needs_programs(&[]));
+    }
+
+    #[test]
+    fn taps_stand_in_for_no_mode_that_was_asked_for() {
+        for mode in [Mode::Native, Mode::Generic, Mode::Tcx] {
+            let rules = [rule("eth0", Mode::Auto, Direction::Both), rule("eth1", mode, Direction::Ingress)];
+            assert!(!stand_in(&KernelError::NotPermitted, &rules));
+            assert_eq!(stand_in(&KernelError::NotPermitted, &rules[..1]), PacketSocket::is_permitted());
+        }
+    }
+}
