@@ -16,6 +16,7 @@ use weir_tests::{
 };
 
 use crate::{
+    sampling::check_one_in_ten,
     tcx::{check_both, check_merged, check_received, check_sent, check_without_link_headers, send_out, watch_by},
     watch::{
         self, ONE_WINDOW, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, list, measure, modes, native, number,
@@ -32,6 +33,7 @@ tests![
     a_device_without_link_headers_is_exact,
     windows_add_up_to_what_was_sent,
     a_window_cut_while_packets_flow_balances,
+    one_packet_in_ten_is_taken_and_the_rest_is_counted,
     what_the_socket_drops_is_declared,
     a_flood_is_accounted_for,
     an_interface_that_goes_down_and_one_that_comes_back_are_measured,
@@ -92,6 +94,15 @@ fn a_window_cut_while_packets_flow_balances() -> Result<()> {
     let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", tapped(INTERFACE));
     let daemon = measure(&pair.observer, &settings)?;
     check_cut(Watch { pair, daemon })
+}
+
+fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let settings =
+        format!("interfaces: [{}]\ndatapath: {{packet_ring: 64MiB}}\nsampling: {{packets: 10}}\n", tapped(INTERFACE));
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| config(&settings, reports))?;
+    daemon.wait_for_line("INFO measuring one packet in 10", TIMEOUT)?;
+    check_one_in_ten(Watch { pair, daemon })
 }
 
 /// Traffic of which all packets have the same length, so that what they come to is known even where they are dropped.

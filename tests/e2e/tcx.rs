@@ -29,6 +29,8 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+/// For packet sockets: whatever a test sends at once has room, however long the reader has to wait for its turn.
+const ROOMY: &str = "datapath: {packet_ring: 64MiB}\n";
 
 /// weir on a quiet link by its own choice of mode, in one window.
 fn watch(direction: &str) -> Result<Watch> {
@@ -39,7 +41,8 @@ fn watch(direction: &str) -> Result<Watch> {
 pub fn watch_by(mode: &str, direction: &str) -> Result<Watch> {
     one_window();
     let pair = Lab::quiet_pair()?;
-    let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}, direction: {direction}}}]\n{ONE_WINDOW}");
+    let settings =
+        format!("interfaces: [{{name: {INTERFACE}, mode: {mode}, direction: {direction}}}]\n{ROOMY}{ONE_WINDOW}");
     let daemon = measure(&pair.observer, &settings)?;
     Ok(Watch { pair, daemon })
 }
@@ -134,7 +137,7 @@ pub fn check_merged(mode: &str) -> Result<()> {
         one_window();
         let lab = Lab::new()?;
         let settings =
-            format!("interfaces: [{{name: {interface}, mode: {mode}, direction: {direction}}}]\n{ONE_WINDOW}");
+            format!("interfaces: [{{name: {interface}, mode: {mode}, direction: {direction}}}]\n{ROOMY}{ONE_WINDOW}");
         let mut daemon = measure(&lab.router, &settings)?;
         let buffers = || anyhow::Ok(lab.router.counters(wan)?.received.packets);
         let (buffers_before, segments_before) = (buffers()?, segments_sent(&lab.client)?);
@@ -171,7 +174,8 @@ pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let tun = pair.observer.enter(|| Tun::new_named(Interface::new(DEVICE)?))??;
     pair.observer.ip(&format!("link set {DEVICE} up"))?;
-    let mut daemon = measure(&pair.observer, &format!("interfaces: [{{name: {DEVICE}, mode: {mode}}}]\n{ONE_WINDOW}"))?;
+    let mut daemon =
+        measure(&pair.observer, &format!("interfaces: [{{name: {DEVICE}, mode: {mode}}}]\n{ROOMY}{ONE_WINDOW}"))?;
     let plan = Plan { seed: 66, packets: 20_000, flows: 1_000, mix: Mix::plain(), ..Plan::default() };
     let mut oracle = Oracle::new();
     for packet in Traffic::new(plan)? {
