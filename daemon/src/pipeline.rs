@@ -203,8 +203,8 @@ fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     match Kernel::load(plan) {
         Err(error) if tap::stand_in(&error, &config.interfaces) => {
             warn!(
-                "{error}; until then packets are read from packet sockets (`mode: afpacket`), which costs several times as \
-                 much and loses packets sooner"
+                "{error}; until then packets are read from packet sockets (`mode: afpacket`), which costs more and \
+                 loses packets sooner"
             );
             Ok(None)
         }
