@@ -207,6 +207,12 @@ impl FlowKey {
         [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
     }
 
+    /// Ports, protocol, class and scope as one word.
+    #[inline(always)]
+    pub(crate) const fn tail(&self) -> u64 {
+        self.tail
+    }
+
     /// Whether the packet was IPv6.
     #[inline(always)]
     pub const fn is_v6(&self) -> bool {

@@ -1,26 +1,29 @@
 //! One CPU's sketches for the open window: no locks, and but for the filter of seen flows no sharing.
 //!
-//! The hot loop in plain text:
+//! The hot loop in plain text, for some records at a time:
 //!
 //! ```text
+//! for each record: hash the flow and its parts
 //! for each record:
-//!     hash source, destination, flow, service once
 //!     totals and the interface's account += record
 //!     unique sources, destinations, flows: insert
-//!     flow absent from the filter of seen flows? one more new flow
-//!     for each dimension: count-min += record; offer the key as a candidate for the top
+//! for each record: flow absent from the filter of seen flows? one more new flow
+//! for top flows, sources, destinations, pairs, services:
+//!     for each record: add
 //! ```
+//!
+//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places. Each
+//! sketch asks for those of all the records, and then uses them.
 
 use weir_common::{
     control::INTERFACES_MAX,
     flow::{Address, FlowKey, ip},
-    hash::{self, Key},
+    hash::{FlowHashes, Key, KeyedHash},
     ledger::Tally,
     packet::proto,
     record::Record,
-    sketch::{Candidate, CountMin, HyperLogLog, Metric, Seen, TopK},
+    sketch::{HyperLogLog, Seen, TopK},
 };
-use zerocopy::IntoBytes;
 
 /// What a shard is built from: what the user wants to know.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,11 +36,11 @@ pub struct Geometry {
     pub top_candidates: usize,
 }
 
-/// The probability that a count-min estimate exceeds its error.
-const TOP_ERROR_PROBABILITY: f64 = 0.02;
+/// Records that are taken through the sketches together.
+const TOGETHER: usize = 32;
 
 /// An address with the IP version that its packets had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
     /// The address.
     pub address: Address,
@@ -50,15 +53,10 @@ impl Host {
     pub const fn ip(self) -> core::net::IpAddr {
         ip(self.address, self.v6)
     }
-
-    fn hash(self, key: Key) -> u64 {
-        let [high, low] = self.address.0;
-        hash::sip(key, [high, low, u64::from(self.v6)].as_bytes())
-    }
 }
 
 /// A source and a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pair {
     /// Who sends.
     pub source: Host,
@@ -67,7 +65,7 @@ pub struct Pair {
 }
 
 /// A protocol and a destination port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Service {
     /// IP protocol number.
     pub proto: u8,
@@ -75,65 +73,39 @@ pub struct Service {
     pub dst_port: u16,
 }
 
-/// One question "who is largest?": counts for every key, and candidates for the lists by bytes and by packets.
-pub struct Dimension<K> {
-    counts: CountMin,
-    by_bytes: TopK<K>,
-    by_packets: TopK<K>,
+/// A record on its way through the sketches.
+#[derive(Clone, Copy, Default)]
+pub struct Item {
+    /// Of the flow and its parts.
+    pub hashes: FlowHashes,
+    /// The flow, without its scope.
+    pub key: FlowKey,
+    /// What the record stands for.
+    pub tally: Tally,
 }
 
-impl<K: Copy + Eq> Dimension<K> {
-    fn new(geometry: &Geometry, key_id: u64) -> Self {
-        let top = |metric| TopK::with_capacity(geometry.top_candidates, metric, key_id);
+impl Item {
+    /// What a record is to the sketches.
+    #[inline(always)]
+    pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+        // What was taken stands for what was left out, too.
+        let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self {
-            counts: CountMin::with_error(geometry.top_error, TOP_ERROR_PROBABILITY, key_id),
-            by_bytes: top(Metric::Bytes),
-            by_packets: top(Metric::Packets),
+            hashes: hash.flow(&record.key),
+            key: record.key.identity(),
+            tally: Tally::new(counted.packets * rate, counted.bytes * rate),
         }
     }
 
-    #[inline]
-    fn add(&mut self, hash: u64, key: K, tally: Tally) {
-        let estimate = self.counts.add(hash, tally);
-        self.by_bytes.offer(hash, key, tally, estimate);
-        self.by_packets.offer(hash, key, tally, estimate);
+    #[inline(always)]
+    const fn source(&self) -> Host {
+        Host { address: self.key.src, v6: self.key.is_v6() }
     }
 
-    /// Every candidate, once.
-    pub fn candidates(&self) -> impl Iterator<Item = &Candidate<K>> {
-        let others = self.by_packets.iter().filter(|other| self.by_bytes.get(other.hash, &other.key).is_none());
-        self.by_bytes.iter().chain(others)
+    #[inline(always)]
+    const fn destination(&self) -> Host {
+        Host { address: self.key.dst, v6: self.key.is_v6() }
     }
-
-    /// Whether `key` is a candidate.
-    pub fn has_candidate(&self, hash: u64, key: &K) -> bool {
-        [&self.by_bytes, &self.by_packets].into_iter().any(|candidates| candidates.get(hash, key).is_some())
-    }
-
-    /// Bounds that always hold for what this shard saw of `key`: what was counted while it was a candidate, and at most
-    /// what count-min says.
-    pub fn bounds(&self, hash: u64, key: &K) -> (Tally, Tally) {
-        let (mut lower, mut upper) = (Tally::default(), self.counts.estimate(hash));
-        for candidate in [self.by_bytes.get(hash, key), self.by_packets.get(hash, key)].into_iter().flatten() {
-            lower = zip(lower, candidate.lower(), u64::max);
-            upper = zip(upper, candidate.upper(), u64::min);
-        }
-        (lower, upper)
-    }
-
-    fn clear(&mut self) {
-        self.counts.clear();
-        self.by_bytes.clear();
-        self.by_packets.clear();
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.counts.memory_bytes() + self.by_bytes.memory_bytes() + self.by_packets.memory_bytes()
-    }
-}
-
-fn zip(a: Tally, b: Tally, pick: impl Fn(u64, u64) -> u64) -> Tally {
-    Tally::new(pick(a.packets, b.packets), pick(a.bytes, b.bytes))
 }
 
 /// Packet counts by version and protocol: exact where every packet is taken, else estimates.
@@ -187,23 +159,95 @@ pub struct Unique {
     pub flows: HyperLogLog,
 }
 
-/// The dimensions: one list of top talkers each.
-pub struct Dimensions {
+impl Unique {
+    /// Empty sketches for keys with this fingerprint.
+    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
+        let distinct = || HyperLogLog::with_error(geometry.unique_error, key_id);
+        Self { sources: distinct(), destinations: distinct(), flows: distinct() }
+    }
+
+    /// Counts a flow and its addresses.
+    #[inline(always)]
+    pub fn insert(&mut self, hashes: &FlowHashes) {
+        self.sources.insert(hashes.source);
+        self.destinations.insert(hashes.destination);
+        self.flows.insert(hashes.flow);
+    }
+
+    fn clear(&mut self) {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
+    }
+}
+
+/// The dimensions: one table of top talkers each.
+pub struct Tops {
     /// Flows.
-    pub flows: Dimension<FlowKey>,
+    pub flows: TopK<FlowKey>,
     /// Source addresses.
-    pub sources: Dimension<Host>,
+    pub sources: TopK<Host>,
     /// Destination addresses.
-    pub destinations: Dimension<Host>,
+    pub destinations: TopK<Host>,
     /// Source-destination pairs.
-    pub pairs: Dimension<Pair>,
+    pub pairs: TopK<Pair>,
     /// Protocols with destination ports.
-    pub services: Dimension<Service>,
+    pub services: TopK<Service>,
+}
+
+impl Tops {
+    /// Empty tables for keys with this fingerprint.
+    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
+        let &Geometry { unique_error: _, top_error, top_candidates } = geometry;
+        Self {
+            flows: TopK::with_error(top_error, top_candidates, key_id),
+            sources: TopK::with_error(top_error, top_candidates, key_id),
+            destinations: TopK::with_error(top_error, top_candidates, key_id),
+            pairs: TopK::with_error(top_error, top_candidates, key_id),
+            services: TopK::with_error(top_error, top_candidates, key_id),
+        }
+    }
+
+    /// Adds to flows and to their parts.
+    #[inline]
+    pub fn add_batch(&mut self, items: &[Item]) {
+        self.flows.add_batch(items, |item| (item.hashes.flow, item.key, item.tally));
+        self.sources.add_batch(items, |item| (item.hashes.source, item.source(), item.tally));
+        self.destinations.add_batch(items, |item| (item.hashes.destination, item.destination(), item.tally));
+        self.pairs.add_batch(items, |item| {
+            (item.hashes.pair, Pair { source: item.source(), destination: item.destination() }, item.tally)
+        });
+        self.services.add_batch(items, |item| {
+            (item.hashes.service, Service { proto: item.key.proto(), dst_port: item.key.dst_port() }, item.tally)
+        });
+    }
+
+    fn clear(&mut self) {
+        let Self { flows, sources, destinations, pairs, services } = self;
+        flows.clear();
+        sources.clear();
+        destinations.clear();
+        pairs.clear();
+        services.clear();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let Self { flows, sources, destinations, pairs, services } = self;
+        flows.memory_bytes()
+            + sources.memory_bytes()
+            + destinations.memory_bytes()
+            + pairs.memory_bytes()
+            + services.memory_bytes()
+    }
 }
 
 /// One CPU's sketches for one window.
 pub struct Shard {
-    key: Key,
+    hash: KeyedHash,
     /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
     pub attributed: [Tally; INTERFACES_MAX as usize],
     /// Exact counts by protocol.
@@ -213,7 +257,7 @@ pub struct Shard {
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
     /// Top talkers.
-    pub top: Dimensions,
+    pub top: Tops,
     /// Records absorbed.
     pub records: u64,
     /// The highest sampling rate of a record, at least 1.
@@ -223,21 +267,13 @@ pub struct Shard {
 impl Shard {
     /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
     pub fn new(geometry: &Geometry, key: Key) -> Self {
-        let id = key.id();
-        let distinct = || HyperLogLog::with_error(geometry.unique_error, id);
         let mut shard = Self {
-            key,
+            hash: KeyedHash::new(key),
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             protocols: Protocols::default(),
-            unique: Unique { sources: distinct(), destinations: distinct(), flows: distinct() },
+            unique: Unique::new(geometry, key.id()),
             new_flows: 0,
-            top: Dimensions {
-                flows: Dimension::new(geometry, id),
-                sources: Dimension::new(geometry, id),
-                destinations: Dimension::new(geometry, id),
-                pairs: Dimension::new(geometry, id),
-                services: Dimension::new(geometry, id),
-            },
+            top: Tops::new(geometry, key.id()),
             records: 0,
             sampling: 1,
         };
@@ -248,52 +284,34 @@ impl Shard {
     /// Adds records, in order.
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
-        for record in records {
-            self.absorb_one(record, seen);
+        let mut items = [Item::default(); TOGETHER];
+        for records in records.chunks(TOGETHER) {
+            let items = &mut items[..records.len()];
+            for (item, record) in items.iter_mut().zip(records) {
+                *item = Item::new(&self.hash, record);
+                seen.prefetch(item.hashes.flow);
+                self.account(record, item);
+            }
+            for Item { hashes, .. } in &*items {
+                self.unique.insert(hashes);
+                self.new_flows += u64::from(seen.insert(hashes.flow));
+            }
+            self.top.add_batch(items);
         }
     }
 
-    #[inline]
-    fn absorb_one(&mut self, record: &Record, seen: &Seen) {
-        let counted = record.tally();
-        // What was taken stands for what was left out, too.
-        let rate = u64::from(record.sampling);
-        let tally = Tally::new(counted.packets * rate, counted.bytes * rate);
+    #[inline(always)]
+    fn account(&mut self, record: &Record, item: &Item) {
         self.sampling = self.sampling.max(record.sampling.into());
-        let key = record.key.identity();
-        let v6 = key.is_v6();
-        let source = Host { address: key.src, v6 };
-        let destination = Host { address: key.dst, v6 };
-        let service = Service { proto: key.proto(), dst_port: key.dst_port() };
-        let source_hash = source.hash(self.key);
-        let destination_hash = destination.hash(self.key);
-        let flow_hash = hash::sip(self.key, key.as_bytes());
-        let service_hash = hash::sip(self.key, [u16::from(service.proto), service.dst_port].as_bytes());
-
-        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(counted);
-        self.protocols.add(&key, tally.packets);
-        self.unique.sources.insert(source_hash);
-        self.unique.destinations.insert(destination_hash);
-        self.unique.flows.insert(flow_hash);
-        self.new_flows += u64::from(seen.insert(flow_hash));
-        self.top.flows.add(flow_hash, key, tally);
-        self.top.sources.add(source_hash, source, tally);
-        self.top.destinations.add(destination_hash, destination, tally);
-        self.top.pairs.add(hash::combine(source_hash, destination_hash), Pair { source, destination }, tally);
-        self.top.services.add(service_hash, service, tally);
+        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
+        self.protocols.add(&item.key, item.tally.packets);
     }
 
     /// Empties the shard for the next window; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { key: _, attributed, protocols, unique, new_flows, top, records, sampling } = self;
-        let Unique { sources, destinations, flows } = unique;
-        [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
-        let Dimensions { flows, sources, destinations, pairs, services } = top;
-        flows.clear();
-        sources.clear();
-        destinations.clear();
-        pairs.clear();
-        services.clear();
+        let Self { hash: _, attributed, protocols, unique, new_flows, top, records, sampling } = self;
+        unique.clear();
+        top.clear();
         attributed.fill(Tally::default());
         *protocols = Protocols::default();
         *new_flows = 0;
@@ -303,16 +321,7 @@ impl Shard {
 
     /// The memory that this shard takes, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
-        let Unique { sources, destinations, flows } = &self.unique;
-        let unique: usize = [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum();
-        let Dimensions { flows, sources, destinations, pairs, services } = &self.top;
-        size_of::<Self>()
-            + unique
-            + flows.memory_bytes()
-            + sources.memory_bytes()
-            + destinations.memory_bytes()
-            + pairs.memory_bytes()
-            + services.memory_bytes()
+        size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
     }
 }
 

@@ -7,12 +7,12 @@ use weir_common::{
     flow::FlowKey,
     ledger::{Ledger, Tally},
     size::{SIZE_CLASSES, class_bytes},
-    sketch::{Candidate, Estimate, HyperLogLog, MergeError, Metric, Seen},
+    sketch::{Estimate, HyperLogLog, Merge, MergeError, Metric, Seen, TopK},
 };
 
 use crate::{
     margin::{self, DEVIATIONS},
-    shard::{Dimension, Host, Pair, Protocols, Service, Shard},
+    shard::{Host, Pair, Protocols, Service, Shard},
     worker::Closed,
 };
 
@@ -104,11 +104,11 @@ impl Summary {
         let unknown = lost.packets.saturating_add(sampled_out.packets);
         let doubt = Doubt { lost: beyond.chain([lost]).sum(), unit: unit(sampling, sizes.max()) };
         let tops = Tops {
-            flows: rank(window, |shard| &shard.top.flows, doubt, top),
-            sources: rank(window, |shard| &shard.top.sources, doubt, top),
-            destinations: rank(window, |shard| &shard.top.destinations, doubt, top),
-            pairs: rank(window, |shard| &shard.top.pairs, doubt, top),
-            services: rank(window, |shard| &shard.top.services, doubt, top),
+            flows: rank(window, |shard| &mut shard.top.flows, doubt, top)?,
+            sources: rank(window, |shard| &mut shard.top.sources, doubt, top)?,
+            destinations: rank(window, |shard| &mut shard.top.destinations, doubt, top)?,
+            pairs: rank(window, |shard| &mut shard.top.pairs, doubt, top)?,
+            services: rank(window, |shard| &mut shard.top.services, doubt, top)?,
         };
         let mut protocols = Protocols::default();
         let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
@@ -149,17 +149,23 @@ fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
     ledgers
 }
 
+/// One sketch of all shards, merged into the first of them.
+fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S) -> Result<Option<&S>, MergeError> {
+    let Some((first, rest)) = window.split_first_mut() else { return Ok(None) };
+    let all = sketch(&mut first.shard);
+    for closed in rest {
+        all.merge(sketch(&mut closed.shard))?;
+    }
+    Ok(Some(all))
+}
+
 /// The union over all shards. Each packet of which nothing is known but its length may have been of one more.
 fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
     unknown: u64,
 ) -> Result<Estimate, MergeError> {
-    let Some((first, rest)) = window.split_first_mut() else { return Ok(Estimate::default()) };
-    let union = sketch(&mut first.shard);
-    for closed in rest {
-        union.merge(sketch(&mut closed.shard))?;
-    }
+    let Some(union) = merged(window, sketch)? else { return Ok(Estimate::default()) };
     let mut estimate = union.bounds();
     estimate.upper = estimate.upper.saturating_add(unknown);
     Ok(estimate)
@@ -192,37 +198,24 @@ fn unit(sampling: u32, largest_bytes: u64) -> Tally {
     if rate == 1 { Tally::default() } else { Tally::new(rate, rate * largest_bytes) }
 }
 
-fn rank<K: Copy + Ord>(
-    window: &[Closed],
-    dimension: impl Fn(&Shard) -> &Dimension<K>,
+fn rank<K: Copy + Ord + Default>(
+    window: &mut [Closed],
+    table: impl Fn(&mut Shard) -> &mut TopK<K>,
     doubt: Doubt,
     top: usize,
-) -> Ranking<K> {
+) -> Result<Ranking<K>, MergeError> {
     let (mut by_bytes, mut by_packets) = (Vec::with_capacity(top), Vec::with_capacity(top));
-    for (nth, closed) in window.iter().enumerate() {
-        for Candidate { hash, key, .. } in dimension(&closed.shard).candidates() {
-            if window[..nth].iter().any(|earlier| dimension(&earlier.shard).has_candidate(*hash, key)) {
-                continue;
-            }
-            let (mut lower, mut upper) = (Tally::default(), Tally::default());
-            for closed in window {
-                let bounds = dimension(&closed.shard).bounds(*hash, key);
-                lower.add(bounds.0);
-                upper.add(bounds.1);
-            }
-            // The upper end is the estimate: where it differs from the lower one, the difference is mostly what the key
-            // did before it became a candidate.
-            let estimate = |metric: Metric| {
-                let value = metric.of(upper);
-                let (lower, upper) = margin::widen(metric.of(lower), value, metric.of(doubt.unit));
-                Estimate { value, lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
-            };
-            let ranked = Ranked { key: *key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };
-            keep_largest(&mut by_bytes, top, ranked, |r| (Reverse((r.bytes.value, r.packets.value)), r.key));
-            keep_largest(&mut by_packets, top, ranked, |r| (Reverse((r.packets.value, r.bytes.value)), r.key));
-        }
+    for candidate in merged(window, table)?.into_iter().flat_map(TopK::iter) {
+        let (lower, value, upper) = (candidate.lower(), candidate.value(), candidate.upper());
+        let estimate = |metric: Metric| {
+            let (lower, upper) = margin::widen(metric.of(lower), metric.of(upper), metric.of(doubt.unit));
+            Estimate { value: metric.of(value), lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
+        };
+        let ranked = Ranked { key: candidate.key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };
+        keep_largest(&mut by_bytes, top, ranked, |r| (Reverse((r.bytes.value, r.packets.value)), r.key));
+        keep_largest(&mut by_packets, top, ranked, |r| (Reverse((r.packets.value, r.bytes.value)), r.key));
     }
-    Ranking { by_bytes, by_packets }
+    Ok(Ranking { by_bytes, by_packets })
 }
 
 /// Adds to a list that holds the `top` first by `order`, in that order. It never grows beyond them: what a window's end

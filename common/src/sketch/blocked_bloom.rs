@@ -1,54 +1,40 @@
-//! Split-block Bloom filter: was this key here before?
+//! Blocked Bloom filter: was this key here before?
 //!
 //! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
 //! planned at construction and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.001: 1.9 MiB (15.7 bits a key); one cache line a key, and
-//! eight atomic updates to insert a new one; the exact rate reads everything.
+//! **Cost** for 1,000,000 keys at 0.01: 1.2 MiB (10.1 bits a key). One cache line a key, in which it sets one bit in
+//! each of eight words: with AVX-512 the whole line is one register, with AVX2 two.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Putze, Sanders and Singler,
 //! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is the choice of Apache
-//! Parquet's split-block filter, there with eight words of 32 bits, here of 64.
+//! Parquet's split-block filter, there with eight words of 32 bits. With 64, as here, keys spread more evenly over
+//! blocks: a fifth fewer false positives in the same memory, for the same time with AVX-512; with AVX2 alone a lookup
+//! inside the cache takes a third longer than it would with 32.
 //!
-//! **Why not a crate**: worker threads share one filter without a lock, and it must plan for the uneven load of blocks
-//! and report its rate from its state; crates report the rate that was planned.
+//! **Why not a crate**: this is faster, plans for the uneven load of blocks, and reports its rate from its state.
 
-use alloc::boxed::Box;
-use core::{
-    iter::repeat_with,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+use alloc::{boxed::Box, vec};
+
+use super::{
+    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    split_block::{LANES, Plan, fields, find_all, insert_all, place},
 };
+use crate::simd::dispatch;
 
-use super::{Geometry, MergeError, check_mergeable};
-use crate::hash::mix;
-
-/// Blocks at most: 4 GiB.
-pub const BLOCKS_MAX: usize = 1 << 26;
-/// The lowest rate of false positives that can be planned for.
-pub const RATE_MIN: f64 = 1e-9;
-/// The highest: a filter that is wrong half of the time.
-pub const RATE_MAX: f64 = 0.5;
-/// Words a block; a key sets one bit in each.
-const WORDS: usize = 8;
-/// Bits a word.
-const BITS: u32 = u64::BITS;
+pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
 /// One cache line.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
-struct Block([AtomicU64; WORDS]);
+struct Block([u64; LANES]);
 
-/// A split-block Bloom filter that threads share.
-///
-/// Bits say nothing about other memory; only inserting orders its own, so that one thread is told of a new key.
-#[derive(Debug)]
+/// A Bloom filter that keeps a key within one cache line.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedBloom {
     blocks: Box<[Block]>,
-    /// How many keys it was planned for.
-    capacity: u64,
+    plan: Plan,
     key_id: u64,
 }
 
@@ -58,101 +44,81 @@ impl BlockedBloom {
     /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
     /// beyond some billion keys the rate is higher than planned, as [`BlockedBloom::false_positive_rate`] tells.
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
-        let capacity = items.max(1);
-        let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
-        let blocks = repeat_with(Block::default).take(blocks.clamp(1, BLOCKS_MAX)).collect();
-        Self { blocks, capacity, key_id }
+        Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id)
+    }
+
+    pub(super) fn from_plan(plan: Plan, key_id: u64) -> Self {
+        Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
     }
 
     /// Inserts the key with this hash; tells whether it was absent.
-    ///
-    /// Of threads that insert the same absent key at once, at most one is told so: the one that sets the last bit that
-    /// it found missing. (If two were told, by the words `a` before `b`, then the thread that is told by `a` found `b`
-    /// set, by the other thread, which had been to `a` before.) None is told in one case: at that instant another key
-    /// sets that very bit. A key that is there costs no write, so that threads keep sharing its cache line.
     #[inline]
-    pub fn insert(&self, hash: u64) -> bool {
-        let (block, masks) = self.place(hash);
-        if covers(block, &masks) {
-            return false;
-        }
-        // From the last word to the first, and then written from the first to the last: the order is the proof.
-        let Some(decisive) = (0..WORDS).rev().find(|&nth| block.0[nth].load(Acquire) & masks[nth] == 0) else {
-            return false;
-        };
-        let mut is_new = false;
-        for (nth, (word, mask)) in block.0.iter().zip(masks).enumerate() {
-            let newly_set = word.fetch_or(mask, Release) & mask == 0;
-            is_new |= newly_set && nth == decisive;
-        }
-        is_new
+    pub fn insert(&mut self, hash: u64) -> bool {
+        let (block, word) = place(hash, self.blocks.len());
+        insert_one(&mut self.blocks[block], word)
     }
 
     /// Whether the key with this hash was inserted; wrongly true at [`BlockedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
-        let (block, masks) = self.place(hash);
-        covers(block, &masks)
+        let (block, word) = place(hash, self.blocks.len());
+        find_one(&self.blocks[block], word)
+    }
+
+    /// Inserts many keys.
+    pub fn insert_batch(&mut self, hashes: &[u64]) {
+        insert_many(&mut self.blocks, hashes);
+    }
+
+    /// Looks up many keys: `found[i]` is what [`BlockedBloom::contains`] says of `hashes[i]`. Looks at as many as the
+    /// shorter of the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        find_many(&self.blocks, hashes, found);
     }
 
     /// Takes in another filter: afterwards this one is as if it had been fed both.
-    pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
-        self.words().zip(other.words()).for_each(|(word, other)| {
-            word.fetch_or(other.load(Relaxed), Relaxed);
-        });
+        let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
+        words.zip(other.blocks.iter().flat_map(|block| &block.0)).for_each(|(word, other)| *word |= other);
         Ok(())
     }
 
-    /// Forgets everything; writes every word. Keys that other threads insert meanwhile may be forgotten or stay.
-    pub fn clear(&self) {
-        self.words().for_each(|word| word.store(0, Relaxed));
+    /// Forgets everything; writes every block. (Not inlined: next to the allocation, the writes would be optimised
+    /// out, and the pages would not become resident.)
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.blocks.fill(Block([0; LANES]));
     }
 
     /// The share of bits that are set. Reads the whole filter.
     pub fn fill(&self) -> f64 {
-        let set: u64 = self.words().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
-        set as f64 / (self.blocks.len() * WORDS) as f64 / f64::from(BITS)
+        self.plan.fill_of(self.bits_set())
     }
 
-    /// The fill to expect when it holds as many keys as were planned.
-    pub fn planned_fill(&self) -> f64 {
-        // A word stays clear of j keys' bits with (63/64)^j; j is Poisson around the load.
-        -libm::expm1(-(self.capacity as f64 / self.blocks.len() as f64) / f64::from(BITS))
-    }
-
-    /// The probability that a foreign key is found, exactly, from the bits that are set: the mean over all blocks
-    /// of the product of their words' fills. Reads the whole filter.
+    /// The probability that a foreign key is found, exactly, from the bits that are set. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
-        let found = |block: &Block| block.0.iter().map(|word| fill_of(word.load(Relaxed))).product::<f64>();
-        self.blocks.iter().map(found).sum::<f64>() / self.blocks.len() as f64
+        self.plan.rate_of(self.bits_set())
     }
 
-    /// About how many distinct keys were inserted, from each block's bits: j keys leave a bit clear with (63/64)^j.
-    /// Reads the whole filter. Full blocks count as if half a bit were clear, so beyond its plan it says too little.
+    /// Whether it holds more keys than it was planned for, by more than chance. Reads the whole filter.
+    pub fn is_saturated(&self) -> bool {
+        self.plan.is_exceeded(self.fill())
+    }
+
+    /// About how many distinct keys were inserted. Reads the whole filter. Far beyond the plan it says too little.
     pub fn estimated_items(&self) -> u64 {
-        const BLOCK_BITS: usize = WORDS * BITS as usize;
-        let mut blocks_by_bits_set = [0u64; BLOCK_BITS + 1];
-        for block in &self.blocks {
-            let set: u32 = block.0.iter().map(|word| word.load(Relaxed).count_ones()).sum();
-            blocks_by_bits_set[set as usize] += 1;
-        }
-        let keys = |set: usize| {
-            let clear = ((BLOCK_BITS - set) as f64).max(0.5) / BLOCK_BITS as f64;
-            libm::log(clear) / libm::log1p(-1.0 / f64::from(BITS))
-        };
-        let items: f64 = blocks_by_bits_set.iter().enumerate().map(|(set, blocks)| *blocks as f64 * keys(set)).sum();
-        libm::round(items) as u64
+        self.plan.items_of(self.bits_set())
     }
 
     /// How many keys it was planned for.
     pub const fn capacity(&self) -> u64 {
-        self.capacity
+        self.plan.capacity
     }
 
     /// Its size and shape.
     pub const fn geometry(&self) -> Geometry {
-        Geometry::Blocks { count: self.blocks.len() }
+        self.plan.geometry()
     }
 
     /// The fingerprint of the hash key.
@@ -165,111 +131,270 @@ impl BlockedBloom {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
-    /// The key's block, and its bit in each of the block's words.
-    ///
-    /// The block is the hash times the number of blocks, upper half (no modulo, any number of blocks); the bits are
-    /// eight fields of the hash mixed once more, so that keys of one block, whose high bits are alike, still differ.
+    pub(super) const fn blocks(&self) -> usize {
+        self.plan.blocks
+    }
+
+    /// Inserts many keys; tells how many were absent.
+    pub(super) fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
+        count_new(&mut self.blocks, hashes)
+    }
+
+    fn bits_set(&self) -> impl Iterator<Item = [u32; LANES]> {
+        self.blocks.iter().map(|block| block.0.map(u64::count_ones))
+    }
+}
+
+dispatch! {
     #[inline(always)]
-    fn place(&self, hash: u64) -> (&Block, [u64; WORDS]) {
-        let block = (u128::from(hash) * self.blocks.len() as u128) >> 64;
-        let fields = mix(hash);
-        let masks = core::array::from_fn(|word| 1 << ((fields >> (word as u32 * BITS.ilog2())) % u64::from(BITS)));
-        (&self.blocks[block as usize], masks)
-    }
-
-    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.blocks.iter().flat_map(|block| &block.0)
+    fn insert_one(block: &mut Block, word: u64) -> bool {
+        block.insert(word)
     }
 }
 
-/// Whether every word of the block has its bit.
+dispatch! {
+    #[inline(always)]
+    fn find_one(block: &Block, word: u64) -> bool {
+        block.covers(word)
+    }
+}
+
+dispatch! {
+    fn insert_many(blocks: &mut [Block], hashes: &[u64]) {
+        insert_all(blocks, hashes, Block::insert);
+    }
+}
+
+dispatch! {
+    fn count_new(blocks: &mut [Block], hashes: &[u64]) -> u64 {
+        insert_all(blocks, hashes, Block::insert)
+    }
+}
+
+dispatch! {
+    fn find_many(blocks: &[Block], hashes: &[u64], found: &mut [bool]) {
+        find_all(blocks, hashes, found, Block::covers);
+    }
+}
+
+impl Block {
+    /// Sets the key's bits; tells whether one was clear.
+    #[inline(always)]
+    fn insert(&mut self, word: u64) -> bool {
+        let is_new = !self.covers(word);
+        self.0.iter_mut().zip(bits(word)).for_each(|(lane, bit)| *lane |= bit);
+        is_new
+    }
+
+    /// Whether each lane has the key's bit.
+    #[inline(always)]
+    fn covers(&self, word: u64) -> bool {
+        // All are looked at, without a branch: absent keys miss at an unforeseeable lane.
+        self.0.iter().zip(bits(word)).fold(true, |all, (lane, bit)| all & (lane & bit != 0))
+    }
+}
+
+/// The key's bit in each lane.
 #[inline(always)]
-fn covers(block: &Block, masks: &[u64; WORDS]) -> bool {
-    // One test at the end instead of eight branches: absent keys miss at an unforeseeable word.
-    block.0.iter().zip(masks).fold(0, |missing, (word, mask)| missing | (!word.load(Relaxed) & mask)) == 0
+fn bits(word: u64) -> [u64; LANES] {
+    fields(word).map(|bit| 1 << bit)
 }
 
-/// The share of a word's bits that are set.
-fn fill_of(word: u64) -> f64 {
-    f64::from(word.count_ones()) / f64::from(BITS)
-}
-
-/// The most keys a block may have on average so that the rate of false positives is within `rate`.
-fn load_for(rate: f64) -> f64 {
-    // The rate at this load is 0.9, beyond RATE_MAX.
-    const LOAD_MAX: f64 = 280.0;
-    const HALVINGS: u32 = 48;
-    let rate = rate.clamp(RATE_MIN, RATE_MAX);
-    let (mut low, mut high) = (0.0, LOAD_MAX);
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        // Not-a-number is never exceeded: it gives the smallest filter, not the largest.
-        if rate_at(middle) > rate {
-            high = middle;
-        } else {
-            low = middle;
-        }
+impl Sketch for BlockedBloom {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
     }
-    low
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
 }
 
-/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of
-/// keys in a block of the probability that all eight words have the foreign key's bit.
-fn rate_at(load: f64) -> f64 {
-    // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
-    let most = (load + 15.0 * libm::sqrt(load) + 30.0) as u32;
-    let (mut probability, mut clear) = (libm::exp(-load), 1.0);
-    let mut rate = 0.0;
-    for keys in 0..most {
-        rate += probability * libm::pow(1.0 - clear, WORDS as f64);
-        probability *= load / f64::from(keys + 1);
-        clear *= 1.0 - 1.0 / f64::from(BITS);
+impl Merge for BlockedBloom {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
     }
-    rate
+}
+
+/// Never full: beyond its plan only the rate rises.
+impl Image for BlockedBloom {
+    const KIND: Kind = Kind::BlockedBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, plan, key_id: _ } = self;
+        plan.write(payload);
+        payload.numbers(Literal::Word, blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let plan = Plan::read(payload, u64::BITS)?;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", plan.blocks)?;
+        payload.numbers("a lane", Literal::Word, plan.blocks * LANES, |at, lane| {
+            blocks[at / LANES].0[at % LANES] = lane;
+            Ok(())
+        })?;
+        Ok(Self { blocks, plan, key_id })
+    }
+}
+
+impl Filter for BlockedBloom {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        Ok(self.insert(hash))
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        self.insert_batch(hashes);
+        Ok(())
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::oracle::hash;
-    use std::{collections::HashSet, thread, vec::Vec};
+    use crate::{
+        simd::{self, Level, at_level},
+        sketch::oracle::{SplitMix64, hash},
+    };
+    use std::{collections::HashSet, vec::Vec};
+
+    fn hashes(seed: u64, items: core::ops::Range<u64>) -> Vec<u64> {
+        items.map(|item| hash(seed, item)).collect()
+    }
 
     fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> BlockedBloom {
-        let filter = BlockedBloom::with_capacity(planned, rate, 7);
-        (0..items).for_each(|item| {
-            filter.insert(hash(seed, item));
-        });
+        let mut filter = BlockedBloom::with_capacity(planned, rate, 7);
+        filter.insert_batch(&hashes(seed, 0..items));
         filter
     }
 
-    /// The share of `tries` keys, none of them inserted, that the filter finds.
-    fn measured_rate(filter: &BlockedBloom, seed: u64, tries: u64) -> f64 {
-        (1..=tries).filter(|item| filter.contains(hash(seed, u64::MAX - item))).count() as f64 / tries as f64
+    /// How many of `tries` keys, none of them inserted, the filter finds.
+    fn found(filter: &BlockedBloom, seed: u64, tries: u64) -> f64 {
+        (1..=tries).filter(|item| filter.contains(hash(seed, u64::MAX - item))).count() as f64
     }
 
     #[test]
     fn every_key_is_found_and_new_only_once() {
-        let filter = BlockedBloom::with_capacity(20_000, 0.01, 7);
+        let mut filter = BlockedBloom::with_capacity(20_000, 0.01, 7);
         let mut inserted = HashSet::new();
-        for item in (0..20_000).chain(0..5_000).map(|item| hash(1, item)) {
-            let known = filter.contains(item);
-            assert_eq!(filter.insert(item), !known, "exactly what was not found is new");
-            assert!(known || inserted.insert(item), "a key was forgotten");
-            assert!(filter.contains(item));
+        for key in (0..20_000).chain(0..5_000).map(|item| hash(1, item)) {
+            let known = filter.contains(key);
+            assert_eq!(filter.insert(key), !known, "exactly what was not found is new");
+            assert!(known || inserted.insert(key), "a key was forgotten");
         }
+        assert!(inserted.iter().all(|key| filter.contains(*key)));
+        // 20,000 keys, the last of them at a rate of 1 %: some 40 false positives on the way.
         assert!(inserted.len() > 19_900, "{}", inserted.len());
     }
 
     #[test]
     fn the_rate_is_as_planned_and_as_computed() {
-        // Of 200,000 foreign keys at least 190 are found: 1.2 times as many is 2.6 standard deviations away (one
-        // chance in 215) at the lowest rate, and beyond 8 at the others. The computed rate differs from the planned one
-        // only by the luck of the blocks' loads.
-        for (seed, planned) in [(1, 0.001), (2, 0.001), (3, 0.01), (4, 0.01), (5, 0.05), (6, 0.3)] {
-            let filter = fed(50_000, planned, seed, 50_000);
-            let (computed, measured) = (filter.false_positive_rate(), measured_rate(&filter, seed, 200_000));
-            assert!((0.9..1.05).contains(&(computed / planned)), "planned {planned}, computed {computed}");
-            assert!((0.8..1.2).contains(&(measured / computed)), "computed {computed}, measured {measured}");
+        // 4.5 standard deviations of what is found by chance: one in 147,000, for each of twelve. The computed rate
+        // differs from the plan by the luck of the blocks' loads, some 1 % at the lowest rate.
+        for seed in 0..3 {
+            for planned in [0.001, 0.01, 0.05, 0.3] {
+                let (filter, tries) = (fed(50_000, planned, seed, 50_000), 100_000);
+                let computed = filter.false_positive_rate();
+                assert!((0.95..1.05).contains(&(computed / planned)), "planned {planned}, computed {computed}");
+                let (expected, found) = (computed * tries as f64, found(&filter, seed, tries));
+                assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
+            }
+        }
+    }
+
+    #[test]
+    fn the_rate_is_as_computed_in_the_largest_filter_too() {
+        // Some blocks of it, with as many keys as at a rate of 1 %: all have their hashes' high 26 bits alike.
+        const TRIES: u64 = 400;
+        let (mut expected, mut found) = (0.0, 0.0);
+        for number in 0..500 {
+            let first = hash(1, number) & !(u64::MAX >> BLOCKS_MAX.ilog2());
+            let word = |key| {
+                let (block, word) = place(first | hash(number, key) >> BLOCKS_MAX.ilog2(), BLOCKS_MAX);
+                assert_eq!(block as u64, first >> (u64::BITS - BLOCKS_MAX.ilog2()));
+                word
+            };
+            let mut block = Block([0; LANES]);
+            (0..51).for_each(|key| assert!(block.insert(word(key)) || block.covers(word(key))));
+            let rate: f64 = block.0.iter().map(|lane| f64::from(lane.count_ones()) / 64.0).product();
+            expected += rate * TRIES as f64;
+            found += (51..51 + TRIES).filter(|key| block.covers(word(*key))).count() as f64;
+        }
+        // One chance in 147,000.
+        assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
+    }
+
+    #[test]
+    fn the_rate_is_as_computed_for_millions_of_keys() {
+        let (filter, tries) = (fed(1 << 22, 0.001, 1, 1 << 22), 1 << 22);
+        let (expected, found) = (filter.false_positive_rate() * tries as f64, found(&filter, 1, tries));
+        assert!((expected / tries as f64 / 0.001 - 1.0).abs() < 0.01);
+        // One chance in 147,000.
+        assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
+    }
+
+    #[test]
+    fn batches_do_what_single_calls_do() {
+        // Of any length, also in a filter so large that lines are asked for ahead.
+        for (planned, most) in [(300, 100), (2_000_000, 100)] {
+            let mut random = SplitMix64(planned);
+            let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7);
+            let mut batched = one_by_one.clone();
+            let mut counted = one_by_one.clone();
+            for length in 0..most {
+                let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 10_000)).collect();
+                let new = keys.iter().filter(|key| one_by_one.insert(**key)).count() as u64;
+                batched.insert_batch(&keys);
+                assert_eq!(counted.insert_counting(&keys), new);
+                let wanted: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 10_000)).collect();
+                let mut found = std::vec![true; length as usize + 1];
+                batched.contains_batch(&wanted, &mut found);
+                assert!(wanted.iter().zip(&found).all(|(key, found)| one_by_one.contains(*key) == *found));
+                assert!(found[length as usize], "touched beyond the keys");
+                found.fill(true);
+                batched.contains_batch(&wanted, &mut found[..length as usize / 2]);
+                assert!(found[length as usize / 2..].iter().all(|found| *found));
+            }
+            assert!(one_by_one == batched && one_by_one == counted);
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bits() {
+        let (keys, wanted) = (hashes(1, 0..4_000), hashes(1, 2_000..10_000));
+        let run = |level: Level| {
+            let mut filter = BlockedBloom::with_capacity(4_000, 0.02, 7);
+            let mut found = std::vec![false; wanted.len()];
+            let (blocks, keys): (&mut [Block], &[u64]) = (&mut filter.blocks, &keys);
+            let new = at_level!(level, (blocks: &mut [Block], keys: &[u64]) -> u64 {
+                insert_all(blocks, keys, Block::insert)
+            });
+            let (blocks, wanted, answers): (&[Block], &[u64], &mut [bool]) = (&filter.blocks, &wanted, &mut found);
+            at_level!(level, (blocks: &[Block], wanted: &[u64], answers: &mut [bool]) {
+                find_all(blocks, wanted, answers, Block::covers);
+            });
+            (filter, new, found)
+        };
+        let portable = run(Level::Portable);
+        for level in [Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
+            assert!(run(level) == portable, "{level:?}");
         }
     }
 
@@ -281,45 +406,22 @@ mod tests {
             let filter = fed(10_000, 0.01, items, items);
             let estimated = filter.estimated_items() as f64;
             assert!((estimated / items as f64 - 1.0).abs() < 0.02, "{items} keys, {estimated} estimated");
+            assert_eq!(filter.is_saturated(), items > 10_000);
         }
-        let filter = fed(10_000, 0.01, 1, 10_000);
-        assert!((filter.fill() / filter.planned_fill() - 1.0).abs() < 0.01);
-        (0..10_000_000 / 64).for_each(|item| {
-            filter.insert(hash(2, item));
-        });
-        assert!(filter.false_positive_rate() > 0.99 && filter.false_positive_rate() <= 1.0);
+        let filter = fed(10_000, 0.01, 1, 100_000);
+        assert!(filter.fill() > 0.99 && filter.fill() <= 1.0);
+        assert!(filter.false_positive_rate() > 0.97 && filter.false_positive_rate() <= 1.0);
     }
 
     #[test]
-    fn threads_share_a_filter() {
-        const KEYS: u64 = 20_000;
-        let filter = BlockedBloom::with_capacity(KEYS, 0.001, 7);
-        let new: u64 = thread::scope(|scope| {
-            let worker = || (0..KEYS).filter(|item| filter.insert(hash(1, *item))).count() as u64;
-            let workers: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
-            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
-        });
-        // One thread is told of each new key, but for false positives.
-        assert!((KEYS * 99 / 100..=KEYS).contains(&new), "{new}");
-        assert!((0..KEYS).all(|item| filter.contains(hash(1, item))));
-        let alone = fed(KEYS, 0.001, 1, KEYS);
-        assert!(filter.words().zip(alone.words()).all(|(one, other)| one.load(Relaxed) == other.load(Relaxed)));
-    }
-
-    #[test]
-    fn geometry_follows_from_the_plan_and_stays_in_range() {
-        let million = BlockedBloom::with_capacity(1_000_000, 0.001, 7);
+    fn settings_are_kept_in_range_and_memory_is_told() {
+        let million = BlockedBloom::with_capacity(1_000_000, 0.01, 7);
         let bits = (million.memory_bytes() - size_of::<BlockedBloom>()) as f64 * 8.0 / 1e6;
-        assert!((15.6..15.8).contains(&bits), "{bits} bits a key");
-        assert_eq!(align_of_val(&million.blocks[0]), 64);
-        for rate in [f64::NAN, RATE_MAX, 2.0, f64::INFINITY] {
-            let filter = BlockedBloom::with_capacity(100, rate, 7);
-            assert_eq!(filter.geometry(), Geometry::Blocks { count: 1 }, "{rate}");
-            assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0));
+        assert!((10.0..10.2).contains(&bits), "{bits} bits a key");
+        assert_eq!((align_of_val(&million.blocks[0]), million.capacity(), million.key_id()), (64, 1_000_000, 7));
+        for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
+            let mut filter = BlockedBloom::with_capacity(0, rate, 7);
+            assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0), "{rate}");
         }
-        let smallest_rate = BlockedBloom::with_capacity(0, RATE_MIN, 7).geometry();
-        assert_eq!(BlockedBloom::with_capacity(1, -1.0, 7).geometry(), smallest_rate);
-        assert!(rate_at(load_for(RATE_MIN)) <= RATE_MIN * 1.001);
-        assert!(rate_at(280.0) > RATE_MAX);
     }
 }

@@ -5,7 +5,9 @@
 use std::{error::Error, format, string::String};
 
 use super::{
-    BlockedBloom, CountMin, Geometry, HyperLogLog, MergeError,
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
+    HyperLogLog, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
+    count_min::Plain,
     oracle::{SplitMix64, hash},
 };
 use crate::{hash::Key, ledger::Tally};
@@ -41,6 +43,78 @@ impl Lawful for CountMin {
     }
 }
 
+impl Lawful for CountMin<Tally, Plain> {
+    fn small(key_id: u64) -> Self {
+        Self::plain_with_error(0.05, 0.02, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::plain_with_error(0.01, 0.02, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for BlockedCountMin {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for BlockedCountMin<Tally, Plain> {
+    fn small(key_id: u64) -> Self {
+        Self::plain_with_error(0.05, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::plain_with_error(0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for HeavyLight {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.02, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.01, key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: Tally) {
+        self.add(hash, weight);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
 impl Lawful for HyperLogLog {
     fn small(key_id: u64) -> Self {
         Self::with_error(0.1, key_id)
@@ -59,15 +133,94 @@ impl Lawful for HyperLogLog {
     }
 }
 
-impl Lawful for BlockedBloom {
+/// Two streams are a list of up to 240 slots or registers: 290 keys become registers, an empty sketch is a list.
+impl Lawful for CompactHyperLogLog {
     fn small(key_id: u64) -> Self {
-        Self::with_capacity(500, 0.01, key_id)
+        Self::with_precision(11, key_id)
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_capacity(1_000, 0.01, key_id)
+        Self::with_precision(12, key_id)
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl Lawful for UltraLogLog {
+    fn small(key_id: u64) -> Self {
+        Self::with_error(0.1, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_error(0.05, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash);
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+/// Seven keys share the items.
+impl Lawful for Spread<u64> {
+    fn small(key_id: u64) -> Self {
+        Self::with_resolution(600, 100, 0.06, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_resolution(60_000, 100, 0.06, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
+    }
+    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+macro_rules! lawful_filters {
+    ($($filter:ty),+ $(,)?) => {
+        $(impl Lawful for $filter {
+            fn small(key_id: u64) -> Self {
+                Self::with_capacity(500, 0.01, key_id)
+            }
+            fn larger(key_id: u64) -> Self {
+                Self::with_capacity(1_000, 0.01, key_id)
+            }
+            fn feed(&mut self, hash: u64, _: Tally) {
+                self.insert(hash);
+            }
+            fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
+                self.merge(other)
+            }
+            fn empty(&mut self) {
+                self.clear();
+            }
+        })+
+    };
+}
+
+lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
+impl Lawful for Quotient {
+    fn small(key_id: u64) -> Self {
+        Self::with_capacity(2_000, key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_capacity(4_000, key_id)
+    }
+    fn feed(&mut self, hash: u64, _: Tally) {
+        self.insert(hash).unwrap();
     }
     fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
@@ -148,6 +301,12 @@ fn is_as_new_when_cleared<S: Lawful>() {
 }
 
 /// Not for a conservative count-min: what it saves depends on what it saw before.
+fn adds_up_as_if_fed_both<S: Lawful>() {
+    let [a, b, c] = STREAMS;
+    assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[c])).state(), fed::<S>(&STREAMS).state());
+}
+
+/// As above where it does not matter how often a key comes: the streams have a part in common.
 fn merges_as_if_fed_both<S: Lawful>() {
     let [a, b, c] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[b, c])).state(), fed::<S>(&STREAMS).state());
@@ -169,13 +328,55 @@ laws! {
     count_min: CountMin {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
+    plain_count_min: CountMin<Tally, Plain> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        adds_up_as_if_fed_both,
+    }
+    blocked_count_min: BlockedCountMin {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    plain_blocked_count_min: BlockedCountMin<Tally, Plain> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        adds_up_as_if_fed_both,
+    }
+    // Which keys of a block stay apart depends on the order of merges.
+    heavy_light: HeavyLight {
+        commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
     hyperloglog: HyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    compact_hyperloglog: CompactHyperLogLog {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    spread: Spread<u64> {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    ultraloglog: UltraLogLog {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }
     blocked_bloom: BlockedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
+    }
+    bloom: Bloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    counting_bloom: CountingBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    shared_bloom: SharedBloom {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        merges_as_if_fed_both,
+    }
+    // A multiset, so what two streams share counts twice; its own tests show that it is as if fed both.
+    quotient: Quotient {
+        commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
 }
 

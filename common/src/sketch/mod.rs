@@ -3,9 +3,16 @@
 //! | structure | question | errs | weir uses it for |
 //! |---|---|---|---|
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
+//! | [`BlockedCountMin`] | how much, in two cache lines? | as above, by a little more | - |
+//! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`UltraLogLog`] | the same in half the memory | both ways, by 0.76 / sqrt(registers) | - |
+//! | [`Spread`] | which keys touch many? | both ways; never by more than its bounds, at 99.9 % | floods and scans |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
+//! | [`Cuckoo`] | seen, and not removed since? | only "seen" may be wrong, at 0.012 % at most | keys that end |
+//! | [`TwoChoice`] | the same; as fast full as empty | the same, at 0.09 % at most | seen flows that end |
+//! | [`Quotient`] | the same; merges and resizes without the keys | the same, at 0.005 % at most | history |
 //! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!
 //! # The contract
@@ -29,25 +36,58 @@ use core::fmt;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
+pub mod blocked_count_min;
+pub mod bloom;
 mod contract;
 pub mod count_min;
+pub mod counting_bloom;
+pub mod cuckoo;
+pub mod datasketches;
+mod floor;
+pub mod heavy_light;
 pub mod hyperloglog;
+pub mod image;
 mod keyed;
+mod partial_key;
+pub mod quotient;
+mod rank;
+pub mod scalable_bloom;
 pub mod seen;
+pub mod shared_bloom;
+mod split_block;
+pub mod spread;
 pub mod top_k;
+pub mod two_choice;
+pub mod ultraloglog;
+mod weight;
 
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod removal_laws;
 
 pub use blocked_bloom::BlockedBloom;
+pub use blocked_count_min::BlockedCountMin;
+pub use bloom::Bloom;
 pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
-pub use hyperloglog::HyperLogLog;
+pub use counting_bloom::CountingBloom;
+pub use cuckoo::Cuckoo;
+pub use heavy_light::HeavyLight;
+pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
+pub use image::{Image, ImageError};
 pub use keyed::Keyed;
+pub use quotient::Quotient;
+pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
+pub use shared_bloom::SharedBloom;
+pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Metric, TopK};
+pub use two_choice::TwoChoice;
+pub use ultraloglog::UltraLogLog;
+pub use weight::{Bounds, NarrowTally, Weight};
 
 /// A number and how wrong it can be. The confidence is stated where the estimate is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,15 +117,55 @@ pub enum Geometry {
         /// Counters a row.
         width: usize,
     },
+    /// A table of candidates in blocks of eight.
+    Candidates {
+        /// How many at most.
+        count: usize,
+    },
     /// A row of registers.
     Registers {
         /// How many.
         count: usize,
     },
+    /// A row of bits.
+    Bits {
+        /// How many.
+        count: u64,
+        /// How many of them a key has.
+        hashes: u32,
+    },
+    /// A row of blocks of counters.
+    CounterBlocks {
+        /// How many.
+        count: usize,
+        /// What each takes.
+        bytes: usize,
+    },
+    /// A row of cache lines (64 bytes), some of which are each key's.
+    Lines {
+        /// How many.
+        count: usize,
+        /// How many are a key's.
+        per_key: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
         count: usize,
+    },
+    /// A row of buckets of fingerprints.
+    Buckets {
+        /// How many.
+        count: usize,
+        /// Fingerprints a bucket.
+        slots: usize,
+    },
+    /// A row of runs of remainders.
+    Quotients {
+        /// How many.
+        count: usize,
+        /// Bits of a quotient and a remainder together.
+        fingerprint_bits: u32,
     },
 }
 
@@ -93,8 +173,16 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
+            Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
             Self::Registers { count } => write!(f, "{count} registers"),
+            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
+            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
+            Self::Quotients { count, fingerprint_bits } => {
+                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
+            }
         }
     }
 }
@@ -116,6 +204,13 @@ pub enum MergeError {
         /// The key's fingerprint in the other.
         theirs: u64,
     },
+    /// Together they have more than one has room for.
+    Full {
+        /// What both have.
+        items: u64,
+        /// What there is room for.
+        room: u64,
+    },
 }
 
 impl fmt::Display for MergeError {
@@ -130,6 +225,12 @@ impl fmt::Display for MergeError {
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
                  give both observers the same secret"
             ),
+            Self::Full { items, room } => {
+                write!(
+                    f,
+                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                )
+            }
         }
     }
 }

@@ -1,33 +1,48 @@
-//! Top-k candidates: which keys are the largest?
+//! Top-k: which keys are the largest, and how large?
 //!
-//! A fixed table of keys beside a [`CountMin`](super::CountMin), which tells how large a key is that is not in it. A
-//! key once in the table is counted exactly; what it had before is at most what count-min said when it came in.
+//! Blocks of eight candidates with a small count-min for the rest. A key that comes is looked for in its block:
 //!
-//! **Errs** never about a key it holds: the truth is within `[lower, upper]`, for packets and for bytes, as long as the
-//! estimates that it is offered are upper bounds. It may lack a key: one that is not among the 8 largest
-//! of its bucket, or one that was evicted and did not come back. Size it for some hundred times the k that is
-//! reported.
+//! ```text
+//! held?      add to its entry
+//! not held?  a coin with probability weight / (least score + weight):
+//!              head: takes the place of the block's least, whose count goes to the light cells
+//!              tail: add to its two light cells
+//! ```
 //!
-//! **Cost** for 1,024 flows: 97 KiB; one cache line for a key that does not get in (its bucket's hashes;
-//! the bucket's price of admission stays in L1), two or three for one that is held.
+//! **Errs** never: the truth is within `[lower, upper]` for every key, held or not, in packets and in bytes. A held
+//! key's lower bound is what was counted since it came in; its upper bound adds what its light cells held then. A key that is
+//! not held has at most the lesser of its light cells. It may lack a large key, at the margin of what it can hold: under
+//! Zipf's law with exponent 1.05 a table of 8,192 entries has 998 to 1,000 of the largest 1,000.
 //!
-//! **Papers**: the sketch with a heap of candidates is Charikar, Chen and Farach-Colton, "Finding frequent items in
-//! data streams", 2002; here with a set-associative table for the heap, so that an update is one bucket and not
-//! log k moves. The exact count since admission beside a bound on the rest is that of Metwally, Agrawal and El Abbadi,
-//! "Efficient computation of frequent and top-k elements in data streams", 2005.
+//! **Cost** for 8,192 flows: 128 KiB of blocks and 640 KiB of entries; two cache lines a key, side by side for one that is
+//! not held.
 //!
-//! **Why not a crate**: crates keep one number a key, in maps and heaps that allocate as they go; here it must be
-//! packets and bytes with bounds for both, in memory fixed beforehand.
+//! **Papers**: randomised admission, which keeps a flood of small keys from churning the table: Ben Basat, Chen,
+//! Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume estimation", 2019;
+//! heavy candidates before a light sketch: Yang et al., "Elastic sketch", 2018; the conservative update of the light cells:
+//! Estan and Varghese, "New directions in traffic measurement and accounting", 2002.
+//!
+//! **Why not a crate**: crates keep one number a key, in maps and heaps that allocate as they go, without bounds; here
+//! it must be packets and bytes with bounds for both, in memory fixed beforehand.
 
 use alloc::{boxed::Box, vec};
 
-use super::saturating_add;
-use crate::ledger::Tally;
+use super::{Geometry, Merge, MergeError, Sketch, check_mergeable, saturating_add};
+use crate::{ledger::Tally, simd};
 
-/// Entries a bucket: their hashes fill one cache line.
+/// Candidates a block: their tags and scores fill one cache line.
 pub const WAYS: usize = 8;
-/// Entries at most: 1.5 GiB with flow keys.
+/// Candidates at most: 1.3 GiB with flow keys.
 pub const ENTRIES_MAX: usize = 1 << 24;
+/// Light cells in each of a block's two rows: a cache line.
+const CELLS: usize = 4;
+/// From a table of this size on, a batch asks for memory ahead of its use: below, it lies in the CPU's own caches.
+const PREFETCH_BYTES: usize = 256 << 10;
+/// Keys that are asked for ahead.
+const AHEAD: usize = 16;
+
+/// Credit at most: a score of it and of what is counted stays below 2^63.
+const CREDIT_MAX: u64 = 1 << 60;
 
 /// What "large" means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +65,16 @@ impl Metric {
 }
 
 /// A key that may be among the largest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate<K> {
-    /// The key's hash.
-    pub hash: u64,
     /// The key.
     pub key: K,
     /// Exactly what it had since it came in.
     pub counted: Tally,
     /// At most what it had before.
     pub missed: Tally,
+    /// The part of the score of `missed` that it probably had.
+    credit: u64,
 }
 
 impl<K> Candidate<K> {
@@ -73,85 +88,403 @@ impl<K> Candidate<K> {
     pub const fn upper(&self) -> Tally {
         saturating_add(self.counted, self.missed)
     }
+
+    /// It had probably this: what was counted, and of what it had before as much as it took to get in.
+    pub fn value(&self) -> Tally {
+        let (credit, whole) = (u128::from(self.credit), u128::from(score(self.missed)).max(1));
+        let part = |missed: u64| (u128::from(missed) * credit / whole) as u64;
+        saturating_add(self.counted, Tally::new(part(self.missed.packets), part(self.missed.bytes)))
+    }
+
+    /// What it competes with.
+    #[inline(always)]
+    const fn score(&self) -> u64 {
+        score(self.counted) + self.credit
+    }
 }
 
-/// The hashes of one bucket: one cache line. Free ways have 0, as a key might; the candidate decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[repr(align(64))]
-struct Hashes([u64; WAYS]);
+/// One number for packets and bytes, by which keys compete: a packet counts as much as 512 bytes. So the largest by either are
+/// among the largest. In units of four bytes; below 2^62 + 2^61.
+#[inline(always)]
+const fn score(tally: Tally) -> u64 {
+    (tally.bytes >> 2) + (min(tally.packets, 1 << 54) << 7)
+}
 
-/// A set-associative table of the largest keys.
+/// What is known of one block's keys: two cache lines. (Entries are elsewhere.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(128))]
+struct Block {
+    /// Of each way, the lowest byte of its key's hash; way 0 has the lowest byte.
+    tags: u64,
+    /// Of each way, its score as [`rank`] has it; less than [`WAYS`] while it is free.
+    ranks: [u32; WAYS],
+    /// The least of the ranks.
+    least: u32,
+    /// About the score of that way.
+    price: u64,
+    /// A small count-min of what is not held, in the second line.
+    light: Light,
+}
+
+const _: () = assert!(size_of::<Block>() == 128);
+
+/// A score with the way that has it in the three lowest bits, so that the least of the eight says which way it is: the
+/// nearest number of 21 significant bits, in the order of scores below 2^63. At least that of 1: a key without weight has
+/// its way, too.
+#[inline(always)]
+const fn rank(score: u64, way: usize) -> u32 {
+    // Positive floating-point numbers are in the order of their bits.
+    ((score | 1) as i64 as f32).to_bits() & !(WAYS as u32 - 1) | way as u32
+}
+
+/// About the score of a rank.
+#[inline(always)]
+const fn unrank(rank: u32) -> u64 {
+    f32::from_bits(rank) as u64
+}
+
+impl Block {
+    const EMPTY: Self =
+        Self { tags: 0, ranks: [0, 1, 2, 3, 4, 5, 6, 7], least: 0, price: 0, light: Light([[Cell(0); CELLS]; 2]) };
+
+    /// The ways whose tag it is, free ones among them: the highest bit of each such way's byte.
+    #[inline(always)]
+    const fn ways_with(&self, tag: u8) -> Ways {
+        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        // All eight compared at once. A byte that differs has a bit; adding carries it to the highest one.
+        let differing = self.tags ^ u64::from_ne_bytes([tag; 8]);
+        Ways(!((differing & LOW) + LOW | differing | LOW))
+    }
+
+    #[inline(always)]
+    const fn tag(&self, way: usize) -> u8 {
+        (self.tags >> (way * 8)) as u8
+    }
+
+    #[inline(always)]
+    const fn is_free(&self, way: usize) -> bool {
+        self.ranks[way] < WAYS as u32
+    }
+
+    /// Gives a way to a key.
+    #[inline(always)]
+    fn take(&mut self, way: usize, tag: u8, score: u64) {
+        self.tags = self.tags & !(0xff << (way * 8)) | (tag as u64) << (way * 8);
+        self.raise(way, score);
+    }
+
+    /// Notes a new score of a way; what held the least no longer has to.
+    #[inline(always)]
+    fn raise(&mut self, way: usize, score: u64) {
+        let was_least = self.least == self.ranks[way];
+        self.ranks[way] = rank(score, way);
+        if was_least {
+            self.least = self.ranks.iter().fold(u32::MAX, |least, rank| least.min(*rank));
+            self.price = unrank(self.least);
+        }
+    }
+}
+
+/// Two rows of cells: a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+struct Light([[Cell; CELLS]; 2]);
+
+impl Light {
+    /// At most what a key had that was never held, or since then.
+    #[inline(always)]
+    const fn upper(&self, tag: u8) -> Tally {
+        let [one, other] = cells(tag);
+        self.0[0][one].least(self.0[1][other]).upper()
+    }
+
+    /// Adds to a key that is not held.
+    #[inline(always)]
+    fn add(&mut self, tag: u8, weight: Tally) {
+        // Conservative: each cell is raised to the new bound, and none that is higher already.
+        let [one, other] = cells(tag);
+        let bound = self.0[0][one].least(self.0[1][other]).plus(weight);
+        self.0[0][one] = self.0[0][one].most(bound);
+        self.0[1][other] = self.0[1][other].most(bound);
+    }
+
+    /// Adds cell by cell.
+    fn merge(&mut self, other: &Self) {
+        for (cell, other) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
+            *cell = cell.plus(other.upper());
+        }
+    }
+}
+
+/// Packets in the highest 24 bits, bytes in the others. What does not fit is as good as endless: a cell has a share of some
+/// thousandth of what a table's small keys have in a window, so that 16 million packets take some 10^10 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cell(u64);
+
+impl Cell {
+    const BYTES_BITS: u32 = 40;
+    const PACKETS_MAX: u64 = (1 << (u64::BITS - Self::BYTES_BITS)) - 1;
+    const BYTES_MAX: u64 = (1 << Self::BYTES_BITS) - 1;
+
+    /// At most this.
+    #[inline(always)]
+    const fn upper(self) -> Tally {
+        let (packets, bytes) = self.parts();
+        Tally::new(
+            if packets == Self::PACKETS_MAX { u64::MAX } else { packets },
+            if bytes == Self::BYTES_MAX { u64::MAX } else { bytes },
+        )
+    }
+
+    #[inline(always)]
+    const fn plus(self, weight: Tally) -> Self {
+        let (packets, bytes) = self.parts();
+        let packets = min(packets + min(weight.packets, Self::PACKETS_MAX), Self::PACKETS_MAX);
+        Self(packets << Self::BYTES_BITS | min(bytes + min(weight.bytes, Self::BYTES_MAX), Self::BYTES_MAX))
+    }
+
+    /// The lesser packets and the lesser bytes.
+    #[inline(always)]
+    const fn least(self, other: Self) -> Self {
+        let (packets, bytes) = (min(self.0, other.0), min(self.0 & Self::BYTES_MAX, other.0 & Self::BYTES_MAX));
+        Self(packets & !Self::BYTES_MAX | bytes)
+    }
+
+    /// The larger packets and the larger bytes.
+    #[inline(always)]
+    const fn most(self, other: Self) -> Self {
+        let (packets, bytes) = (max(self.0, other.0), max(self.0 & Self::BYTES_MAX, other.0 & Self::BYTES_MAX));
+        Self(packets & !Self::BYTES_MAX | bytes)
+    }
+
+    #[inline(always)]
+    const fn parts(self) -> (u64, u64) {
+        (self.0 >> Self::BYTES_BITS, self.0 & Self::BYTES_MAX)
+    }
+}
+
+#[inline(always)]
+const fn min(one: u64, other: u64) -> u64 {
+    if one < other { one } else { other }
+}
+
+#[inline(always)]
+const fn max(one: u64, other: u64) -> u64 {
+    if one < other { other } else { one }
+}
+
+/// Some ways of a block.
+#[derive(Clone, Copy)]
+struct Ways(u64);
+
+impl Iterator for Ways {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let way = self.0.trailing_zeros() as usize / 8;
+        self.0 &= self.0 - 1;
+        Some(way)
+    }
+}
+
+/// The key's cell in each row.
+#[inline(always)]
+const fn cells(tag: u8) -> [usize; 2] {
+    [tag as usize % CELLS, tag as usize / CELLS % CELLS]
+}
+
+/// A table of the largest keys, with bounds for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopK<K> {
-    hashes: Box<[Hashes]>,
-    /// By bucket: the least estimate that might get in. Never too high, because what is held only grows; brought up to
-    /// date whenever the bucket is searched.
-    prices: Box<[u64]>,
-    /// Bucket after bucket.
-    candidates: Box<[Option<Candidate<K>>]>,
-    metric: Metric,
+    blocks: Box<[Block]>,
+    /// By block.
+    entries: Box<[[Candidate<K>; WAYS]]>,
+    /// What the coins are thrown with.
+    random: u64,
+    is_beyond_caches: bool,
     key_id: u64,
 }
 
-impl<K: Copy + Eq> TopK<K> {
-    /// A table of at least `entries` keys (rounded up to a power of two of buckets of [`WAYS`]; at most
-    /// [`ENTRIES_MAX`]), the largest by `metric`.
-    pub fn with_capacity(entries: usize, metric: Metric, key_id: u64) -> Self {
-        let buckets = entries.min(ENTRIES_MAX).div_ceil(WAYS).next_power_of_two();
+impl<K: Copy + Eq + Default> TopK<K> {
+    /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], within one block and [`ENTRIES_MAX`].
+    ///
+    /// Take some eight times the k that is asked for.
+    pub fn with_capacity(entries: usize, key_id: u64) -> Self {
+        let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
         Self {
-            hashes: vec![Hashes::default(); buckets].into_boxed_slice(),
-            prices: vec![0; buckets].into_boxed_slice(),
-            candidates: vec![None; buckets * WAYS].into_boxed_slice(),
-            metric,
+            blocks: vec![Block::EMPTY; blocks].into_boxed_slice(),
+            entries: vec![[Candidate::default(); WAYS]; blocks].into_boxed_slice(),
+            random: key_id,
+            is_beyond_caches: blocks * (size_of::<Block>() + size_of::<[Candidate<K>; WAYS]>()) >= PREFETCH_BYTES,
             key_id,
         }
     }
 
-    /// Tells of `weight` more of a key. `estimate` is an upper bound of all that the key had, `weight` included: what
-    /// [`CountMin::add`](super::CountMin::add) has just returned.
-    #[inline]
-    pub fn offer(&mut self, hash: u64, key: K, weight: Tally, estimate: Tally) {
-        let bucket = self.bucket(hash);
-        if let Some(at) = self.position(bucket, hash, &key) {
-            if let Some(candidate) = &mut self.candidates[at] {
-                candidate.counted = saturating_add(candidate.counted, weight);
+    /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which holds at
+    /// least `entries` keys.
+    pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
+        // What is not held spreads over the cells of a row. Half of the error is for how unevenly it does.
+        let blocks = libm::ceil(2.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
+        Self::with_capacity(entries.max(blocks.saturating_mul(WAYS)), key_id)
+    }
+
+    /// Adds `weight` to a key. The hash must be the key's.
+    #[inline(always)]
+    pub fn add(&mut self, hash: u64, key: K, weight: Tally) {
+        self.add_to_block(self.block(hash), hash as u8, key, weight);
+    }
+
+    #[inline(always)]
+    fn add_to_block(&mut self, at: usize, tag: u8, key: K, weight: Tally) {
+        let (block, entries) = (&mut self.blocks[at], &mut self.entries[at]);
+        for way in block.ways_with(tag) {
+            let entry = &mut entries[way];
+            if entry.key == key && !block.is_free(way) {
+                entry.counted = saturating_add(entry.counted, weight);
+                block.raise(way, entry.score());
+                return;
             }
-        } else if self.metric.of(estimate) >= self.prices[bucket] {
-            let missed = Tally::new(
-                estimate.packets.saturating_sub(weight.packets),
-                estimate.bytes.saturating_sub(weight.bytes),
-            );
-            self.admit(bucket, Candidate { hash, key, counted: weight, missed });
+        }
+        let (way, price) = (block.least as usize % WAYS, block.price);
+        if !block.is_free(way) {
+            if !head(&mut self.random, score(weight), price) {
+                block.light.add(tag, weight);
+                return;
+            }
+            block.light.add(block.tag(way), entries[way].counted);
+        }
+        let missed = block.light.upper(tag);
+        let credit = min(price, min(score(missed), CREDIT_MAX));
+        entries[way] = Candidate { key, counted: weight, missed, credit };
+        block.take(way, tag, entries[way].score());
+    }
+
+    /// Adds many, in order: of each item its hash, its key and its weight.
+    #[inline]
+    pub fn add_batch<T>(&mut self, items: &[T], parts: impl Fn(&T) -> (u64, K, Tally)) {
+        for items in items.chunks(AHEAD) {
+            let mut places = [0; AHEAD];
+            for (place, item) in places.iter_mut().zip(items) {
+                *place = self.block(parts(item).0);
+                if self.is_beyond_caches {
+                    simd::prefetch(&self.blocks[*place]);
+                    simd::prefetch(&self.blocks[*place].light);
+                }
+            }
+            for (place, item) in places.iter().zip(items) {
+                let (hash, key, weight) = parts(item);
+                self.add_to_block(*place, hash as u8, key, weight);
+            }
         }
     }
 
     /// The candidate with this key.
-    pub fn get(&self, hash: u64, key: &K) -> Option<Candidate<K>> {
-        self.position(self.bucket(hash), hash, key).and_then(|at| self.candidates[at])
+    pub fn get(&self, hash: u64, key: &K) -> Option<&Candidate<K>> {
+        let at = self.block(hash);
+        let (block, entries) = (&self.blocks[at], &self.entries[at]);
+        let mut ways = block.ways_with(hash as u8).filter(|way| !block.is_free(*way));
+        ways.find(|way| entries[*way].key == *key).map(|way| &entries[way])
+    }
+
+    /// Bounds that hold for any key: at least, and at most.
+    pub fn bounds(&self, hash: u64, key: &K) -> (Tally, Tally) {
+        match self.get(hash, key) {
+            Some(candidate) => (candidate.lower(), candidate.upper()),
+            None => (Tally::default(), self.blocks[self.block(hash)].light.upper(hash as u8)),
+        }
     }
 
     /// All candidates, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Candidate<K>> {
-        self.candidates.iter().flatten()
+        self.blocks.iter().zip(&self.entries).flat_map(|(block, entries)| {
+            entries.iter().enumerate().filter(|(way, _)| !block.is_free(*way)).map(|(_, entry)| entry)
+        })
+    }
+
+    /// Takes in another table, as if both had shared the stream.
+    ///
+    /// Bounds hold for all that both were fed. Of a block's candidates the eight largest stay; what was missed adds up, so
+    /// bounds are as far apart as those of both together.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or key.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        for at in 0..self.blocks.len() {
+            self.merge_block(at, &other.blocks[at], &other.entries[at]);
+        }
+        self.random = self.random.wrapping_add(other.random.wrapping_sub(other.key_id));
+        Ok(())
+    }
+
+    /// Takes in one block of another table.
+    fn merge_block(&mut self, at: usize, theirs: &Block, their_entries: &[Candidate<K>; WAYS]) {
+        let (block, entries) = (&mut self.blocks[at], &mut self.entries[at]);
+        let mut all: [(u8, Candidate<K>); 2 * WAYS] = [(0, Candidate::default()); 2 * WAYS];
+        let mut count = 0;
+        for way in (0..WAYS).filter(|way| !block.is_free(*way)) {
+            all[count] = (block.tag(way), entries[way]);
+            count += 1;
+        }
+        let ours = count;
+        let mut both = [false; WAYS];
+        for way in (0..WAYS).filter(|way| !theirs.is_free(*way)) {
+            let (tag, their) = (theirs.tag(way), their_entries[way]);
+            match all[..ours].iter().position(|(our_tag, our)| *our_tag == tag && our.key == their.key) {
+                Some(nth) => {
+                    both[nth] = true;
+                    let our = &mut all[nth].1;
+                    our.counted = saturating_add(our.counted, their.counted);
+                    our.missed = saturating_add(our.missed, their.missed);
+                    our.credit = min(our.credit + their.credit, CREDIT_MAX);
+                }
+                None => {
+                    let missed = saturating_add(their.missed, block.light.upper(tag));
+                    all[count] = (tag, Candidate { missed, ..their });
+                    count += 1;
+                }
+            }
+        }
+        for (tag, our) in all[..ours].iter_mut().zip(both).filter(|(_, both)| !both).map(|(our, _)| our) {
+            our.missed = saturating_add(our.missed, theirs.light.upper(*tag));
+        }
+        block.light.merge(&theirs.light);
+        // By the key's hash last, so that the order of merging does not decide between equals.
+        let all = &mut all[..count];
+        all.sort_unstable_by_key(|(tag, entry)| (core::cmp::Reverse(entry.score()), *tag));
+        *block = Block { light: block.light, ..Block::EMPTY };
+        for (way, (tag, entry)) in all.iter().enumerate() {
+            if way < WAYS {
+                entries[way] = *entry;
+                block.take(way, *tag, entry.score());
+            } else {
+                block.light.add(*tag, entry.counted);
+            }
+        }
     }
 
     /// Forgets everything; writes every entry. (Not inlined: next to the allocation, the writes would be optimised
     /// out, and the pages would not become resident.)
     #[inline(never)]
     pub fn clear(&mut self) {
-        self.hashes.fill(Hashes::default());
-        self.prices.fill(0);
-        self.candidates.fill(None);
+        self.blocks.fill(Block::EMPTY);
+        self.entries.fill([Candidate::default(); WAYS]);
+        self.random = self.key_id;
     }
 
     /// How many keys it can hold.
     pub const fn capacity(&self) -> usize {
-        self.candidates.len()
+        self.blocks.len() * WAYS
     }
 
-    /// What its keys are the largest by.
-    pub const fn metric(&self) -> Metric {
-        self.metric
+    /// Its size and shape.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Candidates { count: self.capacity() }
     }
 
     /// The fingerprint of the hash key.
@@ -161,171 +494,282 @@ impl<K: Copy + Eq> TopK<K> {
 
     /// Everything it occupies, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.hashes.len() * (size_of::<Hashes>() + size_of::<u64>())
-            + self.candidates.len() * size_of::<Option<Candidate<K>>>()
+        size_of::<Self>() + self.blocks.len() * (size_of::<Block>() + size_of::<[Candidate<K>; WAYS]>())
     }
 
-    /// The bucket: the hash's high bits, where count-min reads the low ones.
+    /// The key's block: from the hash's high bits, where the tag has the low ones.
     #[inline(always)]
-    const fn bucket(&self, hash: u64) -> usize {
-        let buckets = self.hashes.len();
-        hash.rotate_left(buckets.trailing_zeros()) as usize & (buckets - 1)
+    const fn block(&self, hash: u64) -> usize {
+        ((hash as u128 * self.blocks.len() as u128) >> 64) as usize
     }
+}
 
-    /// Where the key is, if it is held.
-    #[inline(always)]
-    fn position(&self, bucket: usize, hash: u64, key: &K) -> Option<usize> {
-        // All eight compared without a branch: most keys of a flood are in no way.
-        let ways = self.hashes[bucket].0;
-        let mut matches = (0..WAYS).fold(0u8, |matches, way| matches | u8::from(ways[way] == hash) << way);
-        while matches != 0 {
-            let at = bucket * WAYS + matches.trailing_zeros() as usize;
-            if self.candidates[at].as_ref().is_some_and(|candidate| candidate.key == *key) {
-                return Some(at);
-            }
-            matches &= matches - 1;
-        }
-        None
+/// Throws a coin: true with the probability weight / (weight + price), both below 2^63.
+#[inline(always)]
+const fn head(random: &mut u64, weight: u64, price: u64) -> bool {
+    // Knuth's linear congruential generator (1998, section 3.3.4), of which only the high bits are random: they decide.
+    *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    let drawn = (*random as u128 * (weight + price) as u128) >> 64;
+    (drawn as u64) < weight
+}
+
+impl<K: Copy + Eq + Default> Sketch for TopK<K> {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
     }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
 
-    /// Puts a candidate into a free way, or in the place of the smallest if that is smaller.
-    fn admit(&mut self, bucket: usize, candidate: Candidate<K>) {
-        let ways = &mut self.candidates[bucket * WAYS..][..WAYS];
-        let rank = |candidate: &Candidate<K>| self.metric.of(candidate.upper());
-        // A free way has no rank, which is less than any.
-        let (mut way, mut least) = (0, ways[0].as_ref().map(rank));
-        for (other, held) in ways.iter().enumerate().skip(1) {
-            let held = held.as_ref().map(rank);
-            if held < least {
-                (way, least) = (other, held);
-            }
-        }
-        if let Some(least) = least {
-            self.prices[bucket] = least.saturating_add(1);
-            if rank(&candidate) <= least {
-                return;
-            }
-        }
-        ways[way] = Some(candidate);
-        self.hashes[bucket].0[way] = candidate.hash;
+impl<K: Copy + Eq + Default> Merge for TopK<K> {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::{
-        CountMin,
-        oracle::{Amounts, SplitMix64, Zipf, hash},
-    };
-    use std::vec::Vec;
+    use crate::sketch::oracle::{Amounts, SplitMix64, Zipf, hash};
+    use core::cmp::Reverse;
+    use std::{collections::BTreeSet, vec::Vec};
 
     const ONE: Tally = Tally::new(1, 100);
 
-    /// Feeds Zipf traffic over `keys` keys through a count-min sketch into a table, and to an oracle.
-    fn feed(table: &mut TopK<u64>, keys: u32, exponent: f64, records: u32) -> Amounts {
-        let mut amounts = CountMin::with_error(0.0005, 0.001, 7);
-        let (zipf, mut random) = (Zipf::new(keys, exponent), SplitMix64(exponent.to_bits()));
-        let mut truth = Amounts::default();
+    /// Feeds Zipf traffic over `keys` keys to a table and to an oracle.
+    fn feed(table: &mut TopK<u64>, truth: &mut Amounts, seed: u64, keys: u32, exponent: f64, records: u32) {
+        let (zipf, mut random) = (Zipf::new(keys, exponent), SplitMix64(exponent.to_bits() + seed));
         for _ in 0..records {
             let (key, weight) = (zipf.draw(&mut random), random.weight());
-            let hash = hash(1, key);
             truth.add(key, weight);
-            table.offer(hash, key, weight, amounts.add(hash, weight));
+            table.add(hash(1, key), key, weight);
         }
-        truth
     }
 
     fn assert_bounds(table: &TopK<u64>, truth: &Amounts) {
-        for candidate in table.iter() {
-            let (truth, lower, upper) = (truth.get(candidate.key), candidate.lower(), candidate.upper());
-            assert!((lower.packets..=upper.packets).contains(&truth.packets), "{candidate:?} {truth:?}");
-            assert!((lower.bytes..=upper.bytes).contains(&truth.bytes), "{candidate:?} {truth:?}");
-            assert_eq!(table.get(candidate.hash, &candidate.key).as_ref(), Some(candidate));
+        for (key, truth) in truth.iter() {
+            let (lower, upper) = table.bounds(hash(1, key), &key);
+            assert!((lower.packets..=upper.packets).contains(&truth.packets), "{key}: {lower:?} {truth:?} {upper:?}");
+            assert!((lower.bytes..=upper.bytes).contains(&truth.bytes), "{key}: {lower:?} {truth:?} {upper:?}");
         }
+        for candidate in table.iter() {
+            assert_eq!(table.get(hash(1, candidate.key), &candidate.key), Some(candidate));
+            let (lower, value, upper) = (candidate.lower(), candidate.value(), candidate.upper());
+            assert!(lower.bytes <= value.bytes && value.bytes <= upper.bytes, "{candidate:?}");
+            assert!(lower.packets <= value.packets && value.packets <= upper.packets, "{candidate:?}");
+        }
+    }
+
+    fn largest(table: &TopK<u64>, count: usize, metric: Metric) -> Vec<u64> {
+        let mut candidates: Vec<_> = table.iter().collect();
+        candidates.sort_by_key(|candidate| Reverse(metric.of(candidate.value())));
+        candidates[..count].iter().map(|candidate| candidate.key).collect()
     }
 
     #[test]
     fn the_top_ten_are_those_of_the_oracle() {
         for exponent in [1.0, 1.1, 1.3] {
+            let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
+            feed(&mut table, &mut truth, 0, 100_000, exponent, 500_000);
+            assert_bounds(&table, &truth);
             for metric in [Metric::Packets, Metric::Bytes] {
-                let mut table = TopK::with_capacity(1024, metric, 7);
-                let truth = feed(&mut table, 100_000, exponent, 500_000);
-                assert_bounds(&table, &truth);
-                let mut candidates: Vec<_> = table.iter().collect();
-                candidates.sort_by_key(|candidate| core::cmp::Reverse(metric.of(candidate.upper())));
                 // Compared by amount, so that keys of equal size may stand for each other.
-                let top: Vec<u64> = candidates[..10].iter().map(|top| metric.of(truth.get(top.key))).collect();
+                let amount = |key: &u64| metric.of(truth.get(*key));
+                let top: Vec<u64> = largest(&table, 10, metric).iter().map(amount).collect();
                 assert_eq!(top, truth.largest(10, |tally| metric.of(tally)), "s = {exponent}, by {metric:?}");
             }
         }
     }
 
     #[test]
-    fn bounds_hold_under_churn() {
-        // Hardly skewed, and 64 entries for 50,000 keys: admission and eviction all the time.
-        let mut table = TopK::with_capacity(64, Metric::Bytes, 7);
-        let truth = feed(&mut table, 50_000, 0.3, 100_000);
-        assert_eq!(table.iter().count(), 64);
-        assert_bounds(&table, &truth);
+    fn nearly_all_of_the_top_thousand_are_held() {
+        let (mut table, mut truth) = (TopK::with_capacity(8192, 7), Amounts::default());
+        feed(&mut table, &mut truth, 1, 300_000, 1.05, 1_000_000);
+        let least = truth.largest(1_000, |tally| tally.bytes)[999];
+        let right = largest(&table, 1_000, Metric::Bytes).iter().filter(|key| truth.get(**key).bytes >= least).count();
+        assert!(right >= 990, "{right} of 1,000");
     }
 
     #[test]
-    fn a_bucket_keeps_its_largest() {
-        let mut table = TopK::with_capacity(8, Metric::Bytes, 7);
-        (1..=8).for_each(|key| table.offer(key, key, Tally::new(1, key * 100), Tally::new(1, key * 100)));
-        table.offer(9, 9, ONE, Tally::new(2, 100));
-        assert_eq!(table.get(9, &9), None, "as large as the smallest is not larger");
-        table.offer(9, 9, ONE, Tally::new(3, 101));
-        let admitted = Candidate { hash: 9, key: 9, counted: ONE, missed: Tally::new(2, 1) };
-        assert_eq!((table.get(9, &9), table.get(1, &1)), (Some(admitted), None));
-        table.offer(9, 9, ONE, Tally::new(4, 201));
-        assert_eq!(table.get(9, &9), Some(Candidate { counted: Tally::new(2, 200), ..admitted }));
-        assert_eq!((admitted.lower(), admitted.upper()), (ONE, Tally::new(3, 101)));
-        // The smallest is now key 2 with 200; many packets do not help where bytes count.
-        table.offer(10, 10, ONE, Tally::new(1_000, 200));
-        assert_eq!(table.get(10, &10), None);
+    fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
+        let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
+        let mut random = SplitMix64(3);
+        let mut add = |key: u64| {
+            truth.add(key, ONE);
+            table.add(hash(1, key), key, ONE);
+        };
+        for nth in 0..400_000 {
+            // Twenty keys of 0.1 % each among others that come once.
+            add(if random.word() % 50 == 0 { random.word() % 20 } else { 1_000 + nth });
+        }
+        assert_bounds(&table, &truth);
+        let top: BTreeSet<u64> = largest(&table, 20, Metric::Packets).into_iter().collect();
+        assert_eq!(top, (0..20).collect());
+        for key in 0..20 {
+            let (value, truth) = (table.get(hash(1, key), &key).unwrap().value().packets, truth.get(key).packets);
+            assert!(value.abs_diff(truth) * 10 < truth, "{key}: {value}, in truth {truth}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_as_close_as_planned() {
+        // Two streams that are hard: everything new, and hardly skewed.
+        for exponent in [0.0, 0.5] {
+            let (mut table, mut truth) = (TopK::with_error(0.002, 0, 7), Amounts::default());
+            feed(&mut table, &mut truth, 2, 200_000, exponent, 400_000);
+            let allowed = (truth.total().bytes as f64 * 0.002) as u64;
+            let wide = truth.iter().filter(|(key, _)| {
+                let (lower, upper) = table.bounds(hash(1, *key), key);
+                upper.bytes - lower.bytes > allowed
+            });
+            assert!(wide.count() * 100 < truth.len(), "s = {exponent}");
+        }
+    }
+
+    #[test]
+    fn bounds_hold_under_churn_and_after_merging() {
+        // Hardly skewed, and 64 entries for 50,000 keys: admission and eviction all the time.
+        let table = || TopK::with_capacity(64, 7);
+        let (mut one, mut other, mut truth) = (table(), table(), Amounts::default());
+        feed(&mut one, &mut truth, 1, 50_000, 0.3, 50_000);
+        assert_eq!(one.iter().count(), 64);
+        assert_bounds(&one, &truth);
+        feed(&mut other, &mut truth, 2, 50_000, 0.3, 50_000);
+        one.merge(&other).unwrap();
+        assert_bounds(&one, &truth);
+        feed(&mut one, &mut truth, 3, 50_000, 0.3, 10_000);
+        assert_bounds(&one, &truth);
+    }
+
+    #[test]
+    fn merging_keeps_the_largest_of_both_and_commutes() {
+        let table = || TopK::with_capacity(1024, 7);
+        let (mut one, mut other, mut truth) = (table(), table(), Amounts::default());
+        feed(&mut one, &mut truth, 1, 20_000, 1.1, 100_000);
+        feed(&mut other, &mut truth, 2, 20_000, 1.1, 100_000);
+        let (ours, theirs) = (one.clone(), other.clone());
+        one.merge(&theirs).unwrap();
+        other.merge(&ours).unwrap();
+        let sorted = |table: &TopK<u64>| {
+            let mut all: Vec<_> =
+                table.iter().map(|c| (c.key, c.lower().bytes, c.value().bytes, c.upper().bytes)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(sorted(&one), sorted(&other));
+        let amounts: Vec<u64> = largest(&one, 10, Metric::Bytes).iter().map(|key| truth.get(*key).bytes).collect();
+        assert_eq!(amounts, truth.largest(10, |tally| tally.bytes));
+        // The empty table changes nothing.
+        let mut empty = table();
+        empty.merge(&ours).unwrap();
+        assert_eq!(sorted(&empty), sorted(&ours));
+        assert!(matches!(one.merge(&TopK::with_capacity(2048, 7)), Err(MergeError::Geometry { .. })));
+        assert!(matches!(one.merge(&TopK::with_capacity(1024, 8)), Err(MergeError::Key { .. })));
     }
 
     #[test]
     fn a_hash_is_not_a_key() {
-        let mut table = TopK::with_capacity(8, Metric::Packets, 7);
-        assert_eq!(table.get(0, &1), None, "a free way has hash 0");
-        for (key, times) in [(1, 1), (2, 2), (3, 3)] {
-            (0..times).for_each(|_| table.offer(0, key, ONE, Tally::new(9, 900)));
+        let mut table = TopK::with_capacity(8, 7);
+        assert_eq!(table.get(0, &0), None, "a free way has tag 0 and key 0");
+        for (key, times) in [(0, 1), (1, 2), (2, 3)] {
+            (0..times).for_each(|_| table.add(0, key, ONE));
         }
-        for (key, times) in [(1, 1), (2, 2), (3, 3)] {
+        for (key, times) in [(0, 1), (1, 2), (2, 3)] {
             assert_eq!(table.get(0, &key).unwrap().counted.packets, times);
+        }
+        assert_eq!(table.bounds(0, &9), (Tally::default(), Tally::default()), "no other key was ever there");
+    }
+
+    #[test]
+    fn coins_are_fair() {
+        let mut random = 5;
+        for (weight, price) in [(1, 1), (1, 9), (572, 100_000), (1 << 62, 1 << 62), (1, 0)] {
+            let heads = (0..100_000).filter(|_| head(&mut random, weight, price)).count() as f64;
+            let expected = 100_000.0 * weight as f64 / (weight as f64 + price as f64);
+            // Five standard deviations.
+            assert!((heads - expected).abs() <= 5.0 * expected.sqrt(), "{weight}, {price}: {heads}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_in_the_order_of_scores_and_know_their_way() {
+        let scores = [0, 1, 2, 100, 572, 573, 1 << 20, 1 << 40, i64::MAX as u64];
+        for pair in scores.windows(2).skip(1) {
+            assert!(rank(pair[0], 7) <= rank(pair[1], 0) | 7, "{pair:?}");
+        }
+        for score in scores {
+            assert!(rank(score, 0) >= WAYS as u32, "a way that is taken is not free");
+            assert_eq!(rank(score, 5) % WAYS as u32, 5);
+            assert!(unrank(rank(score, 5)).abs_diff(score) <= score / (1 << 20) + 1, "{score}");
+        }
+    }
+
+    #[test]
+    fn light_cells_never_say_too_little() {
+        let mut cell = Cell(0);
+        for (packets, bytes) in [(1, 1 << 39), (1 << 23, 5), (Cell::PACKETS_MAX, 6), (2, Cell::BYTES_MAX + 9)] {
+            cell = cell.most(Cell(0).plus(Tally::new(packets, bytes)));
+            assert!(cell.upper().packets >= packets && cell.upper().bytes >= bytes);
+        }
+        assert_eq!(cell.upper(), Tally::new(u64::MAX, u64::MAX));
+        assert_eq!(Cell(0).plus(Tally::new(3, 4)).upper(), Tally::new(3, 4));
+        let mut light = Light([[Cell(0); CELLS]; 2]);
+        light.add(5, Tally::new(1, 10));
+        let before = light;
+        light.merge(&before);
+        assert_eq!(light.upper(5), Tally::new(2, 20));
+    }
+
+    #[test]
+    fn a_batch_adds_as_one_after_the_other() {
+        for entries in [64, 8192] {
+            let (mut one_by_one, mut batched) = (TopK::with_capacity(entries, 7), TopK::with_capacity(entries, 7));
+            let mut random = SplitMix64(1);
+            let items: Vec<_> = (0..5_000).map(|_| (random.word() % 999, random.weight())).collect();
+            items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
+            batched.add_batch(&items, |(key, weight)| (hash(1, *key), *key, *weight));
+            assert_eq!(one_by_one, batched);
         }
     }
 
     #[test]
     fn capacity_is_rounded_up_and_kept_in_range() {
-        for (entries, capacity) in [(0, 8), (1, 8), (8, 8), (9, 16), (1000, 1024), (1025, 2048)] {
-            let table = TopK::<u64>::with_capacity(entries, Metric::Packets, 7);
-            assert_eq!(table.capacity(), capacity);
+        for (entries, capacity) in [(0, 8), (1, 8), (8, 8), (9, 16), (1000, 1000), (1025, 1032)] {
+            assert_eq!(TopK::<u64>::with_capacity(entries, 7).capacity(), capacity);
         }
-        let table = TopK::<crate::flow::FlowKey>::with_capacity(1024, Metric::Packets, 7);
-        assert_eq!((table.metric(), table.key_id()), (Metric::Packets, 7));
-        assert_eq!(table.memory_bytes() - size_of_val(&table), 97 << 10);
-        assert_eq!(align_of_val(&table.hashes[0]), size_of_val(&table.hashes[0]));
+        for error in [f64::NAN, 1.0, 7.0] {
+            assert_eq!(TopK::<u64>::with_error(error, 0, 7).capacity(), 8, "{error}");
+        }
+        let table = TopK::<crate::flow::FlowKey>::with_error(0.0005, 1024, 7);
+        assert_eq!((table.capacity(), table.key_id()), (8000, 7));
+        assert_eq!(table.memory_bytes() - size_of_val(&table), 1000 * (128 + 8 * 80));
+        assert!(table.is_beyond_caches && !TopK::<u64>::with_capacity(100, 7).is_beyond_caches);
     }
 
     #[test]
     fn clearing_is_as_good_as_new_and_extremes_saturate() {
-        let new = TopK::with_capacity(64, Metric::Bytes, 7);
+        let new = TopK::with_capacity(64, 7);
         let mut table = new.clone();
-        feed(&mut table, 1_000, 1.0, 5_000);
+        feed(&mut table, &mut Amounts::default(), 1, 1_000, 1.0, 5_000);
         assert_ne!(table, new);
         table.clear();
         assert_eq!(table, new);
         let most = Tally::new(u64::MAX, u64::MAX);
         for key in 0..10 {
-            table.offer(0, key, most, most);
-            table.offer(0, key, most, most);
+            table.add(0, key, most);
+            table.add(0, key, most);
         }
         assert_eq!(table.iter().count(), 8);
         assert!(table.iter().all(|candidate| candidate.upper() == most));
+        let mut twice = table.clone();
+        twice.merge(&table).unwrap();
+        assert!(twice.iter().all(|candidate| candidate.upper() == most));
     }
 }

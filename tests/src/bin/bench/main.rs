@@ -5,6 +5,7 @@ use clap::Parser;
 
 mod datapath;
 mod frames;
+mod pipeline;
 mod reader;
 mod replay;
 mod table;
@@ -15,6 +16,8 @@ mod tax;
 enum Bench {
     /// Nanoseconds a packet in the kernel, by test-run on one CPU (needs root)
     Datapath,
+    /// Nanoseconds a record in a worker's sketches, whole and part by part
+    Pipeline,
     /// Packets a second of CPU time in `weir replay`
     Replay,
     /// What weir costs a router that forwards, beside other tools (needs root)
@@ -28,6 +31,7 @@ enum Bench {
 fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
+        Bench::Pipeline => pipeline::bench(),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: false } => tax::bench(),
         Bench::Tax { flood: true } => tax::flood(),

@@ -1,0 +1,68 @@
+//! One register of an `UltraLogLog`: the highest position that came, and whether the two before it did.
+//!
+//! It stands for a set of positions below 64 of which all but these three are forgotten: six bits say the highest, one
+//! each the two before. Positions 0 and 1 never come first, so that 0 is the empty set.
+
+/// The highest position; 0 if none came.
+#[inline(always)]
+pub const fn highest(register: u8) -> u8 {
+    register >> 2
+}
+
+/// The register to which a position came as well.
+#[inline(always)]
+pub const fn with(register: u8, position: u32) -> u8 {
+    pack(unpack(register) | 1 << position)
+}
+
+/// The register to which came what came to either.
+#[inline(always)]
+pub const fn union(one: u8, other: u8) -> u8 {
+    // Packing nothing is the one thing that `pack` cannot do.
+    let set = unpack(one) | unpack(other);
+    if set == 0 { 0 } else { pack(set) }
+}
+
+/// The set of positions. (Empty: the bit of position 64 falls off.)
+#[inline(always)]
+const fn unpack(register: u8) -> u64 {
+    (4 | register as u64 & 3).wrapping_shl((register as u32 >> 2).wrapping_sub(2))
+}
+
+/// The register of a set whose highest position is 2 or more.
+#[inline(always)]
+const fn pack(set: u64) -> u8 {
+    let zeros = set.leading_zeros();
+    let before = set << zeros << 1 >> (u64::BITS - 2);
+    ((u64::BITS - 1 - zeros) << 2) as u8 | before as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn it_keeps_the_highest_of_a_set_and_the_two_before() {
+        let positions = [5, 3, 9, 8, 8, 40, 38, 2, 39, 63, 41, 61, 62];
+        let (mut register, mut set) = (0, BTreeSet::new());
+        for position in positions {
+            register = with(register, position);
+            set.insert(position);
+            let top = *set.last().unwrap();
+            let came = |below| u8::from(set.contains(&(top - below)));
+            assert_eq!(register, (top << 2) as u8 | came(1) << 1 | came(2));
+        }
+    }
+
+    #[test]
+    fn a_union_is_as_if_all_had_come_to_one() {
+        for one in [0, 16, 19, 21, 29, 30, 255] {
+            for other in [0, 17, 20, 28, 31, 252] {
+                let positions = |register| (2..64).filter(move |at| unpack(register) >> at & 1 == 1);
+                let all = positions(one).chain(positions(other)).fold(0, with);
+                assert_eq!(union(one, other), all, "{one} {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a counter holds: a count, or packets and bytes together.
+//!
+//! Sketches of frequency are generic over it, so that one touch of a cell updates all that is counted there. Numbers
+//! stop at their largest value instead of wrapping: what is an upper bound must stay one.
+
+use core::fmt::Debug;
+
+use crate::ledger::Tally;
+
+/// What is added to a key and kept in a counter; the default is zero.
+///
+/// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each from
+/// another side.
+pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
+    /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
+    type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
+
+    /// The sum, up to the largest value.
+    #[must_use]
+    fn saturating_add(self, other: Self) -> Self;
+
+    /// The difference, down to zero.
+    #[must_use]
+    fn saturating_sub(self, other: Self) -> Self;
+
+    /// Of each number the smaller.
+    #[must_use]
+    fn least(self, other: Self) -> Self;
+
+    /// Of each number the larger.
+    #[must_use]
+    fn most(self, other: Self) -> Self;
+
+    /// In half the bits; a number that does not fit becomes the largest, which is read as "unknown".
+    fn narrow(self) -> Self::Narrow;
+
+    /// The numbers back in full; one that did not fit is the largest there is.
+    fn widen(narrow: Self::Narrow) -> Self;
+
+    /// The number that decides which of two keys is larger; of packets and bytes it is the bytes.
+    fn rank(self) -> u64;
+
+    /// A weight made number by number: `number` is told how to read its number from a weight.
+    fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
+}
+
+macro_rules! count {
+    ($wide:ty, $narrow:ty) => {
+        impl Weight for $wide {
+            type Narrow = $narrow;
+
+            #[inline(always)]
+            fn saturating_add(self, other: Self) -> Self {
+                self.saturating_add(other)
+            }
+            #[inline(always)]
+            fn saturating_sub(self, other: Self) -> Self {
+                self.saturating_sub(other)
+            }
+            #[inline(always)]
+            fn least(self, other: Self) -> Self {
+                Ord::min(self, other)
+            }
+            #[inline(always)]
+            fn most(self, other: Self) -> Self {
+                Ord::max(self, other)
+            }
+            #[inline(always)]
+            fn narrow(self) -> $narrow {
+                Ord::min(self, <$narrow>::MAX.into()) as $narrow
+            }
+            #[inline(always)]
+            fn widen(narrow: $narrow) -> Self {
+                if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
+            }
+            #[inline(always)]
+            fn rank(self) -> u64 {
+                self.into()
+            }
+            fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
+                Self::try_from(number(Self::into)).unwrap_or(Self::MAX)
+            }
+        }
+    };
+}
+
+count!(u32, u16);
+count!(u64, u32);
+
+/// Packets and bytes in 32 bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NarrowTally {
+    packets: u32,
+    bytes: u32,
+}
+
+impl Weight for Tally {
+    type Narrow = NarrowTally;
+
+    #[inline(always)]
+    fn saturating_add(self, other: Self) -> Self {
+        Self::new(self.packets.saturating_add(other.packets), self.bytes.saturating_add(other.bytes))
+    }
+    #[inline(always)]
+    fn saturating_sub(self, other: Self) -> Self {
+        Self::new(self.packets.saturating_sub(other.packets), self.bytes.saturating_sub(other.bytes))
+    }
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        Self::new(self.packets.least(other.packets), self.bytes.least(other.bytes))
+    }
+    #[inline(always)]
+    fn most(self, other: Self) -> Self {
+        Self::new(self.packets.most(other.packets), self.bytes.most(other.bytes))
+    }
+    #[inline(always)]
+    fn narrow(self) -> NarrowTally {
+        NarrowTally { packets: self.packets.narrow(), bytes: self.bytes.narrow() }
+    }
+    #[inline(always)]
+    fn widen(narrow: NarrowTally) -> Self {
+        Self::new(u64::widen(narrow.packets), u64::widen(narrow.bytes))
+    }
+    #[inline(always)]
+    fn rank(self) -> u64 {
+        self.bytes
+    }
+    fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
+        Self::new(number(|tally| tally.packets), number(|tally| tally.bytes))
+    }
+}
+
+/// Between what a key's weight lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds<W> {
+    /// It had at least this.
+    pub lower: W,
+    /// It had at most this.
+    pub upper: W,
+}
+
+/// Number by number the least excess that a share of at most `chance` of all places exceeds; `share(read, excess)` is
+/// the share of places whose number is above `excess`, and `most` the largest weight there can be.
+///
+/// The answer is rounded up to seven significant bits (less than 2 %), so that it takes `share` twelve times at most.
+pub(super) fn excess<W: Weight>(chance: f64, most: W, share: impl Fn(fn(W) -> u64, u64) -> f64) -> W {
+    const BITS: u32 = 6;
+    /// Seven significant bits and an exponent, in order; the last is 2^64 - 1 and some more.
+    const STEPS: u64 = ((u64::BITS - BITS + 1) as u64) << BITS;
+    let value = |step: u64| match step >> BITS {
+        0 => step,
+        exponent => ((step & ((1 << BITS) - 1)) + (1 << BITS)) << (exponent - 1),
+    };
+    W::by_number(|read| {
+        let (mut low, mut high) = (0, STEPS);
+        while low < high {
+            let step = low.midpoint(high);
+            // A comparison that not-a-number fails: then nothing but the largest will do.
+            if share(read, value(step)) <= chance { high = step } else { low = step + 1 }
+        }
+        if low == STEPS { read(most) } else { Ord::min(value(low), read(most)) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stop_at_both_ends() {
+        assert_eq!((Weight::saturating_add(u32::MAX, 1), Weight::saturating_sub(1u32, 2)), (u32::MAX, 0));
+        let (a, b) = (Tally::new(3, u64::MAX), Tally::new(5, 7));
+        assert_eq!(a.saturating_add(b), Tally::new(8, u64::MAX));
+        assert_eq!(a.saturating_sub(b), Tally::new(0, u64::MAX - 7));
+        assert_eq!((a.least(b), a.most(b)), (Tally::new(3, 7), Tally::new(5, u64::MAX)));
+        assert_eq!(b.rank(), 7);
+    }
+
+    #[test]
+    fn what_does_not_fit_in_half_the_bits_is_unknown_and_not_less() {
+        for (count, back) in [(0, 0), (65_534, 65_534), (65_535, u32::MAX), (70_000, u32::MAX), (u32::MAX, u32::MAX)] {
+            assert_eq!(u32::widen(count.narrow()), back);
+        }
+        let tally = Tally::new(9, 1 << 32);
+        assert_eq!(Tally::widen(tally.narrow()), Tally::new(9, u64::MAX));
+    }
+
+    #[test]
+    fn the_excess_is_the_least_that_few_places_exceed() {
+        let places: std::vec::Vec<u64> = (1..=1_000).collect();
+        let share = |read: fn(u64) -> u64, excess| places.iter().filter(|&&n| read(n) > excess).count() as f64 / 1e3;
+        for chance in [0.0, 0.001, 0.1, 0.9, 0.999] {
+            let exact = 1_000 - (1_000.0 * chance) as u64;
+            let excess = excess(chance, u64::MAX, share);
+            assert!((exact..=exact + exact / 64 + 1).contains(&excess), "{chance}: {excess}, not {exact}");
+        }
+        assert_eq!(excess(1.0, u64::MAX, share), 0);
+        assert_eq!(excess(0.0, 77u64, |_, _| 1.0), 77, "never more than there is");
+        assert_eq!(excess(f64::NAN, 77u64, share), 77);
+        assert_eq!(excess(0.0, u64::MAX, |_, _| 1.0), u64::MAX);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a record costs the worker: a shard's sketches, whole and part by part.
+
+use std::{array, collections::HashSet, hint::black_box, time::Instant};
+
+use anyhow::{Context, Result, ensure};
+use weir::shard::{Geometry, Item, Shard, Tops, Unique};
+use weir_common::{
+    flow::{Address, FlowKey, class},
+    hash::{Key, KeyedHash, mix},
+    ledger::Tally,
+    record::Record,
+    sketch::Seen,
+};
+
+use crate::table::{self, least_and_median, thousands};
+
+const ROUNDS: usize = 7;
+const RECORDS: u64 = 1 << 19;
+/// As a worker's batch.
+const BATCH: usize = 256;
+/// weir's defaults.
+const GEOMETRY: Geometry = Geometry { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
+const KEY: Key = Key([7, 11]);
+
+/// Which flow each record is of.
+struct Stream {
+    name: &'static str,
+    flow: fn(u64) -> FlowKey,
+}
+
+const STREAMS: [Stream; 4] = [
+    Stream { name: "64 flows in turn", flow: |nth| flow(nth % 64, false) },
+    Stream { name: "Zipf 1.1, 2^20 flows", flow: |nth| flow(zipf(mix(nth)), false) },
+    Stream { name: "every record a new IPv4 flow", flow: |nth| flow(mix(nth), false) },
+    Stream { name: "every record a new IPv6 flow", flow: |nth| flow(mix(nth), true) },
+];
+
+/// Flow `number`: a source and a destination of its own.
+fn flow(number: u64, v6: bool) -> FlowKey {
+    let address = |number: u64| match v6 {
+        false => Address::from_v4_word(number as u32),
+        true => Address([0x2001_0db8, number]),
+    };
+    let class = if v6 { class::V6 } else { 0 };
+    FlowKey::new(address(number), address(mix(number)), 17, class).with_ports((number >> 32) as u16, number as u16)
+}
+
+/// A rank out of 2^20 with a probability proportional to rank^-1.1, by inversion of the integral; `random` is uniform.
+fn zipf(random: u64) -> u64 {
+    const LARGEST: f64 = (1u64 << 20) as f64;
+    let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
+    (1.0 + uniform * (LARGEST.powf(-0.1) - 1.0)).powf(-10.0) as u64
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// A shard's answer is wrong.
+pub fn bench() -> Result<()> {
+    table::say(format!("{}\n", table::machine()?))?;
+    let mut rows = Vec::new();
+    for Stream { name, flow } in STREAMS {
+        let records: Vec<Record> = (0..RECORDS)
+            .map(|nth| Record {
+                key: flow(nth),
+                bytes: 100 + nth % 1_000,
+                packets: 1,
+                sampling: 1,
+                ..Record::default()
+            })
+            .collect();
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(round(&records).with_context(|| format!("{name}: the shard is wrong"))?);
+        }
+        let median = |part: usize| least_and_median(rounds.iter().map(|round| round[part]).collect()).1;
+        let cells: [String; PARTS] = array::from_fn(|part| format!("{:.0}", median(part)));
+        rows.push([&[name.to_owned()], &cells[..]].concat().try_into().expect("a name and the parts"));
+    }
+    table::write(["records of", "whole", "hashes", "unique", "seen flows", "tops"], &rows)?;
+    table::say(format!(
+        "\nNanoseconds a record, on one CPU: medians of {ROUNDS} rounds of {} records. The parts are run alone as well. \
+         After each round\nthe shard's totals were exact, and the bounds of unique counts, new flows and the first flow held.",
+        thousands(RECORDS)
+    ))
+}
+
+const PARTS: usize = 5;
+
+/// A window's records through a shard and through its parts: nanoseconds a record of each.
+fn round(records: &[Record]) -> Result<[f64; PARTS]> {
+    let mut shard = Shard::new(&GEOMETRY, KEY);
+    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
+    seen.clear();
+    let whole = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
+    check(&mut shard, &seen, records)?;
+
+    let hash = KeyedHash::new(KEY);
+    let mut items = vec![Item::default(); records.len()];
+    let hashes = timed(|| items.iter_mut().zip(records).for_each(|(item, record)| *item = Item::new(&hash, record)));
+    let mut sketches = Unique::new(&GEOMETRY, KEY.id());
+    let unique = timed(|| items.iter().for_each(|item| sketches.insert(&item.hashes)));
+    seen.clear();
+    let seen_flows = timed(|| {
+        for batch in items.chunks(BATCH) {
+            batch.iter().for_each(|item| seen.prefetch(item.hashes.flow));
+            batch.iter().for_each(|item| _ = black_box(seen.insert(item.hashes.flow)));
+        }
+    });
+    let mut tables = Tops::new(&GEOMETRY, KEY.id());
+    let tops = timed(|| items.chunks(BATCH).for_each(|batch| tables.add_batch(batch)));
+    Ok([whole, hashes, unique, seen_flows, tops])
+}
+
+/// The nanoseconds a record that some work takes.
+fn timed(work: impl FnOnce()) -> f64 {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    let start = Instant::now();
+    work();
+    start.elapsed().as_nanos() as f64 / RECORDS as f64
+}
+
+fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
+    let sent: Tally = records.iter().map(Record::tally).sum();
+    ensure!(shard.attributed[0] == sent, "{:?} were absorbed, of {sent:?}", shard.attributed[0]);
+    let flows = records.iter().map(|record| record.key).collect::<HashSet<_>>().len() as u64;
+    let unique = shard.unique.flows.bounds();
+    ensure!((unique.lower..=unique.upper).contains(&flows), "{flows} flows are not within {unique:?}");
+    let missed = flows.saturating_sub(shard.new_flows) as f64;
+    let allowed = 10.0 + 2.0 * flows as f64 * seen.false_positive_rate();
+    ensure!(shard.new_flows <= flows && missed <= allowed, "{} new flows of {flows}", shard.new_flows);
+    let first = records[0].key;
+    let truth: Tally = records.iter().filter(|record| record.key == first).map(Record::tally).sum();
+    let (lower, upper) = shard.top.flows.bounds(KeyedHash::new(KEY).flow(&first).flow, &first);
+    let holds = |lower, truth, upper| lower <= truth && truth <= upper;
+    ensure!(
+        holds(lower.bytes, truth.bytes, upper.bytes) && holds(lower.packets, truth.packets, upper.packets),
+        "the first flow had {truth:?}, which is not within {lower:?} and {upper:?}"
+    );
+    Ok(())
+}
