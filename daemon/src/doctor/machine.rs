@@ -270,7 +270,8 @@ fn compiler(setting: Option<&str>) -> Finding {
 fn packet_sockets(are_permitted: bool) -> Finding {
     let name = "packet sockets";
     if are_permitted {
-        let detail = "measure instead of programs (`mode: afpacket`), at a higher cost; what they have no room for is lost";
+        let detail =
+            "measure instead of programs (`mode: afpacket`), at a higher cost; what they have no room for is lost";
         Finding::needed(name, Answer::Yes, detail)
     } else {
         Finding::needed(name, Answer::No, format!("may not be opened: {GRANT}, CAP_NET_RAW"))
