@@ -116,12 +116,16 @@ reasons! {
 }
 
 reasons! {
-    /// Why a packet that had a flow key is missing from the records. Each is a counter.
+    /// Why a packet that may have had a flow key is missing from the records. Each is a counter.
     Loss {
         /// The ring was full when its record was evicted: userspace did not keep up.
         RingFull = "ring_full",
         /// Its CPU has no ring: it came online after start.
         NoRing = "no_ring",
+        /// A packet socket dropped it: its ring was full because userspace did not keep up, or the buffer was of a kind
+        /// that the socket cannot describe. These are counted as they would have come, so that what an offload had
+        /// merged counts as one, and their bytes are an estimate: see [`Counters::lost`].
+        SocketDrop = "socket_drop",
     }
 }
 
@@ -138,7 +142,9 @@ pub struct Counters {
     pub sampled_out: Tally,
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
-    /// Packets whose record could not be handed over, by [`Loss`].
+    /// Packets whose record could not be handed over, by [`Loss`]. All are counted, but for the bytes of
+    /// [`Loss::SocketDrop`], of which nobody knows more than how many packets they were: each is taken to be as large as
+    /// the mean of those that the same socket handed over in the same window.
     pub lost: [Tally; Loss::COUNT],
 }
 

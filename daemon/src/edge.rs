@@ -1,7 +1,7 @@
 //! A window's edge as the datapath reports it: exact counters and packet sizes.
 
 use weir_common::{
-    ledger::Counters,
+    ledger::{Counters, Tally},
     record::{InterfaceEdge, SizeEdge},
     size::SIZE_CLASSES,
 };
@@ -15,12 +15,19 @@ pub struct Edge {
     pub sizes: Vec<u64>,
     /// The sampling rate of the last draw: see [`InterfaceEdge::sampling`].
     pub sampling: u32,
+    /// What the lost packets may come to beyond what they are counted for, where that is not known exactly.
+    pub lost_beyond: Tally,
 }
 
 impl Edge {
     /// An edge at which nothing was counted on `interfaces` interfaces.
     pub fn empty(interfaces: usize) -> Self {
-        Self { counters: vec![Counters::default(); interfaces], sizes: vec![0; SIZE_CLASSES], sampling: 1 }
+        Self {
+            counters: vec![Counters::default(); interfaces],
+            sizes: vec![0; SIZE_CLASSES],
+            sampling: 1,
+            lost_beyond: Tally::default(),
+        }
     }
 }
 
@@ -64,7 +71,6 @@ impl EdgeReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_common::ledger::Tally;
 
     #[test]
     fn each_set_of_counters_is_read_against_itself() {

@@ -2,9 +2,10 @@
 //! interfaces that [`netlink`] tells of; each CPU's [`ring`] is read by its [`worker`], which turns the [`valve`], in a
 //! [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a [`summary`], whose bounds have a
 //! [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the
-//! threads; [`replay`] does the same over a [`capture`].
+//! threads. Where there are no programs [`tap`]s read packet sockets, and a [`twin`] does what the programs do; [`replay`]
+//! does so over a [`capture`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod attach;
 pub mod batch;
@@ -27,6 +28,8 @@ pub mod ring;
 pub mod shard;
 pub mod sink;
 pub mod summary;
+pub mod tap;
+pub mod twin;
 pub mod valve;
 pub mod window;
 pub mod worker;

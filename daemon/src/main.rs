@@ -20,6 +20,7 @@ use weir::{
     pipeline::{self, RunError},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
+    tap,
 };
 
 /// Where the configuration is unless told otherwise.
@@ -147,7 +148,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
 fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
     let cpus = online_cpus().map_err(RunError::from)?;
-    let memory = Memory::plan(&config, cpus.len());
+    let memory = Memory::plan(&config, cpus.len(), tap::needs_programs(&config.interfaces));
     print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
 }
 
@@ -198,7 +199,7 @@ impl From<RunError> for Failure {
         let exit = match &error {
             RunError::Kernel(_) => Exit::Impossible,
             RunError::Attach(AttachError::NotFound { .. }) | RunError::Key(_) | RunError::Http(_) => Exit::Usage,
-            RunError::Attach(_) | RunError::Worker(_) | RunError::Thread(_) => Exit::Impossible,
+            RunError::Attach(_) | RunError::Worker(_) | RunError::Taps(_) | RunError::Thread(_) => Exit::Impossible,
             RunError::Sink { .. } | RunError::WorkerGone | RunError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }

@@ -7,6 +7,7 @@ use weir_common::{cpu::Cpu, hash::Key, packet::REACH_MAX, record::Record, sampli
 use crate::{
     config::Config,
     shard::{Geometry, Shard},
+    tap,
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator.
@@ -24,8 +25,16 @@ const RING_MAPPINGS: u64 = 2;
 /// What a configuration takes, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// CPUs that need shards, caches and rings.
+    /// CPUs that need shards, caches and rings; none where no program is loaded.
     pub cpus: u64,
+    /// Readers of packet sockets, each of which needs shards and a cache.
+    pub readers: u64,
+    /// Packet sockets, at most, each of which has a ring.
+    pub taps: u64,
+    /// One packet socket's ring.
+    pub packet_ring: u64,
+    /// One reader's flow cache.
+    pub reader_cache: u64,
     /// One CPU's sketches for one window.
     pub shard: u64,
     /// The filter of seen flows.
@@ -39,13 +48,18 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `config` on a machine with `cpus` CPUs.
-    pub fn plan(config: &Config, cpus: usize) -> Self {
+    /// The memory of `config` on a machine with `cpus` CPUs, with programs in the kernel or without.
+    pub fn plan(config: &Config, cpus: usize, has_programs: bool) -> Self {
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
+        let taps = tap::count(&config.interfaces, has_programs);
         Self {
-            cpus: cpus as u64,
+            cpus: if has_programs { cpus as u64 } else { 0 },
+            readers: taps.min(cpus) as u64,
+            taps: taps as u64,
+            packet_ring: config.datapath.packet_ring,
+            reader_cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>(),
             shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
@@ -61,6 +75,8 @@ impl Memory {
     pub const fn resident(&self) -> u64 {
         BASE_BYTES
             + self.cpus * (SHARDS_PER_CPU * self.shard + RING_MAPPINGS * self.ring)
+            + self.readers * (SHARDS_PER_CPU * self.shard + self.reader_cache)
+            + self.taps * self.packet_ring
             + self.seen_flows
             + self.queues
     }
@@ -77,23 +93,31 @@ const fn bytes_of<T>() -> u64 {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpus, shard, seen_flows, ring, cache, queues } = self;
+        let Self { cpus, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, cache, queues } = self;
         let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
-        line("sketches", cpus * SHARDS_PER_CPU * shard, format!("{cpus} CPUs x {SHARDS_PER_CPU} x {}", mib(*shard)))?;
-        line("filter of seen flows", *seen_flows, "shared by all CPUs".into())?;
-        line(
-            "rings, as mapped",
-            cpus * RING_MAPPINGS * ring,
-            format!("{cpus} CPUs x {RING_MAPPINGS} x {}", mib(*ring)),
-        )?;
+        if *cpus > 0 {
+            let sketches = cpus * SHARDS_PER_CPU * shard;
+            line("sketches", sketches, format!("{cpus} CPUs x {SHARDS_PER_CPU} x {}", mib(*shard)))?;
+            let mapped = cpus * RING_MAPPINGS * ring;
+            line("rings, as mapped", mapped, format!("{cpus} CPUs x {RING_MAPPINGS} x {}", mib(*ring)))?;
+        }
+        if *taps > 0 {
+            line(
+                "readers of packet sockets",
+                readers * (SHARDS_PER_CPU * shard + reader_cache),
+                format!("{readers} x ({SHARDS_PER_CPU} x {} sketches + {} cache)", mib(*shard), mib(*reader_cache)),
+            )?;
+            line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
+        }
+        line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", *queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;
         line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
-        line(
-            "kernel maps besides",
-            self.kernel(),
-            format!("{cpus} CPUs x ({} caches and counters + {} ring)", mib(*cache), mib(*ring)),
-        )
+        if *cpus > 0 {
+            let maps = format!("{cpus} CPUs x ({} caches and counters + {} ring)", mib(*cache), mib(*ring));
+            line("kernel maps besides", self.kernel(), maps)?;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring
 //! worker, per CPU:  ring -> shard            (pinned; never waits for anybody)
+//! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
 //! ```
@@ -22,14 +23,15 @@ use thiserror::Error;
 use tracing::{error, info, warn};
 use weir_common::{
     hash::Key,
+    ledger::Loss,
     sketch::{MergeError, Seen},
 };
 
 use crate::{
-    attach::{self, AttachError, Attachments, Programs},
+    attach::{self, AttachError, Attachments, Ladder, Programs},
     clock::{self, Moment},
     config::{Compress, Config, KeyError, Packets, Target, Way},
-    kernel::{Kernel, KernelError, Plan, online_cpus},
+    kernel::{Kernel, KernelError, Parts, Plan, online_cpus},
     memory::{Memory, SHARDS_PER_CPU},
     netlink::{Ender, Events, News},
     observer::Observer,
@@ -41,6 +43,7 @@ use crate::{
     shard::{Geometry, Shard},
     sink::{self, Encoded, Outbox},
     summary::Summary,
+    tap::{self, Taps},
     window::{Span, Window},
     worker::{self, Closed, Collector, Order, Throttle, WorkerError},
 };
@@ -66,6 +69,9 @@ pub enum RunError {
     /// A worker.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// The readers of packet sockets.
+    #[error("cannot make the readers of packet sockets")]
+    Taps(#[source] io::Error),
     /// The hash key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -100,38 +106,49 @@ pub enum RunError {
 pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
     let cpus = online_cpus()?;
-    let memory = Memory::plan(config, cpus.len());
     let interfaces = attach::slots(&config.interfaces);
-    let mut kernel = Kernel::load(&Plan {
+    let plan = Plan {
         slot_key: key.derive("flow cache"),
         cache_flows: config.datapath.cache_flows,
         ring_bytes: config.datapath.ring as u32,
         sampling: config.sampling.packets,
         interfaces: interfaces as u32,
         tunnels: config.datapath.tunnels.into(),
-    })?;
-    let throttles = cpus
-        .iter()
-        .map(|_| Ok(Throttle::new(&config.sampling, kernel.valves()?)))
-        .collect::<Result<Vec<_>, KernelError>>()?;
-    let rings = cpus.iter().map(|&cpu| kernel.ring(cpu)).collect::<Result<Vec<_>, _>>()?;
-    let parts = kernel.parts()?;
+    };
+    let mut kernel = load(config, &plan)?;
+    let memory = Memory::plan(config, cpus.len(), kernel.is_some());
+    let mut rings = Vec::new();
+    if let Some(kernel) = &mut kernel {
+        for &cpu in &cpus {
+            rings.push((kernel.ring(cpu)?, Throttle::new(&config.sampling, kernel.valves()?)));
+        }
+    }
+    let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
 
     let sketch_key = key.derive("sketches");
     let geometry = Geometry::from(&config.estimates);
     let shard = || Box::new(Shard::new(&geometry, sketch_key));
     let seen = Arc::new(new_seen(config, sketch_key));
     let outboxes = open_sinks(config)?;
-    let spares = (0..cpus.len() as u64 * (SHARDS_PER_CPU - 1)).map(|_| shard()).collect();
+    let (taps, readers) =
+        Taps::new(config, &plan, &seen, (0..memory.readers).map(|_| shard())).map_err(RunError::Taps)?;
+    let crew = rings.len() + readers.len();
+    let spares = (0..crew as u64 * (SHARDS_PER_CPU - 1)).map(|_| shard()).collect();
 
     thread::scope(|scope| {
-        let (closed_in, closed) = bounded(cpus.len());
-        let mut workers = Vec::with_capacity(cpus.len());
-        for (ring, throttle) in rings.into_iter().zip(throttles) {
+        let (closed_in, closed) = bounded(crew);
+        let mut workers = Vec::with_capacity(crew);
+        let (programs, table, flush) = match parts {
+            Some(Parts { weir, tc, flush, interfaces, .. }) => {
+                (Some(Programs { xdp: weir, tc }), Some(interfaces), Some(flush))
+            }
+            None => (None, None, None),
+        };
+        for ((ring, throttle), flush) in rings.into_iter().zip(flush.into_iter().cycle()) {
             let (orders, orders_out) = bounded(1);
             let waker = ring.waker();
             let cpu = ring.cpu();
-            let collector = Collector::new(ring, parts.flush, seen.clone(), interfaces, shard());
+            let collector = Collector::new(ring, flush, seen.clone(), interfaces, shard());
             let closed_in = closed_in.clone();
             let thread = thread::Builder::new()
                 .name(format!("weir-cpu{cpu}"))
@@ -139,11 +156,20 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
                 .map_err(RunError::Thread)?;
             workers.push(Worker { orders, waker, thread });
         }
+        for (nth, reader) in readers.into_iter().enumerate() {
+            let (orders, orders_out) = bounded(1);
+            let waker = reader.waker();
+            let closed_in = closed_in.clone();
+            let thread = thread::Builder::new()
+                .name(format!("weir-tap{nth}"))
+                .spawn_scoped(scope, move || reader.run(&orders_out, &closed_in))
+                .map_err(RunError::Thread)?;
+            workers.push(Worker { orders, waker, thread });
+        }
         drop(closed_in);
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::Links)?;
-        let programs = Programs { xdp: parts.weir, tc: parts.tc };
-        let attachments = Attachments::attach(programs, parts.interfaces, &config.interfaces)?;
+        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())
@@ -167,6 +193,23 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
         coordinator.leave();
         result
     })
+}
+
+/// The kernel side; `None` where packet sockets do, because they are asked for or because nothing else is permitted.
+fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
+    if !tap::needs_programs(&config.interfaces) {
+        return Ok(None);
+    }
+    match Kernel::load(plan) {
+        Err(error) if tap::stand_in(&error, &config.interfaces) => {
+            warn!(
+                "{error}; until then packets are read from packet sockets (`mode: afpacket`), which costs more and \
+                 loses packets sooner"
+            );
+            Ok(None)
+        }
+        loaded => loaded.map(Some),
+    }
 }
 
 /// Another number for every run, even where the hash key is configured.
@@ -365,9 +408,13 @@ impl Coordinator<'_, '_> {
             if !ledger.balances() {
                 error!(interface = %name, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
             }
-            let lost = ledger.lost();
-            if !lost.is_zero() {
-                warn!(interface = %name, packets = lost.packets, "the rings were full: the report's bounds are wider; try a larger datapath.ring");
+            let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
+            if dropped > 0 {
+                warn!(interface = %name, packets = dropped, "the packet socket dropped packets: the report's bounds are wider; try a larger datapath.packet_ring, or eBPF (CAP_BPF)");
+            }
+            let lost = ledger.lost().packets - dropped;
+            if lost > 0 {
+                warn!(interface = %name, packets = lost, "the rings were full: the report's bounds are wider; try a larger datapath.ring");
             }
         }
         let context =

@@ -1,6 +1,12 @@
 //! The ring of one CPU, read by that CPU's worker.
 
-use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
 
 use aya::maps::{Map, MapData, RingBuf};
 use rustix::{
@@ -34,10 +40,27 @@ pub struct Ring {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    /// A waker that nobody waits for yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
     /// Makes the reader's [`Ring::wait`] return.
     pub fn wake(&self) {
         // The only error would be a full counter, and then the reader is about to wake anyway.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Forgets that it was woken, for readers who look at the waker's state.
+    pub(crate) fn clear(&self) {
+        // The only error would be that nobody woke it.
+        let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -47,12 +70,12 @@ impl Ring {
         let entries = RingBuf::try_from(Map::RingBuf(map))?;
         let wait = |error: Errno| KernelError::Wait { cpu, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wait)?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(wait)?;
+        let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
         // Edge-triggered: the kernel side wakes the reader once per some hundred records, not for each.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, entries.as_fd(), epoll::EventData::new_u64(RING), on_wakeup).map_err(wait)?;
-        epoll::add(&epoll, &event, epoll::EventData::new_u64(RING + 1), on_wakeup).map_err(wait)?;
-        Ok(Self { cpu, bytes, entries, epoll, waker: Waker(Arc::new(event)) })
+        epoll::add(&epoll, &waker, epoll::EventData::new_u64(RING + 1), on_wakeup).map_err(wait)?;
+        Ok(Self { cpu, bytes, entries, epoll, waker })
     }
 
     /// The CPU that writes to this ring.

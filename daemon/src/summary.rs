@@ -98,10 +98,11 @@ impl Summary {
         let sizes = sizes(window);
         let sampling = window.iter().map(Closed::sampling).max().unwrap_or(1);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
+        let beyond = window.iter().map(|closed| closed.edge.lost_beyond);
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each of these packets may have been of one more source, destination or flow.
         let unknown = lost.packets.saturating_add(sampled_out.packets);
-        let doubt = Doubt { lost, unit: unit(sampling, sizes.max()) };
+        let doubt = Doubt { lost: beyond.chain([lost]).sum(), unit: unit(sampling, sizes.max()) };
         let tops = Tops {
             flows: rank(window, |shard| &mut shard.top.flows, doubt, top)?,
             sources: rank(window, |shard| &mut shard.top.sources, doubt, top)?,
@@ -185,7 +186,7 @@ impl NewFlows {
 /// What makes the sums of a window's records doubtful.
 #[derive(Clone, Copy)]
 struct Doubt {
-    /// What is missing.
+    /// What is missing, at most.
     lost: Tally,
     /// See [`margin::widen`].
     unit: Tally,

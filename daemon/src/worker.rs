@@ -69,6 +69,9 @@ pub enum WorkerError {
         #[source]
         source: std::io::Error,
     },
+    /// A packet socket failed its reader.
+    #[error("cannot read a packet socket")]
+    Tap(#[source] std::io::Error),
     /// Running `flush` failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),

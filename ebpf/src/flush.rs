@@ -105,6 +105,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
 const fn retry(loss: Loss) -> Flush {
     match loss {
         Loss::RingFull => Flush::RingFull,
-        Loss::NoRing => Flush::NoRing,
+        // Packet sockets have nothing to do with this.
+        Loss::NoRing | Loss::SocketDrop => Flush::NoRing,
     }
 }

@@ -80,6 +80,8 @@ fn each_capability_that_lacks_is_named() -> Result<()> {
         ("+bpf,+net_admin", &["CAP_PERFMON", "programs"]),
         ("+perfmon,+net_admin", &["CAP_BPF", "programs"]),
         ("+sys_admin", &["CAP_NET_ADMIN"]),
+        ("+net_raw", &[]),
+        ("+net_admin", &["CAP_BPF", "CAP_PERFMON", "programs"]),
     ] {
         let capabilities = format!("-all,{granted}");
         let mut command = pair.observer.command("setpriv");

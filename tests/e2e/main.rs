@@ -20,6 +20,7 @@ macro_rules! tests {
     };
 }
 
+mod afpacket;
 mod coverage;
 mod doctor;
 mod following;
@@ -44,13 +45,14 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 15] = [
+const SUITES: [Suite; 16] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
+    Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite::in_namespaces("sampling", sampling::TESTS),

@@ -19,7 +19,11 @@ fn flood(packets: u64) -> Plan {
 }
 
 fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
-    let watch = Watch::start("sampling: {packets: 10}\n")?;
+    check_one_in_ten(Watch::start("sampling: {packets: 10}\n")?)
+}
+
+/// One packet in ten is taken, and the others are counted.
+pub fn check_one_in_ten(watch: Watch) -> Result<()> {
     ensure!(watch.daemon.log()?.contains("measuring one packet in 10"), "{}", watch.daemon.log()?);
     let sent = watch.send(flood(100_000), &mut Oracle::new())?;
     let reports = watch.stop()?;

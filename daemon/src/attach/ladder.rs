@@ -5,6 +5,7 @@
 //! | a network card | XDP native, TCX, XDP generic | TCX |
 //! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, XDP generic | TCX |
 //! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX | TCX |
+//! | any, where programs cannot be loaded for want of privilege | a packet socket | a packet socket |
 //!
 //! Why not XDP on a veth: in native mode it switches its peer's segmentation offload off, which halves bulk TCP.
 
@@ -22,8 +23,9 @@ use super::{AttachError, Obtained, index_of};
 use crate::{
     config::{Mode, Way},
     features::has_tcx,
-    kernel::TcPrograms,
+    kernel::{KernelError, TcPrograms},
     netlink::Link,
+    tap::{Tap, Taps},
 };
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.
@@ -40,11 +42,13 @@ pub fn link_layer(link: &Link) -> packet::Link {
     }
 }
 
-/// The ways to try, the best first.
-pub fn rungs(link: &Link, mode: Mode, way: Way) -> &'static [Obtained] {
+/// The ways to try, the best first; without programs there is but one.
+pub fn rungs(link: &Link, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
     let is_virtual = link.kind.is_some() || link.hardware == LOOPBACK;
     match (way, mode) {
+        (_, Mode::AfPacket) => &[Obtained::AfPacket],
+        (_, Mode::Auto) if !has_programs => &[Obtained::AfPacket],
         (Way::Egress, _) | (_, Mode::Tcx) => &[Obtained::Tcx],
         (_, Mode::Native) => &[Obtained::Native],
         (_, Mode::Generic) => &[Obtained::Generic],
@@ -54,7 +58,15 @@ pub fn rungs(link: &Link, mode: Mode, way: Way) -> &'static [Obtained] {
     }
 }
 
-/// The programs of every rung.
+/// What every rung needs.
+pub struct Ladder<'a> {
+    /// The programs, if there are any.
+    pub programs: Option<Programs<'a>>,
+    /// The packet sockets' side.
+    pub taps: Taps,
+}
+
+/// The programs of the rungs that have some.
 pub struct Programs<'a> {
     /// XDP.
     pub xdp: &'a mut Xdp,
@@ -62,29 +74,43 @@ pub struct Programs<'a> {
     pub tc: TcPrograms<'a>,
 }
 
-impl Programs<'_> {
-    /// Attaches in the best way that the interface has; the program is detached when the link is dropped.
+/// What keeps an interface measured: dropping it ends that.
+pub enum Hold {
+    /// A program.
+    Program {
+        /// Its link.
+        _link: FdLink,
+    },
+    /// A packet socket.
+    Socket {
+        /// Its tap.
+        _tap: Tap,
+    },
+}
+
+impl Ladder<'_> {
+    /// Attaches in the best way that the interface has, into a slot.
     ///
     /// # Errors
     ///
     /// Why the last rung was refused, or what makes every rung pointless.
-    pub fn attach(&mut self, link: &Link, mode: Mode, way: Way) -> Result<(Obtained, FdLink), AttachError> {
+    pub fn attach(&mut self, link: &Link, mode: Mode, way: Way, slot: usize) -> Result<(Obtained, Hold), AttachError> {
         if link_layer(link) == packet::Link::Other {
             return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
         }
         let mut refusals: Vec<AttachError> = Vec::new();
-        for &rung in rungs(link, mode, way) {
-            let attached = match rung {
-                Obtained::Native => self.xdp(link, XdpMode::Driver, rung),
-                Obtained::Generic => self.xdp(link, XdpMode::Skb, rung),
-                _ => self.tcx(link, way),
+        for &rung in rungs(link, mode, way, self.programs.is_some()) {
+            let attached = match (rung, &mut self.programs) {
+                (Obtained::AfPacket, _) => self.tap(link, way, slot).map(|tap| Hold::Socket { _tap: tap }),
+                (_, Some(programs)) => programs.attach(link, way, rung).map(|link| Hold::Program { _link: link }),
+                (_, None) => Err(KernelError::NotPermitted.into()),
             };
             match attached {
-                Ok(fd) => {
+                Ok(hold) => {
                     for refusal in &refusals {
                         info!(interface = %link.name, direction = way.name(), "passed over: {}", whole(refusal));
                     }
-                    return Ok((rung, fd));
+                    return Ok((rung, hold));
                 }
                 Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
                 Err(error) => {
@@ -97,6 +123,25 @@ impl Programs<'_> {
         let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
         let told = taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop());
         Err(told.unwrap_or_else(|| AttachError::NoLink(link.name.clone())))
+    }
+
+    fn tap(&self, link: &Link, way: Way, slot: usize) -> Result<Tap, AttachError> {
+        let opened = self.taps.open(link, link_layer(link), way, slot);
+        opened.map_err(|source| match Errno::from_io_error(&source) {
+            Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(link.name.clone()),
+            Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(link.name.clone()),
+            _ => AttachError::Socket { name: link.name.clone(), source },
+        })
+    }
+}
+
+impl Programs<'_> {
+    fn attach(&mut self, link: &Link, way: Way, rung: Obtained) -> Result<FdLink, AttachError> {
+        match rung {
+            Obtained::Native => self.xdp(link, XdpMode::Driver, rung),
+            Obtained::Generic => self.xdp(link, XdpMode::Skb, rung),
+            _ => self.tcx(link, way),
+        }
     }
 
     fn xdp(&mut self, link: &Link, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
@@ -188,14 +233,18 @@ mod tests {
         let tun = Link { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
         let ppp = Link { hardware: 512, ..card.clone() };
         let lo = Link { hardware: 772, ..card.clone() };
-        use Obtained::{Generic, Native, Tcx};
-        let auto = |link| rungs(link, Mode::Auto, Way::Ingress);
+        use Obtained::{AfPacket, Generic, Native, Tcx};
+        let auto = |link| rungs(link, Mode::Auto, Way::Ingress, true);
         assert_eq!(auto(&card), [Native, Tcx, Generic]);
         assert_eq!(auto(&veth), [Tcx, Generic]);
         assert_eq!(auto(&lo), [Tcx, Generic]);
         assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx][..], &[Tcx][..]));
-        assert_eq!(rungs(&veth, Mode::Native, Way::Ingress), [Native]);
-        assert_eq!(rungs(&card, Mode::Native, Way::Egress), [Tcx], "XDP sees nothing that is sent");
+        assert_eq!(rungs(&veth, Mode::Native, Way::Ingress, true), [Native]);
+        assert_eq!(rungs(&card, Mode::Native, Way::Egress, true), [Tcx], "XDP sees nothing that is sent");
+        for way in [Way::Ingress, Way::Egress] {
+            assert_eq!(rungs(&card, Mode::AfPacket, way, true), [AfPacket]);
+            assert_eq!(rungs(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
+        }
         assert_eq!(link_layer(&Link { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
     }
 }

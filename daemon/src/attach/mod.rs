@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use aya::programs::{ProgramError, links::FdLink};
+use aya::programs::ProgramError;
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
 use thiserror::Error;
 use tracing::{info, warn};
@@ -24,11 +24,11 @@ use weir_common::{
     ledger::Ledger,
 };
 
-pub use self::ladder::Programs;
+pub use self::ladder::{Ladder, Programs};
 pub(crate) use self::ladder::{link_layer, rungs};
 use self::{
     coverage::{Coverage, Finding},
-    ladder::whole,
+    ladder::{Hold, whole},
     plan::{Wanted, wanted},
 };
 use crate::{
@@ -71,6 +71,20 @@ pub enum AttachError {
         /// Why.
         #[source]
         source: ProgramError,
+    },
+    /// No privilege for packet sockets.
+    #[error(
+        "not permitted to open a packet socket on interface \"{0}\": run as root, or with the capability CAP_NET_RAW"
+    )]
+    NoPacketSocket(String),
+    /// A packet socket failed.
+    #[error("cannot open a packet socket on interface \"{name}\"")]
+    Socket {
+        /// The interface.
+        name: String,
+        /// Why.
+        #[source]
+        source: io::Error,
     },
     /// A kernel without TCX.
     #[error(
@@ -118,6 +132,8 @@ pub enum Obtained {
     Generic,
     /// At the tc hook.
     Tcx,
+    /// By a packet socket.
+    AfPacket,
     /// Not at all: the interface is gone.
     Gone,
     /// Not here: the same packets are counted on an interface below.
@@ -131,6 +147,7 @@ impl Obtained {
             Self::Native => "xdp-native",
             Self::Generic => "xdp-generic",
             Self::Tcx => "tcx",
+            Self::AfPacket => "afpacket",
             Self::Gone => "gone",
             Self::LeftOut => "left-out",
         }
@@ -170,13 +187,14 @@ struct Present {
     ifindex: u32,
     has_xdp: bool,
     /// Dropping it detaches.
-    link: Option<FdLink>,
+    hold: Option<Hold>,
 }
 
 /// All measured interfaces, by slot.
 pub struct Attachments<'a> {
-    programs: Programs<'a>,
-    table: &'a mut InterfaceTable,
+    ladder: Ladder<'a>,
+    /// The programs' table of interfaces, where there are programs.
+    table: Option<&'a mut InterfaceTable>,
     rules: Vec<Interface>,
     slots: Vec<Option<Attachment>>,
     links: Links,
@@ -195,12 +213,12 @@ impl<'a> Attachments<'a> {
     ///
     /// The first named interface that cannot be measured, or what makes measuring any impossible.
     pub fn attach(
-        programs: Programs<'a>,
-        table: &'a mut InterfaceTable,
+        ladder: Ladder<'a>,
+        table: Option<&'a mut InterfaceTable>,
         interfaces: &[Interface],
     ) -> Result<Self, AttachError> {
         let mut all = Self {
-            programs,
+            ladder,
             table,
             rules: interfaces.to_vec(),
             slots: (0..slots(interfaces)).map(|_| None).collect(),
@@ -296,7 +314,8 @@ impl<'a> Attachments<'a> {
             attachment.present = None;
             attachment.obtained = Obtained::Gone;
             attachment.changed = true;
-            if let Err(error) = self.table.remove(table_entry(ifindex, attachment.way)) {
+            let table = self.table.as_deref_mut();
+            if let Some(Err(error)) = table.map(|table| table.remove(table_entry(ifindex, attachment.way))) {
                 warn!(interface = %attachment.name, "cannot forget the interface: {error}");
             }
         }
@@ -338,9 +357,11 @@ impl<'a> Attachments<'a> {
                 self.refused.remove(&(link.ifindex, way));
                 Ok(true)
             }
-            Err(error @ (AttachError::NotPermitted(_) | AttachError::Kernel(KernelError::NotPermitted))) if strict => {
-                Err(error)
-            }
+            Err(
+                error @ (AttachError::NotPermitted(_)
+                | AttachError::NoPacketSocket(_)
+                | AttachError::Kernel(KernelError::NotPermitted)),
+            ) if strict => Err(error),
             Err(error) if strict && !self.rules[rule].is_pattern() => Err(error),
             Err(error) => {
                 let reason = whole(&error);
@@ -358,19 +379,23 @@ impl<'a> Attachments<'a> {
         let slot = self.slot_for(rule, &link.name, way).ok_or_else(|| AttachError::NoSlot(link.name.clone()))?;
         let entry = table_entry(link.ifindex, way);
         // In the table before the first packet can come.
-        self.table.insert(entry, slot as u32)?;
-        match self.programs.attach(link, self.rules[rule].mode, way) {
-            Ok((obtained, fd)) => {
+        if let Some(table) = &mut self.table {
+            table.insert(entry, slot as u32)?;
+        }
+        match self.ladder.attach(link, self.rules[rule].mode, way, slot) {
+            Ok((obtained, hold)) => {
                 let Link { ifindex, name, .. } = link;
                 info!(interface = %name, ifindex, direction = way.name(), mode = obtained.name(), "attached");
                 let attachment = self.slots[slot].get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
                 attachment.coverage = Coverage::default();
-                attachment.present = Some(Present { ifindex: *ifindex, has_xdp: link.xdp.is_some(), link: Some(fd) });
+                attachment.present = Some(Present { ifindex: *ifindex, has_xdp: link.xdp.is_some(), hold: Some(hold) });
                 Ok(())
             }
             Err(error) => {
-                self.table.remove(entry)?;
+                if let Some(table) = &mut self.table {
+                    table.remove(entry)?;
+                }
                 Err(error)
             }
         }
@@ -427,7 +452,7 @@ impl<'a> Attachments<'a> {
     /// Detaches from every interface, for good; what was seen of each stays known.
     pub fn detach(&mut self) {
         for present in self.slots.iter_mut().flatten().filter_map(|attachment| attachment.present.as_mut()) {
-            present.link = None;
+            present.hold = None;
         }
     }
 }

@@ -63,6 +63,9 @@ pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
 /// Bytes of the ring per CPU, a power of two: the least is the largest page size in use.
 pub const RING: RangeInclusive<u64> = (64 << 10)..=(64 << 20);
 
+/// Bytes of a packet socket's ring, a power of two: the least is the largest page size in use.
+pub const PACKET_RING: RangeInclusive<u64> = (64 << 10)..=(256 << 20);
+
 /// One packet in how many is taken: a record has 16 bits for it.
 pub const ONE_IN: RangeInclusive<u64> = 1..=RATE_MAX as u64;
 

@@ -100,6 +100,8 @@ pub enum Mode {
     Generic,
     /// At the tc hook, by TCX.
     Tcx,
+    /// By a packet socket, without eBPF.
+    AfPacket,
 }
 
 /// Which of an interface's packets are measured.
@@ -186,6 +188,9 @@ pub struct Datapath {
     /// Bytes of the ring per CPU, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub ring: u64,
+    /// Bytes of the ring of each packet socket, a power of two.
+    #[serde(serialize_with = "units::write_bytes")]
+    pub packet_ring: u64,
     /// Whose packet a tunnelled packet is.
     pub tunnels: Tunnels,
 }
@@ -414,7 +419,7 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 4096, ring: 1 << 20, tunnels: Tunnels::default() }
+        Self { cache_flows: 4096, ring: 1 << 20, packet_ring: 8 << 20, tunnels: Tunnels::default() }
     }
 }
 

@@ -16,8 +16,13 @@ use super::{
     Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 
-const MODES: [(&str, Mode); 4] =
-    [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic), ("tcx", Mode::Tcx)];
+const MODES: [(&str, Mode); 5] = [
+    ("auto", Mode::Auto),
+    ("native", Mode::Native),
+    ("generic", Mode::Generic),
+    ("tcx", Mode::Tcx),
+    ("afpacket", Mode::AfPacket),
+];
 
 const DIRECTIONS: [(&str, Direction); 3] =
     [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
@@ -216,6 +221,8 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
             u32::try_from(slots).ok()
         }),
         ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+        packet_ring: s
+            .get("packet_ring", default.packet_ring, |f| power_of_two(&f, f.bytes(PACKET_RING)?, &show_bytes)),
         tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
     }
 }

@@ -71,6 +71,7 @@ fn shipped_file_tells_the_limits() {
         ("generation", told(limits::GENERATION, show_duration)),
         ("cache_flows", told(limits::CACHE_FLOWS, u64::to_string)),
         ("ring", told(limits::RING, |bytes| show_bytes(*bytes))),
+        ("packet_ring", told(limits::PACKET_RING, |bytes| show_bytes(*bytes))),
         ("sinks", format!("at most {}", limits::SINKS_MAX)),
         ("sinks", "100ms to 60s".to_owned()),
         ("sinks", format!("at most {}", limits::HEADERS_MAX)),
@@ -110,11 +111,11 @@ fn examples_parse() {
 /// Every setting with a value that is not its default.
 const EVERYTHING: &str = r#"
 observer: {name: edge-1, site: fra1}
-interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, mode: generic}, {name: "v*", mode: tcx, direction: egress}]
+interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, mode: generic}, {name: ppp1, mode: afpacket}, {name: "v*", mode: tcx, direction: egress}]
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
-datapath: {cache_flows: 8192, ring: 262144, tunnels: inner}
+datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1}
@@ -137,12 +138,13 @@ fn every_setting_is_read() {
             interface("eth0", Mode::Auto, Direction::Ingress),
             interface("wan.100", Mode::Native, Direction::Both),
             interface("ppp0", Mode::Generic, Direction::Ingress),
+            interface("ppp1", Mode::AfPacket, Direction::Ingress),
             interface("v*", Mode::Tcx, Direction::Egress),
         ],
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
-        datapath: Datapath { cache_flows: 8192, ring: 262_144, tunnels: Tunnels::Inner },
+        datapath: Datapath { cache_flows: 8192, ring: 262_144, packet_ring: 4 << 20, tunnels: Tunnels::Inner },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![
@@ -183,6 +185,7 @@ fn limits_are_inclusive() {
         ("seen_flows: {generation: %}", ["10s", "24h"], ["9s", "86401s"]),
         ("datapath: {cache_flows: %}", ["256", "65536"], ["128", "131072"]),
         ("datapath: {ring: %}", ["64KiB", "64MiB"], ["32KiB", "128MiB"]),
+        ("datapath: {packet_ring: %}", ["64KiB", "256MiB"], ["32KiB", "512MiB"]),
         ("sinks: [{type: stdout, queue: %}]", ["1", "4096"], ["0", "4097"]),
         ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
     ];
@@ -287,8 +290,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "interfaces:\n  - mode: nativ\n    name: eth0\n  - mode: fast\n    nmae: eth1\n  - {}",
         &[
-            "2:11: interfaces[0].mode: expected one of auto, native, generic, tcx, found the text \"nativ\", did you mean native?",
-            "4:11: interfaces[1].mode: expected one of auto, native, generic, tcx, found the text \"fast\"",
+            "2:11: interfaces[0].mode: expected one of auto, native, generic, tcx, afpacket, found the text \"nativ\", did you mean native?",
+            "4:11: interfaces[1].mode: expected one of auto, native, generic, tcx, afpacket, found the text \"fast\"",
             "5:5: interfaces[1].nmae: unknown key, did you mean name?",
             "6:5: interfaces[2].name: is missing: the interface, such as eth0",
         ],
@@ -448,7 +451,7 @@ sinks:
         r#"weir.yaml:2:12: observer.nam: unknown key, did you mean name?
 weir.yaml:2:33: observer.site: expected text, found the list [..]
 weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be an interface: no '/', no ':', no white space, not '.' or '..'
-weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, found the text "nativ", did you mean native?
+weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, afpacket, found the text "nativ", did you mean native?
 weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction)
 weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
 weir.yaml:9:8: report.top: 1000 is above the maximum of 100

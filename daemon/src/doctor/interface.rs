@@ -12,6 +12,7 @@ use crate::{
     config::{Direction, Interface, Mode, Way},
     features::{Features, has_tcx},
     netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+    tap::PacketSocket,
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
@@ -41,12 +42,13 @@ const NATIVE: [&str; 20] = [
 ];
 
 /// An interface of the configuration, or all those that fit its pattern.
-pub fn examine(rule: &Interface) -> Vec<InterfaceFindings> {
+pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
+    let examine_one = |name: &str| examine_one(rule, name, has_programs);
     if !rule.is_pattern() {
-        return vec![examine_one(rule, &rule.name)];
+        return vec![examine_one(&rule.name)];
     }
     let names = names().unwrap_or_default();
-    let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(rule, name)).collect();
+    let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(name)).collect();
     if fitting.is_empty() {
         let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
         return vec![InterfaceFindings { name: rule.name.clone(), findings }];
@@ -59,7 +61,7 @@ fn names() -> io::Result<Vec<String>> {
     Ok(Links::open()?.list()?.into_iter().map(|link| link.name).collect())
 }
 
-fn examine_one(rule: &Interface, name: &str) -> InterfaceFindings {
+fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFindings {
     let findings = match Links::open().and_then(|mut links| links.find(name)) {
         Ok(Some(link)) => {
             let facts = Facts {
@@ -67,6 +69,8 @@ fn examine_one(rule: &Interface, name: &str) -> InterfaceFindings {
                 xdp_features: netlink::xdp_features(link.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
+                has_programs,
+                packet_sockets: PacketSocket::is_permitted(),
                 offloads: netlink::offloads(link.ifindex).unwrap_or_default(),
                 owner: link.xdp.and_then(|program| name_of(program.id?)),
                 link,
@@ -90,6 +94,8 @@ struct Facts {
     xdp_features: Option<u64>,
     fragments: bool,
     tcx: Option<bool>,
+    has_programs: bool,
+    packet_sockets: bool,
     offloads: Vec<String>,
     /// The name of the XDP program on it.
     owner: Option<String>,
@@ -140,7 +146,7 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
-    for &rung in rungs(&facts.link, mode, way) {
+    for &rung in rungs(&facts.link, mode, way, facts.has_programs) {
         match holds(facts, rung) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
@@ -166,6 +172,7 @@ fn holds(facts: &Facts, rung: Obtained) -> Answer {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
         Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
+        Obtained::AfPacket if facts.packet_sockets => Answer::Yes,
         _ => Answer::No,
     }
 }
@@ -237,7 +244,8 @@ fn hints(Facts { link, offloads, .. }: &Facts) -> Vec<Finding> {
     if on("rx-gro") {
         hint(
             "GRO",
-            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX counts them apart"
+            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX and packet sockets \
+             count them apart"
                 .to_owned(),
         );
     }
@@ -253,7 +261,16 @@ mod tests {
 
     fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
         let link = Link { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
-        Facts { link, driver: Some(driver.into()), xdp_features, fragments: true, tcx: Some(true), ..Facts::default() }
+        Facts {
+            link,
+            driver: Some(driver.into()),
+            xdp_features,
+            fragments: true,
+            tcx: Some(true),
+            has_programs: true,
+            packet_sockets: true,
+            ..Facts::default()
+        }
     }
 
     fn answer(findings: &[Finding], name: &str) -> Answer {
@@ -281,6 +298,7 @@ mod tests {
         let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
         let unsure = facts("something", 1500, None);
         let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
+        let alone = Facts { has_programs: false, ..card.clone() };
         let mut taken = old.clone();
         taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         for (facts, mode, direction, expected) in [
@@ -291,6 +309,8 @@ mod tests {
             (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
             (&old, Mode::Auto, Egress, vec![(Answer::No, "not to be had: tcx (see above)")]),
             (&old, Mode::Native, Ingress, vec![(Answer::No, "not to be had: xdp-native (see above)")]),
+            (&card, Mode::AfPacket, Both, vec![(Answer::Yes, "by afpacket"), (Answer::Yes, "by afpacket")]),
+            (&alone, Mode::Auto, Ingress, vec![(Answer::Yes, "by afpacket")]),
             (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not to be had: xdp-generic (see above)")]),
         ] {
             let found: Vec<_> = direction.ways().iter().map(|&way| measured(facts, mode, way)).collect();

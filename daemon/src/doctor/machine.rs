@@ -17,16 +17,29 @@ use crate::{
     features::{Features, has_tcx},
     kernel::{Kernel, KernelError, LoadedProgram, Plan, online_cpus},
     memory::Memory,
+    tap::{PacketSocket, needs_programs, stand_in},
     worker::pin,
 };
 
 /// The first Linux that weir measures on.
 const FLOOR: Version = Version(5, 10);
+/// What even packet sockets cannot do without.
+const KERNEL: &str = "kernel";
 /// How to give a process what it lacks.
 const GRANT: &str = "run as root, or grant it (AmbientCapabilities= in config/weir.service)";
 
+/// What was found but for the interfaces.
+pub struct Machine {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// The programs that the kernel took.
+    pub programs: Vec<LoadedProgram>,
+    /// Whether `weir run` would measure by programs wherever it is free to choose.
+    pub has_programs: bool,
+}
+
 /// Everything but the interfaces.
-pub fn examine(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
+pub fn examine(config: &Config) -> Machine {
     let release = uname().release().to_string_lossy().into_owned();
     let version = Version::of(&release);
     let mut findings = vec![kernel(&release, version)];
@@ -42,9 +55,14 @@ pub fn examine(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
         btf(),
         compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").ok().as_deref()),
     ]);
-    let (found, programs) = load(config);
+    let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
-    (findings, programs)
+    if !has_programs {
+        // Packet sockets need none of what programs need.
+        findings.iter_mut().filter(|finding| finding.name != KERNEL).for_each(|finding| finding.needed = false);
+        findings.push(packet_sockets(PacketSocket::is_permitted()));
+    }
+    Machine { findings, programs, has_programs }
 }
 
 /// A kernel's version: major and minor.
@@ -60,7 +78,7 @@ impl Version {
 }
 
 fn kernel(release: &str, version: Option<Version>) -> Finding {
-    let name = "kernel";
+    let name = KERNEL;
     match version {
         Some(version) if version < FLOOR => {
             Finding::needed(name, Answer::No, format!("Linux {release}: weir needs {}.{} or later", FLOOR.0, FLOOR.1))
@@ -100,9 +118,9 @@ fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
         })
         .collect();
     findings.push(if effective.contains(CapabilitySet::NET_RAW) {
-        Finding::new("CAP_NET_RAW", Answer::Yes, "may open packet sockets; XDP does without")
+        Finding::new("CAP_NET_RAW", Answer::Yes, "may open packet sockets; programs do without")
     } else {
-        Finding::new("CAP_NET_RAW", Answer::No, "may not open packet sockets; XDP does without")
+        Finding::new("CAP_NET_RAW", Answer::No, "may not open packet sockets; programs do without")
     });
     findings
 }
@@ -155,7 +173,7 @@ fn memory(config: &Config, version: Option<Version>) -> Finding {
     }
     // As loading does; what is raised here lasts as long as this process.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-    let needed = online_cpus().map_or(0, |cpus| Memory::plan(config, cpus.len()).kernel());
+    let needed = online_cpus().map_or(0, |cpus| Memory::plan(config, cpus.len(), true).kernel());
     judge_memory(getrlimit(Resource::Memlock).current, needed)
 }
 
@@ -249,8 +267,19 @@ fn compiler(setting: Option<&str>) -> Finding {
     }
 }
 
+fn packet_sockets(are_permitted: bool) -> Finding {
+    let name = "packet sockets";
+    if are_permitted {
+        let detail =
+            "measure instead of programs (`mode: afpacket`), at a higher cost; what they have no room for is lost";
+        Finding::needed(name, Answer::Yes, detail)
+    } else {
+        Finding::needed(name, Answer::No, format!("may not be opened: {GRANT}, CAP_NET_RAW"))
+    }
+}
+
 /// Loads the programs as `weir run` does, and runs the one that a worker runs.
-fn load(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
+fn load(config: &Config) -> Machine {
     let plan = Plan {
         slot_key: Key([0; 2]),
         cache_flows: config.datapath.cache_flows,
@@ -261,7 +290,11 @@ fn load(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
     };
     let mut kernel = match Kernel::load(&plan) {
         Ok(kernel) => kernel,
-        Err(error) => return (vec![Finding::needed("programs", Answer::No, reasons(&error))], Vec::new()),
+        Err(error) => {
+            let has_programs = needs_programs(&config.interfaces) && !stand_in(&error, &config.interfaces);
+            let findings = vec![Finding::needed("programs", Answer::No, reasons(&error))];
+            return Machine { findings, programs: Vec::new(), has_programs };
+        }
     };
     let replay = kernel.load_replay();
     let (run, tc) = match kernel.parts() {
@@ -284,7 +317,7 @@ fn load(config: &Config) -> (Vec<Finding>, Vec<LoadedProgram>) {
         },
         judge_replay(replay),
     ];
-    (findings, programs)
+    Machine { findings, programs, has_programs: needs_programs(&config.interfaces) }
 }
 
 fn judge_replay(loaded: Result<(), KernelError>) -> Finding {

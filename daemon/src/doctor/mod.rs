@@ -15,6 +15,7 @@ use std::{
 
 use serde::Serialize;
 
+use self::machine::Machine;
 use crate::{config::Config, kernel::LoadedProgram};
 
 /// What was found.
@@ -88,8 +89,8 @@ impl Finding {
 
 /// Examines the machine for `weir run` with this configuration.
 pub fn examine(config: &Config) -> Diagnosis {
-    let (machine, programs) = machine::examine(config);
-    let interfaces: Vec<_> = config.interfaces.iter().flat_map(interface::examine).collect();
+    let Machine { findings: machine, programs, has_programs } = machine::examine(config);
+    let interfaces: Vec<_> = config.interfaces.iter().flat_map(|rule| interface::examine(rule, has_programs)).collect();
     let mut all = machine.iter().chain(interfaces.iter().flat_map(|interface| &interface.findings));
     Diagnosis {
         schema: "weir.doctor/1",

@@ -1,7 +1,6 @@
 //! Replay: the same measurement over capture files, offline, with time from the capture.
 
 mod kernel;
-mod software;
 
 use std::{
     fs,
@@ -16,10 +15,11 @@ use jiff::Timestamp;
 use thiserror::Error;
 use weir_common::{
     hash::Key,
+    ledger::Tally,
     sketch::{MergeError, Seen},
 };
 
-use self::{kernel::KernelDatapath, software::SoftwareDatapath};
+use self::kernel::KernelDatapath;
 use crate::{
     capture::{Broken, Capture, Packet},
     clock,
@@ -34,6 +34,7 @@ use crate::{
     },
     shard::{Geometry, Shard},
     summary::Summary,
+    twin::{Buffer, Twin},
     window::Span,
     worker::{Closed, WorkerError, pin},
 };
@@ -90,6 +91,21 @@ trait Datapath {
     fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError>;
 }
 
+impl Datapath for Twin {
+    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
+        const NS_PER_MS: u64 = 1_000_000;
+        let &Packet { time_ns, link, wire_bytes, captured } = packet;
+        let tally = Tally::new(1, u64::from(wire_bytes));
+        let tick = (time_ns / NS_PER_MS) as u32;
+        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick });
+        Ok(())
+    }
+
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        Ok(Self::close(self, spare))
+    }
+}
+
 /// Replays captures and hands each window's report to `deliver`; returns what was broken in them.
 ///
 /// # Errors
@@ -125,7 +141,7 @@ pub fn replay(
         open: None,
         spare: Some(shard()),
         seen: seen.clone(),
-        memory_bytes: Memory::plan(config, 1).resident(),
+        memory_bytes: Memory::plan(config, 1, true).resident(),
         cpu_time: clock::cpu_time(),
         deliver,
     };
@@ -137,7 +153,7 @@ pub fn replay(
         let ring = kernel.ring(cpu)?;
         run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, shard())?)
     } else {
-        run.all(&options.files, options.progress, SoftwareDatapath::new(&plan, seen, shard()))
+        run.all(&options.files, options.progress, Twin::new(&plan, seen, shard()))
     }
 }
 

@@ -132,7 +132,8 @@ pub struct Ledger {
     pub lost: BTreeMap<String, Tally>,
 }
 
-/// Packets and bytes, counted together; exact.
+/// Packets and bytes, counted together; exact, but for the bytes of what a packet socket dropped (`lost.socket_drop`): each
+/// such packet is taken to be as large as the mean of those that the socket handed over in the same window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Packets.
@@ -318,7 +319,7 @@ pub struct Estimate {
 /// Distributions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Histograms {
-    /// Bytes on the wire of each packet seen.
+    /// Bytes on the wire of each packet seen, but for those that a packet socket dropped.
     pub packet_size_bytes: Histogram,
 }
 

@@ -39,18 +39,20 @@ struct Arguments {
 /// Emulated, everything takes some thirty times as long.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The settings of `mode:` for an interface, and what the report calls what was obtained.
-const MODES: [(&str, &str); 3] = [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx")];
+const MODES: [(&str, &str); 4] =
+    [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("afpacket", "afpacket")];
 /// More would leave the next change of a program too little of the million instructions that verifiers look at.
 const VERIFIED_MAX: u32 = 850_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
 const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
 /// What of the end-to-end tests runs on each kernel, and by which part of a name it is picked.
-const END_TO_END: [(&str, &str); 5] = [
+const END_TO_END: [(&str, &str); 6] = [
     ("ledger native", "ledger::o"),
     ("ledger generic", "ledger::generic"),
     ("stop", "stop::sigint"),
     ("killed", "stop::killed"),
     ("as a service", "usage::the_capabilities"),
+    ("packet sockets alone", "afpacket::without_cap_bpf"),
 ];
 
 fn main() -> ExitCode {

@@ -28,8 +28,15 @@ const ROUNDS: usize = 5;
 const RUN: Duration = Duration::from_secs(3);
 /// Packets that tell how many there have to be for that.
 const TRIAL_PACKETS: u32 = 300_000;
-const TOOLS: [Tool; 6] =
-    [Tool::Nothing, Tool::Weir("auto"), Tool::Weir("native"), Tool::Weir("generic"), Tool::Softflowd, Tool::Pmacctd];
+const TOOLS: [Tool; 7] = [
+    Tool::Nothing,
+    Tool::Weir("auto"),
+    Tool::Weir("native"),
+    Tool::Weir("generic"),
+    Tool::Weir("afpacket"),
+    Tool::Softflowd,
+    Tool::Pmacctd,
+];
 
 /// What a run has shown.
 struct Run {
@@ -108,7 +115,7 @@ fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
 /// The mean time of weir's program in the kernel, in nanoseconds a packet, by the kernel's own account. In a run of its
 /// own, because the account takes time, too; it ends with its file descriptor.
 fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
-    let Tool::Weir(_) = tool else { return Ok(None) };
+    let Tool::Weir("auto" | "native" | "generic") = tool else { return Ok(None) };
     let running = tool.start(route.router())?;
     let _stats = enable_stats(Stats::RunTime).context("the kernel gives no account of programs' time")?;
     route.send(generator, TRIAL_PACKETS)?;

@@ -55,6 +55,7 @@ impl Tool {
         match self {
             Self::Nothing => "nothing".to_owned(),
             Self::Weir("auto") => "weir, auto: TCX".to_owned(),
+            Self::Weir("afpacket") => "weir, packet socket".to_owned(),
             Self::Weir(mode) => format!("weir, {mode} XDP"),
             Self::Softflowd => "softflowd".to_owned(),
             Self::Pmacctd => "pmacctd".to_owned(),
