@@ -121,10 +121,9 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 
     /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
-    /// they are, block by block. Reads the sketch a dozen times.
+    /// they are, block by block, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
     ///
-    /// It holds for a key chosen without regard to its estimate, for packets and for bytes each; after merging and
-    /// with either update, for the reason given at [`CountMin::excess`](super::CountMin::excess).
+    /// It holds as, and for the reason, given at [`CountMin::excess`](super::CountMin::excess).
     pub fn excess(&self, confidence: f64) -> W {
         // All pairs of cells of a half are alike.
         let pairs = |cells: &[W], read: fn(W) -> u64, excess: u64| {
@@ -262,7 +261,7 @@ const fn block(hash: u64, blocks: usize) -> usize {
 #[inline(always)]
 const fn places(hash: u64) -> [usize; DEPTH] {
     const fn pair(bits: usize) -> (usize, usize) {
-        let (cell, step) = (bits % HALF, 1 + (((bits >> 4) & 0xfff) * (HALF - 1) >> 12));
+        let (cell, step) = (bits % HALF, 1 + ((((bits >> 4) & 0xfff) * (HALF - 1)) >> 12));
         (cell, (cell + step) % HALF)
     }
     let ((one, two), (three, four)) = (pair(hash as usize), pair(hash as usize >> 16));

@@ -47,6 +47,17 @@ const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 
 /// A cuckoo filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
 /// removed twice. One key goes in eight times at most.
+///
+/// ```
+/// use weir_common::{hash::Key, sketch::{Cuckoo, Keyed}};
+///
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| Cuckoo::with_capacity(1_000, key_id));
+/// assert!(sessions.insert("192.0.2.1:51000")?);
+/// assert!(sessions.contains("192.0.2.1:51000"));
+/// assert!(sessions.remove("192.0.2.1:51000"));
+/// assert!(!sessions.contains("192.0.2.1:51000"));
+/// # Ok::<(), weir_common::sketch::Full>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cuckoo {
     buckets: Box<[Bucket]>,
@@ -151,7 +162,7 @@ impl Cuckoo {
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
-        found as f64 / self.buckets.len() as f64 / fingerprints
+        found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
     /// Whether it holds more than it was planned for.
@@ -429,7 +440,10 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{simd::Level, sketch::oracle::hash};
+    use crate::{
+        simd::Level,
+        sketch::{oracle::hash, partial_key::all_hashes},
+    };
     use std::vec::Vec;
 
     #[test]
@@ -450,6 +464,17 @@ mod tests {
         assert_eq!(twins, 2 * SLOTS);
         assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
         assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    }
+
+    #[test]
+    fn the_rate_is_exact() {
+        // Some keys twice, so that they lie in one place twice, or in both.
+        let mut filter = Cuckoo::with_capacity(12, 7);
+        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
+        let (pairs, found) =
+            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
+        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl HyperLogLog {
         raise(&mut self.registers, place);
     }
 
-    /// Counts many keys: twice as fast as one by one, and faster still once there were many more keys than registers.
+    /// Counts many keys: faster than one by one, most so once there were many more keys than registers, when few hashes
+    /// can still raise one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
             let floor = self.floor.before(hashes.len(), &self.registers, |least| least);

@@ -7,7 +7,12 @@
 //! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`UltraLogLog`] | the same in half the memory | both ways, by 0.76 / sqrt(registers) | - |
+//! | [`Spread`] | which keys touch many? | both ways; never by more than its bounds, at 99.9 % | floods and scans |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
+//! | [`Cuckoo`] | seen, and not removed since? | only "seen" may be wrong, at 0.012 % at most | keys that end |
+//! | [`TwoChoice`] | the same; as fast full as empty | the same, at 0.09 % at most | seen flows that end |
+//! | [`Quotient`] | the same; merges and resizes without the keys | the same, at 0.005 % at most | history |
 //! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!
 //! # The contract
@@ -137,6 +142,13 @@ pub enum Geometry {
         /// What each takes.
         bytes: usize,
     },
+    /// A row of cache lines (64 bytes), some of which are each key's.
+    Lines {
+        /// How many.
+        count: usize,
+        /// How many are a key's.
+        per_key: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -163,6 +175,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),

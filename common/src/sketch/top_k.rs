@@ -153,7 +153,7 @@ impl Block {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         // All eight compared at once. A byte that differs has a bit; adding carries it to the highest one.
         let differing = self.tags ^ u64::from_ne_bytes([tag; 8]);
-        Ways(!((differing & LOW) + LOW | differing | LOW))
+        Ways(!(((differing & LOW) + LOW) | differing | LOW))
     }
 
     #[inline(always)]
@@ -607,7 +607,7 @@ mod tests {
         };
         for nth in 0..400_000 {
             // Twenty keys of 0.1 % each among others that come once.
-            add(if random.word() % 50 == 0 { random.word() % 20 } else { 1_000 + nth });
+            add(if random.word().is_multiple_of(50) { random.word() % 20 } else { 1_000 + nth });
         }
         assert_bounds(&table, &truth);
         let top: BTreeSet<u64> = largest(&table, 20, Metric::Packets).into_iter().collect();

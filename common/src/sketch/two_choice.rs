@@ -41,6 +41,16 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
 /// A two-choice filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
 /// removed twice. One key goes in 62 times at most.
+///
+/// ```
+/// use weir_common::{hash::Key, sketch::{Keyed, TwoChoice}};
+///
+/// let mut flows = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let (begins, again) = (flows.insert("a flow")?, flows.insert("a flow")?);
+/// assert!(begins && !again);
+/// assert!(flows.remove("a flow") && flows.contains("a flow"), "it went in twice");
+/// # Ok::<(), weir_common::sketch::Full>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TwoChoice {
     lines: Box<[Line]>,
@@ -146,7 +156,7 @@ impl TwoChoice {
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
-        found as f64 / self.lines.len() as f64 / fingerprints
+        found as f64 / (self.lines.len() as f64 * fingerprints)
     }
 
     /// Whether it holds more than it was planned for.
@@ -405,7 +415,10 @@ fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{simd::Level, sketch::oracle::hash};
+    use crate::{
+        simd::Level,
+        sketch::{oracle::hash, partial_key::all_hashes},
+    };
     use std::vec::Vec;
 
     #[test]
@@ -426,6 +439,17 @@ mod tests {
         assert_eq!(twins, 2 * SLOTS);
         assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
         assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    }
+
+    #[test]
+    fn the_rate_is_exact() {
+        // Some keys twice, so that they lie in one place twice, or in both.
+        let mut filter = TwoChoice::with_capacity(70, 7);
+        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
+        let (pairs, found) =
+            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
+        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
     }
 
     #[test]
