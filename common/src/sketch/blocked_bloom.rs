@@ -10,7 +10,7 @@
 //! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is the choice of Apache
 //! Parquet's split-block filter, there with eight words of 32 bits. With 64, as here, keys spread more evenly over
 //! blocks: a fifth fewer false positives in the same memory, for the same time with AVX-512; with AVX2 alone a lookup
-//! inside the cache takes a third longer than it would with 32.
+//! inside the cache takes up to a third longer than it would with 32.
 //!
 //! **Why not a crate**: this is faster, plans for the uneven load of blocks, and reports its rate from its state.
 

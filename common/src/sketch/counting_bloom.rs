@@ -4,9 +4,10 @@
 //! the counters that are not zero. A key that is here is always found, so long as nobody removes what was never
 //! inserted. A counter that has reached 15 stays there: keys inserted some 15 times, all counted, are never forgotten.
 //!
-//! **Cost** for 1,000,000 keys at 0.01: 5.5 MiB (46 bits a key, four times a Bloom filter and a tenth). One cache line a
-//! key, in which it has one counter of 4 bits in each of eight words. At 42 bits a key the rate is 1.3 %, where
-//! counters spread over the whole filter, in seven lines a key, would have 0.65 %: for that it takes 52 bits.
+//! **Cost** for 1,000,000 keys at 0.01: 5.5 MiB (46 bits a key, four and a half times a blocked Bloom filter). One
+//! cache line a key, in which it has one counter of 4 bits in each of eight words. That line has its price: at 42 bits a
+//! key the rate is 1.4 %, where counters spread over the whole filter, in seven lines a key, would have 0.65 %; for that
+//! it takes 51 bits.
 //!
 //! **Papers**: Fan, Cao, Almeida and Broder, "Summary cache: a scalable wide-area web cache sharing protocol", 2000
 //! (4 bits suffice); Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007.

@@ -13,9 +13,9 @@
 //! | 10 million packets | heavy and light | count-min, 4 rows | best |
 //! |---|---|---|---|
 //! | Zipf 1.05, 670,000 keys | 3.4 | 10.4 | 8.0 (2 rows) |
-//! | uniform, 1,000,000 keys | 20.9 | 55.6 | 35.2 (2 rows) |
+//! | uniform, 1,000,000 keys | 20.5 | 55.6 | 35.2 (2 rows) |
 //!
-//! The largest error of all was 75 and 40 packets, where count-min's of two rows was 3,075 and 50.
+//! The largest error of all was 74 and 39 packets, where count-min's of two rows was 3,075 and 50.
 //!
 //! **Cost** at error 0.0005: 114 blocks of 256 bytes with 32-bit counters = 29 KiB, 107 KiB with packets and bytes. A
 //! large key touches one cache line (with packets and bytes two), a small one three.

@@ -13,6 +13,10 @@
 //! | [`Cuckoo`] | seen, and not removed since? | only "seen" may be wrong, at 0.012 % at most | keys that end |
 //! | [`TwoChoice`] | the same; as fast full as empty | the same, at 0.09 % at most | seen flows that end |
 //! | [`Quotient`] | the same; merges and resizes without the keys | the same, at 0.005 % at most | history |
+//! | [`SharedBloom`] | the same, by several threads | as above | beneath [`Seen`] |
+//! | [`CountingBloom`] | the same, and can be forgotten | as above | |
+//! | [`ScalableBloom`] | the same, of nobody knows how many | as above; grows | watchlists that grow |
+//! | [`Bloom`] | the same, in the least memory, slower | as above | reference for the others |
 //! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!
 //! # The contract
@@ -23,9 +27,9 @@
 //!   not for that share a bucket.
 //! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range
 //!   are brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
-//! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much. The
-//!   operating system hands out zeroed pages only when they are first written: call `clear()` once after
-//!   construction to make them resident before traffic does.
+//! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much; only
+//!   [`ScalableBloom`] grows. The operating system hands out zeroed pages only when they are first written: call
+//!   `clear()` once after construction to make them resident before traffic does.
 //! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
 //!   cannot change a result, and each sketch's `merge` commutes, is associative, and has the empty sketch as identity.
 //! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes

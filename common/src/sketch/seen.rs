@@ -149,6 +149,7 @@ mod tests {
     fn a_flow_is_new_once_and_forgotten_after_a_silent_generation() {
         let seen = Seen::with_capacity(1_000, 1e-6, 7);
         let (talker, silent) = (hash(1, 1), hash(1, 2));
+        seen.prefetch(talker);
         assert!(seen.insert(talker) && seen.insert(silent));
         for _ in 0..5 {
             seen.rotate();

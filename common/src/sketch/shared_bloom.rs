@@ -23,7 +23,7 @@ use core::{
 };
 
 use super::{
-    Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{largest_load, place, poisson_mean},
 };
@@ -236,6 +236,24 @@ impl Image for SharedBloom {
     }
 }
 
+impl Filter for SharedBloom {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        Ok(Self::insert(self, hash))
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
+}
+
 /// The share of a word's bits that are set.
 fn fill_of(word: &AtomicU64) -> f64 {
     f64::from(word.load(Relaxed).count_ones()) / WIDTH
@@ -352,6 +370,7 @@ mod tests {
         }
         let filter = fed(10_000, 0.01, 1, 10_000);
         assert!((filter.fill() / filter.planned_fill() - 1.0).abs() < 0.01);
+        assert!(!filter.is_saturated() && fed(10_000, 0.01, 1, 11_000).is_saturated());
         (0..10_000_000 / 64).for_each(|item| {
             filter.insert(hash(2, item));
         });

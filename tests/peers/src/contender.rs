@@ -1,0 +1,41 @@
+//! A sketch under test, ours or a peer's, as the measurement sees it.
+
+/// A sketch that takes keys in batches. What it answers is with each family of rows.
+pub trait Subject<K> {
+    /// Forgets everything, so that it is as new and its pages are resident.
+    fn clear(&mut self);
+
+    /// Inserts, adds or counts each key.
+    fn put(&mut self, keys: &[K]);
+
+    /// The sum of the answers about these keys: how many are found, or all that they had.
+    fn ask(&self, keys: &[K]) -> u64;
+
+    /// Forgets each key, where the structure can.
+    fn remove(&mut self, _keys: &[K]) {}
+
+    /// What it occupies.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// Who competes in a row.
+pub struct Contender<K> {
+    /// The type or the crate.
+    pub name: &'static str,
+    /// Whether it is weir's.
+    pub ours: bool,
+    /// The sketch.
+    pub subject: Box<dyn Subject<K>>,
+}
+
+impl<K> Contender<K> {
+    /// A sketch of weir's.
+    pub fn ours(name: &'static str, subject: impl Subject<K> + 'static) -> Self {
+        Self { name, ours: true, subject: Box::new(subject) }
+    }
+
+    /// A sketch of a crate.
+    pub fn peer(name: &'static str, subject: impl Subject<K> + 'static) -> Self {
+        Self { name, ours: false, subject: Box::new(subject) }
+    }
+}

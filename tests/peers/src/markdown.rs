@@ -1,0 +1,51 @@
+//! Groups as Markdown.
+
+use crate::report::{Group, Line, Place};
+
+/// One table of a group, with its title.
+pub fn table(group: &Group) -> String {
+    let place = match group.place {
+        Place::Near => "inside L2",
+        Place::Far => "far beyond L2",
+    };
+    let items = group.items.join(" | ");
+    let columns = format!("| ns: {} | {items} | memory | {} |", group.operations.join(" / "), group.error);
+    let rule = format!("|---|{}---:|---:|", "---:|".repeat(group.items.len()));
+    let lines: Vec<String> = group.lines.iter().map(|line| row(group, line)).collect();
+    let title = format!("### {}, {place}", group.structure);
+    format!("{title}\n\n{columns}\n{rule}\n{}\n{}\n", lines.join("\n"), ratios(group))
+}
+
+fn row(group: &Group, line: &Line) -> String {
+    let cells = line.nanoseconds.iter().map(|cell| match cell {
+        Some(times) => times.iter().map(|time| nanoseconds(*time)).collect::<Vec<_>>().join(" / "),
+        None => "-".into(),
+    });
+    let cells = cells.collect::<Vec<_>>().join(" | ");
+    let name = if line.ours { format!("**{}**", line.name) } else { line.name.into() };
+    let _ = group;
+    format!("| {name} | {cells} | {} | {} |", memory(line.memory_bytes), line.error)
+}
+
+/// How many times faster ours is than the best peer at each operation.
+fn ratios(group: &Group) -> String {
+    let cells = (0..group.items.len()).map(|item| {
+        let ratios = (0..group.operations.len()).map(|operation| match group.ratio(item, operation) {
+            Some(ratio) => format!("{ratio:.1}"),
+            None => "-".into(),
+        });
+        ratios.collect::<Vec<_>>().join(" / ")
+    });
+    format!("| *times faster than the best peer* | {} | | |", cells.collect::<Vec<_>>().join(" | "))
+}
+
+fn nanoseconds(time: f64) -> String {
+    if time < 9.95 { format!("{time:.1}") } else { format!("{time:.0}") }
+}
+
+fn memory(bytes: usize) -> String {
+    match bytes {
+        0..0x0010_0000 => format!("{:.0} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}

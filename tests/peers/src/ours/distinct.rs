@@ -1,0 +1,43 @@
+//! weir's distinct counters.
+
+use weir_common::sketch::Distinct;
+
+use super::{hash, in_batches};
+use crate::{contender::Subject, item::Item};
+
+/// A counter that gets one key after the other.
+pub struct OneByOne<D>(pub D);
+
+impl<K: Item, D: Distinct> Subject<K> for OneByOne<D> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        let hash = hash();
+        keys.iter().for_each(|key| self.0.insert(key.digest(hash)));
+    }
+    fn ask(&self, _: &[K]) -> u64 {
+        self.0.bounds().value
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// A counter that gets its keys in batches.
+pub struct InBatches<D>(pub D);
+
+impl<K: Item, D: Distinct> Subject<K> for InBatches<D> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        in_batches(keys, |hashes| self.0.insert_batch(hashes));
+    }
+    fn ask(&self, _: &[K]) -> u64 {
+        self.0.bounds().value
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}

@@ -1,0 +1,42 @@
+//! weir's table of the largest keys.
+
+use std::{cmp::Reverse, collections::HashSet};
+
+use weir_common::{ledger::Tally, sketch::TopK};
+
+use super::{KEY, frequency::Packet, hash};
+use crate::{contender::Subject, item::Item};
+
+/// A table that is asked for its `k` largest keys.
+pub struct Largest<K> {
+    table: TopK<K>,
+    k: usize,
+}
+
+impl<K: Item> Largest<K> {
+    /// As many entries as fit into this memory.
+    pub fn with_bytes(k: usize, bytes: usize) -> Self {
+        const TRIED: usize = 8_000;
+        let entries = bytes * TRIED / TopK::<K>::with_capacity(TRIED, KEY.id()).memory_bytes();
+        Self { table: TopK::with_capacity(entries, KEY.id()), k }
+    }
+}
+
+impl<K: Item> Subject<K> for Largest<K> {
+    fn clear(&mut self) {
+        self.table.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        let hash = hash();
+        keys.iter().for_each(|key| self.table.add(key.digest(hash), *key, Tally::ONE));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        let mut candidates: Vec<_> = self.table.iter().collect();
+        candidates.sort_unstable_by_key(|candidate| Reverse(candidate.value().packets));
+        let largest: HashSet<K> = candidates.iter().take(self.k).map(|candidate| candidate.key).collect();
+        keys.iter().filter(|key| largest.contains(key)).count() as u64
+    }
+    fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+}

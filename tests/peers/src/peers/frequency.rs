@@ -1,0 +1,107 @@
+//! Crates that answer "how much?".
+
+use std::{fmt::Debug, marker::PhantomData};
+
+use asap_sketchlib::{CountMinSketch, DataInput, FastPath, MatrixFastHash, OwnedDataInput, SketchHasher, Vector2D};
+use count_min_sketch::CountMinSketch64;
+use weir_common::hash::mix;
+
+use crate::{contender::Subject, item::Item, ours::hash};
+
+/// Plain count-min in a matrix; takes ready hashes, `W` wide.
+pub struct AsapSketchlib<W: Width>(CountMinSketch<Vector2D<i64>, FastPath, Ready<W>>);
+
+impl<W: Width> AsapSketchlib<W> {
+    /// So many counters.
+    pub fn with_cells(rows: usize, columns: usize) -> Self {
+        Self(CountMinSketch::with_dimensions(rows, columns))
+    }
+}
+
+impl<K: Item, W: Width> Subject<K> for AsapSketchlib<W> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        let hash = hash();
+        keys.iter().for_each(|key| self.0.update_with_hash(&W::of(key.digest(hash))));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        let hash = hash();
+        keys.iter().map(|key| self.0.estimate_with_hash(&W::of(key.digest(hash))) as u64).sum()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// A hash wide enough for the column of each row: it cuts them from its bits.
+pub trait Width: MatrixFastHash + Debug + 'static {
+    /// As many bits out of 64.
+    fn of(hash: u64) -> Self;
+}
+
+impl Width for u64 {
+    #[inline(always)]
+    fn of(hash: u64) -> Self {
+        hash
+    }
+}
+
+impl Width for u128 {
+    #[inline(always)]
+    fn of(hash: u64) -> Self {
+        Self::from(hash) << 64 | Self::from(mix(hash))
+    }
+}
+
+/// Tells the crate that hashes are made elsewhere.
+#[derive(Clone, Debug)]
+pub struct Ready<W>(PhantomData<W>);
+
+impl<W: Width> SketchHasher for Ready<W> {
+    type HashType = W;
+
+    fn hash64_seeded(_: usize, _: &DataInput) -> u64 {
+        unreachable!("hashes are ready")
+    }
+    fn hash128_seeded(_: usize, _: &DataInput) -> u128 {
+        unreachable!("hashes are ready")
+    }
+    fn hash64_seeded_owned(_: usize, _: &OwnedDataInput) -> u64 {
+        unreachable!("hashes are ready")
+    }
+    fn hash128_seeded_owned(_: usize, _: &OwnedDataInput) -> u128 {
+        unreachable!("hashes are ready")
+    }
+    fn hash_for_matrix_seeded(_: usize, _: usize, _: usize, _: &DataInput) -> W {
+        unreachable!("hashes are ready")
+    }
+}
+
+/// Count-min with conservative update.
+pub struct CountMinSketchCrate<K: Item>(CountMinSketch64<K>, usize);
+
+impl<K: Item> CountMinSketchCrate<K> {
+    /// Four rows of so many columns.
+    pub fn with_columns(columns: usize) -> Self {
+        // Its width is twice the capacity over the tolerance; each row halves the probability.
+        let sketch = CountMinSketch64::new(columns / 2, 0.94, 1.0).expect("the settings are in range");
+        Self(sketch, columns * 4 * size_of::<u64>())
+    }
+}
+
+impl<K: Item> Subject<K> for CountMinSketchCrate<K> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| self.0.increment(key));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        keys.iter().map(|key| self.0.estimate(key)).sum()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.1
+    }
+}

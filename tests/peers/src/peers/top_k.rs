@@ -1,0 +1,55 @@
+//! The crate that answers "which are the largest?": three variants with one interface.
+
+use std::collections::HashSet;
+
+use crate::{contender::Subject, item::Item};
+
+/// The decay that the crate's own benchmarks use.
+const DECAY: f64 = 0.9;
+/// Cells a bucket, or rows: as in the crate's own benchmarks.
+const DEPTH: usize = 4;
+
+macro_rules! variants {
+    ($($(#[$meta:meta])* $name:ident = $crate_name:ident;)+) => {$(
+        $(#[$meta])*
+        pub struct $name<K: Item> {
+            sketch: heavykeeper::$crate_name<K>,
+            k: usize,
+            width: usize,
+        }
+
+        impl<K: Item> $name<K> {
+            /// The widest that fits into this memory.
+            pub fn with_bytes(k: usize, bytes: usize) -> Self {
+                let fits = |width: &usize| heavykeeper::$crate_name::<K>::new(k, *width, DEPTH, DECAY).mem_bytes(|_| 0) <= bytes;
+                let width = (1..=256).map(|share| share * 64).filter(fits).max().unwrap_or(64);
+                Self { sketch: heavykeeper::$crate_name::new(k, width, DEPTH, DECAY), k, width }
+            }
+        }
+
+        impl<K: Item> Subject<K> for $name<K> {
+            fn clear(&mut self) {
+                self.sketch = heavykeeper::$crate_name::new(self.k, self.width, DEPTH, DECAY);
+            }
+            fn put(&mut self, keys: &[K]) {
+                keys.iter().for_each(|key| self.sketch.add(key, 1));
+            }
+            fn ask(&self, keys: &[K]) -> u64 {
+                let largest: HashSet<K> = self.sketch.list().into_iter().take(self.k).map(|node| node.item).collect();
+                keys.iter().filter(|key| largest.contains(*key)).count() as u64
+            }
+            fn memory_bytes(&self) -> usize {
+                self.sketch.mem_bytes(|_| 0)
+            }
+        }
+    )+};
+}
+
+variants! {
+    /// `HeavyKeeper` as in the paper: rows of buckets, counts decay.
+    HeavyKeeper = TopK;
+    /// All cells of a key in one bucket.
+    HeavyKeeperBucketed = BucketedTopK;
+    /// A lobby and slots that do not decay, in one of two buckets.
+    HeavyKeeperCuckoo = CuckooTopK;
+}

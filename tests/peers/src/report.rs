@@ -1,0 +1,96 @@
+//! What was measured: one group for each structure and place, printed as one table and drawn as one line.
+
+/// Where a structure lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In a core's own second-level cache.
+    Near,
+    /// In main memory, or a last-level cache that is as slow.
+    Far,
+}
+
+/// A structure at one place.
+pub struct Group {
+    /// Which structure, and how it was built.
+    pub structure: &'static str,
+    /// Where it lies.
+    pub place: Place,
+    /// What was timed, in the order of [`Line::nanoseconds`].
+    pub operations: &'static [&'static str],
+    /// What [`Line::error`] is.
+    pub error: &'static str,
+    /// The kinds of items, in the order of [`Line::nanoseconds`].
+    pub items: Vec<&'static str>,
+    /// Who competed, ours first.
+    pub lines: Vec<Line>,
+}
+
+/// A contender in a group.
+pub struct Line {
+    /// The type or the crate.
+    pub name: &'static str,
+    /// Whether it is weir's.
+    pub ours: bool,
+    /// Nanoseconds by item and operation; none for an item that it does not take.
+    pub nanoseconds: Vec<Option<Vec<f64>>>,
+    /// What it occupies.
+    pub memory_bytes: usize,
+    /// Its measured error, as text.
+    pub error: String,
+}
+
+/// A contender with one kind of item.
+pub struct Outcome {
+    /// The type or the crate.
+    pub name: &'static str,
+    /// Whether it is weir's.
+    pub ours: bool,
+    /// Nanoseconds by operation.
+    pub nanoseconds: Vec<f64>,
+    /// What it occupies.
+    pub memory_bytes: usize,
+    /// Its measured error, as text.
+    pub error: String,
+}
+
+impl Group {
+    /// A group that nobody has competed in yet.
+    pub const fn new(
+        structure: &'static str,
+        place: Place,
+        operations: &'static [&'static str],
+        error: &'static str,
+    ) -> Self {
+        Self { structure, place, operations, error, items: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Adds what came out with one more kind of item.
+    pub fn add(&mut self, item: &'static str, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            let Outcome { name, ours, nanoseconds, memory_bytes, error } = outcome;
+            let line = match self.lines.iter().position(|line| line.name == name) {
+                Some(at) => &mut self.lines[at],
+                None => {
+                    self.lines.push(Line { name, ours, nanoseconds: Vec::new(), memory_bytes, error: String::new() });
+                    self.lines.last_mut().expect("just pushed")
+                }
+            };
+            line.nanoseconds.resize(self.items.len(), None);
+            line.nanoseconds.push(Some(nanoseconds));
+            line.error = error;
+        }
+        self.items.push(item);
+        self.lines.iter_mut().for_each(|line| line.nanoseconds.resize(self.items.len(), None));
+    }
+
+    /// The least time of ours, or of the peers, for an item and an operation.
+    pub fn best(&self, ours: bool, item: usize, operation: usize) -> Option<f64> {
+        let lines = self.lines.iter().filter(|line| line.ours == ours);
+        lines.filter_map(|line| Some(line.nanoseconds[item].as_ref()?[operation])).min_by(f64::total_cmp)
+    }
+
+    /// How many times faster the best of ours is than the best peer.
+    pub fn ratio(&self, item: usize, operation: usize) -> Option<f64> {
+        Some(self.best(false, item, operation)? / self.best(true, item, operation)?)
+    }
+}

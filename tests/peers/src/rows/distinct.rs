@@ -1,0 +1,114 @@
+//! "How many distinct?": the root of the mean squared relative error over many sets of keys is beside each time.
+//!
+//! These structures are a few KiB and always in a cache: there is no row far away.
+
+use weir_common::sketch::{HyperLogLog, UltraLogLog};
+
+use crate::{
+    bench::Bench,
+    clock::{median, time_each},
+    contender::Contender,
+    item::{Bytes, Item, ReadyHash},
+    ours::{KEY, distinct as ours},
+    peers::distinct as peers,
+    report::{Group, Outcome, Place},
+};
+
+/// Measures all of them.
+pub fn run(bench: &mut Bench) {
+    row::<HllRow>(bench);
+    row::<UllRow>(bench);
+}
+
+/// A kind of distinct counter.
+trait Row {
+    /// What it is called, and how it is built.
+    const STRUCTURE: &'static str;
+    /// Its standard error by theory.
+    const STANDARD_ERROR: f64;
+
+    /// All that compete.
+    fn contenders<K: Item>() -> Vec<Contender<K>>;
+}
+
+struct HllRow;
+
+impl Row for HllRow {
+    const STRUCTURE: &'static str = "HyperLogLog, 2^14 registers";
+    const STANDARD_ERROR: f64 = 1.04 / 128.0;
+
+    fn contenders<K: Item>() -> Vec<Contender<K>> {
+        let sketch = || HyperLogLog::with_error(0.0082, KEY.id());
+        vec![
+            Contender::ours("HyperLogLog, in batches", ours::InBatches(sketch())),
+            Contender::ours("HyperLogLog, one by one", ours::OneByOne(sketch())),
+            Contender::peer("simple_hll", peers::SimpleHll::default()),
+            Contender::peer("cardinality-estimator", peers::CardinalityEstimatorCrate::new()),
+        ]
+    }
+}
+
+struct UllRow;
+
+impl Row for UllRow {
+    const STRUCTURE: &'static str = "UltraLogLog, 2^13 registers";
+    const STANDARD_ERROR: f64 = 0.78 / 90.5;
+
+    fn contenders<K: Item>() -> Vec<Contender<K>> {
+        let sketch = || UltraLogLog::with_precision(13, KEY.id());
+        vec![
+            Contender::ours("UltraLogLog, in batches", ours::InBatches(sketch())),
+            Contender::ours("UltraLogLog, one by one", ours::OneByOne(sketch())),
+            Contender::peer("ultraloglog", peers::UltraLogLogCrate::with_precision(13)),
+        ]
+    }
+}
+
+/// Keys a round.
+const KEYS: u64 = 250_000;
+
+fn row<R: Row>(bench: &mut Bench) {
+    if !bench.settings.wants(R::STRUCTURE) {
+        return;
+    }
+    let mut group = Group::new(R::STRUCTURE, Place::Near, &["insert"], "RMSE");
+    compete::<R, Bytes<8>>(bench, &mut group);
+    if !bench.settings.quick {
+        compete::<R, Bytes<13>>(bench, &mut group);
+        compete::<R, Bytes<40>>(bench, &mut group);
+    }
+    compete::<R, ReadyHash>(bench, &mut group);
+    bench.finish(group);
+}
+
+fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
+    let mut contenders = R::contenders::<K>();
+    let rounds = if bench.settings.quick { 12 } else { 32 };
+    let mut times = vec![Vec::new(); contenders.len()];
+    let mut squares = vec![0.0; contenders.len()];
+    for round in 0..rounds {
+        let keys: Vec<K> = (round * KEYS..(round + 1) * KEYS).map(K::nth).collect();
+        for (nth, contender) in contenders.iter_mut().enumerate() {
+            contender.subject.clear();
+            time_each(&keys, &mut times[nth], |keys| contender.subject.put(keys));
+            let error = contender.subject.ask(&[]) as f64 / KEYS as f64 - 1.0;
+            squares[nth] += error * error;
+        }
+    }
+    let outcomes = contenders.iter().zip(times).zip(squares).map(|((contender, times), squares)| {
+        let error = f64::sqrt(squares / rounds as f64);
+        // Of right answers, one run in 10,000 exceeds this: chi-squared with 12 or more degrees of freedom.
+        bench.check(error < 1.82 * R::STANDARD_ERROR, || {
+            format!("{}: {} with {} is off by {:.2} %", R::STRUCTURE, contender.name, K::NAME, error * 100.0)
+        });
+        Outcome {
+            name: contender.name,
+            ours: contender.ours,
+            nanoseconds: vec![median(times)],
+            memory_bytes: contender.subject.memory_bytes(),
+            error: format!("{:.2} %", error * 100.0),
+        }
+    });
+    let outcomes = outcomes.collect();
+    group.add(K::NAME, outcomes);
+}

@@ -1,0 +1,216 @@
+//! "How much?": a stream by Zipf's law goes in, and every key's estimate is held against its true count.
+//!
+//! An estimate below the truth is a wrong answer, and so are too many far above it.
+
+use std::hint::black_box;
+
+use weir_common::{
+    hash::mix,
+    ledger::Tally,
+    sketch::{BlockedCountMin, CountMin, HeavyLight, count_min::Plain},
+};
+
+use crate::{
+    bench::Bench,
+    clock::{median, time_each},
+    contender::Contender,
+    item::{Bytes, Item, ReadyHash},
+    ours::KEY,
+    peers::frequency as peers,
+    report::{Group, Outcome, Place},
+    stream::{Zipf, counts},
+};
+
+/// Measures all of them.
+pub fn run(bench: &mut Bench) {
+    row::<PlainRow>(bench);
+    row::<OneLineRow>(bench);
+    row::<ConservativeRow>(bench);
+    row::<HeavyLightRow>(bench);
+}
+
+/// Rows of counters.
+const ROWS: usize = 4;
+
+/// A probability of more than the error for which weir takes as many rows.
+const PROBABILITY: f64 = 0.02;
+
+/// The error for which weir takes so many columns.
+fn error(columns: usize) -> f64 {
+    std::f64::consts::E / (columns as f64 - 0.5)
+}
+
+/// A kind of count-min sketch.
+trait Row {
+    /// What it is called, and how it is built.
+    const STRUCTURE: &'static str;
+
+    /// All that compete, each with [`ROWS`] times `columns` counters.
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>>;
+}
+
+struct PlainRow;
+
+impl Row for PlainRow {
+    const STRUCTURE: &'static str = "Count-min, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id());
+        vec![Contender::ours("CountMin, plain", ours), plain_peer(columns)]
+    }
+}
+
+struct OneLineRow;
+
+impl Row for OneLineRow {
+    const STRUCTURE: &'static str = "Count-min in one or two cache lines, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
+        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer(columns)]
+    }
+}
+
+fn plain_peer<K: Item>(columns: usize) -> Contender<K> {
+    // It takes the columns of four rows and a bit each from the hash: 64 bits are faster if they suffice.
+    if columns.ilog2() < 16 {
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u64>::with_cells(ROWS, columns))
+    } else {
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u128>::with_cells(ROWS, columns))
+    }
+}
+
+struct ConservativeRow;
+
+impl Row for ConservativeRow {
+    const STRUCTURE: &'static str = "Count-min with conservative update, 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let packets = CountMin::<u64>::with_error(error(columns), PROBABILITY, KEY.id());
+        let tally = CountMin::<Tally>::with_error(error(columns), PROBABILITY, KEY.id());
+        let mut contenders =
+            vec![Contender::ours("CountMin", packets), Contender::ours("CountMin, packets and bytes", tally)];
+        if !K::IS_HASH {
+            contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));
+        }
+        contenders
+    }
+}
+
+struct HeavyLightRow;
+
+impl Row for HeavyLightRow {
+    const STRUCTURE: &'static str = "Heavy and light counters";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        // As much memory as four rows of counters, whatever it makes of it.
+        let memory = HeavyLight::<u64>::with_error(error(columns), KEY.id()).memory_bytes();
+        let share = memory as f64 / (columns * ROWS * size_of::<u64>()) as f64;
+        let ours = HeavyLight::<u64>::with_error(error(columns) * share, KEY.id());
+        let mut contenders = vec![Contender::ours("HeavyLight", ours)];
+        if !K::IS_HASH {
+            contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));
+        }
+        contenders
+    }
+}
+
+/// What comes in: a million keys by Zipf's law inside L2; far away all keys alike, so that they are everywhere.
+struct Traffic {
+    stream: Vec<u64>,
+    numbers: usize,
+}
+
+impl Traffic {
+    fn new(bench: &Bench, place: Place) -> Self {
+        let length = if bench.settings.quick { 500_000 } else { 1_000_000 };
+        let (stream, numbers) = match place {
+            Place::Near => (Zipf::new(1_000_000, 1.05).stream(1, length), 1_000_000),
+            Place::Far => ((0..length as u64).map(|n| mix(n) % length as u64).collect(), length),
+        };
+        Self { stream, numbers }
+    }
+}
+
+const OPERATIONS: [&str; 2] = ["add", "estimate"];
+
+fn row<R: Row>(bench: &mut Bench) {
+    if !bench.settings.wants(R::STRUCTURE) {
+        return;
+    }
+    for place in [Place::Near, Place::Far] {
+        let columns = bench.settings.bytes(place) / ROWS / size_of::<u64>();
+        let traffic = Traffic::new(bench, place);
+        let mut group = Group::new(R::STRUCTURE, place, &OPERATIONS, "mean error, ppm of all");
+        compete::<R, Bytes<8>>(bench, &mut group, columns, &traffic);
+        if !bench.settings.quick {
+            compete::<R, Bytes<13>>(bench, &mut group, columns, &traffic);
+            compete::<R, Bytes<40>>(bench, &mut group, columns, &traffic);
+        }
+        compete::<R, ReadyHash>(bench, &mut group, columns, &traffic);
+        bench.finish(group);
+    }
+}
+
+fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group, columns: usize, traffic: &Traffic) {
+    let mut contenders = R::contenders::<K>(columns);
+    let keys: Vec<K> = traffic.stream.iter().map(|number| K::nth(*number)).collect();
+    let mut times = vec![[const { Vec::new() }; OPERATIONS.len()]; contenders.len()];
+    for _ in 0..5 {
+        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+            contender.subject.clear();
+            time_each(&keys, &mut times[0], |keys| contender.subject.put(keys));
+            time_each(&keys, &mut times[1], |keys| {
+                black_box(contender.subject.ask(keys));
+            });
+        }
+    }
+    let outcomes = contenders.iter().zip(times).map(|(contender, times)| {
+        let error = Error::of(contender, traffic, columns);
+        let who = || format!("{}: {} with {}", R::STRUCTURE, contender.name, K::NAME);
+        bench.check(error.too_low == 0, || format!("{} says too little of {} keys", who(), error.too_low));
+        // By the promise e^-4; twice as many are no chance.
+        let share = error.too_high as f64 / error.keys as f64;
+        bench.check(share < 2.0 * f64::exp(-4.0), || format!("{} breaks its bound for {share:.3} of keys", who()));
+        Outcome {
+            name: contender.name,
+            ours: contender.ours,
+            nanoseconds: times.into_iter().map(median).collect(),
+            memory_bytes: contender.subject.memory_bytes(),
+            error: format!("{:.2}", error.mean * 1e6),
+        }
+    });
+    let outcomes = outcomes.collect();
+    group.add(K::NAME, outcomes);
+}
+
+/// How wrong a sketch is about the keys of a stream.
+#[derive(Default)]
+struct Error {
+    keys: u64,
+    /// Keys whose estimate is below the truth.
+    too_low: u64,
+    /// Keys whose estimate exceeds the truth by more than e / columns of all.
+    too_high: u64,
+    /// The mean excess, as a share of all.
+    mean: f64,
+}
+
+impl Error {
+    fn of<K: Item>(contender: &Contender<K>, traffic: &Traffic, columns: usize) -> Self {
+        let mut error = Self::default();
+        let all = traffic.stream.len() as f64;
+        for (number, truth) in counts(&traffic.stream, traffic.numbers).into_iter().enumerate() {
+            if truth > 0 {
+                let estimate = contender.subject.ask(&[K::nth(number as u64)]);
+                let excess = estimate.saturating_sub(truth) as f64 / all;
+                error.keys += 1;
+                error.too_low += u64::from(estimate < truth);
+                error.too_high += u64::from(excess > std::f64::consts::E / columns as f64);
+                error.mean += excess;
+            }
+        }
+        error.mean /= error.keys as f64;
+        error
+    }
+}

@@ -1,0 +1,16 @@
+//! The rows: which structures compete, on what, and what must be true of their answers.
+
+mod distinct;
+mod filters;
+mod frequency;
+mod top_k;
+
+use crate::bench::Bench;
+
+/// Measures everything.
+pub fn run(bench: &mut Bench) {
+    filters::run(bench);
+    frequency::run(bench);
+    distinct::run(bench);
+    top_k::run(bench);
+}

@@ -1,0 +1,82 @@
+//! "Which are the largest?": of a stream by Zipf's law, how many of the true thousand are found.
+
+use crate::{
+    bench::Bench,
+    clock::{median, time_each},
+    contender::Contender,
+    item::{Bytes, Item},
+    ours::top_k::Largest,
+    peers::top_k as peers,
+    report::{Group, Outcome, Place},
+    stream::{Zipf, counts},
+};
+
+const STRUCTURE: &str = "Top 1,000 of Zipf 1.05, 256 KiB";
+/// How many are sought.
+const K: usize = 1_000;
+/// The memory of each contender.
+const BYTES: usize = 256 << 10;
+/// The keys that there are.
+const NUMBERS: u32 = 1_000_000;
+
+/// Measures all of them.
+pub fn run(bench: &mut Bench) {
+    if !bench.settings.wants(STRUCTURE) {
+        return;
+    }
+    let length = if bench.settings.quick { 2_000_000 } else { 4_000_000 };
+    let stream = Zipf::new(NUMBERS, 1.05).stream(2, length);
+    let mut group = Group::new(STRUCTURE, Place::Near, &["add"], "precision");
+    compete::<Bytes<8>>(bench, &mut group, &stream);
+    if !bench.settings.quick {
+        compete::<Bytes<13>>(bench, &mut group, &stream);
+        compete::<Bytes<40>>(bench, &mut group, &stream);
+    }
+    bench.finish(group);
+}
+
+fn contenders<I: Item>() -> Vec<Contender<I>> {
+    vec![
+        Contender::ours("TopK", Largest::with_bytes(K, BYTES)),
+        Contender::peer("heavykeeper, TopK", peers::HeavyKeeper::with_bytes(K, BYTES)),
+        Contender::peer("heavykeeper, BucketedTopK", peers::HeavyKeeperBucketed::with_bytes(K, BYTES)),
+        Contender::peer("heavykeeper, CuckooTopK", peers::HeavyKeeperCuckoo::with_bytes(K, BYTES)),
+    ]
+}
+
+fn compete<I: Item>(bench: &mut Bench, group: &mut Group, stream: &[u64]) {
+    let mut contenders = contenders::<I>();
+    let keys: Vec<I> = stream.iter().map(|number| I::nth(*number)).collect();
+    let mut times = vec![Vec::new(); contenders.len()];
+    for _ in 0..5 {
+        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+            contender.subject.clear();
+            time_each(&keys, times, |keys| contender.subject.put(keys));
+        }
+    }
+    let largest = largest(stream);
+    let largest: Vec<I> = largest.into_iter().map(I::nth).collect();
+    let outcomes = contenders.iter().zip(times).map(|(contender, times)| {
+        let precision = contender.subject.ask(&largest) as f64 / K as f64;
+        // No sketch promises a precision; one that finds less than half is broken.
+        bench.check(precision > 0.5, || format!("{} finds {precision:.3} of the largest keys", contender.name));
+        Outcome {
+            name: contender.name,
+            ours: contender.ours,
+            nanoseconds: vec![median(times)],
+            memory_bytes: contender.subject.memory_bytes(),
+            error: format!("{precision:.3}"),
+        }
+    });
+    let outcomes = outcomes.collect();
+    group.add(I::NAME, outcomes);
+}
+
+/// The numbers of the keys that came most often.
+fn largest(stream: &[u64]) -> Vec<u64> {
+    let counts = counts(stream, NUMBERS as usize);
+    let mut numbers: Vec<u64> = (0..u64::from(NUMBERS)).collect();
+    numbers.sort_by_key(|number| std::cmp::Reverse(counts[*number as usize]));
+    numbers.truncate(K);
+    numbers
+}

@@ -1,0 +1,50 @@
+//! What the user asks for.
+
+use std::path::PathBuf;
+
+use crate::report::Place;
+
+/// The settings of a run.
+pub struct Settings {
+    /// Fewer rounds and smaller structures.
+    pub quick: bool,
+    /// Only structures whose name has this in it.
+    pub only: Option<String>,
+    /// Where to write the picture.
+    pub plot: Option<PathBuf>,
+    /// The size of structures inside a core's L2, beside the keys that pass through it.
+    pub near_bytes: usize,
+    /// The size of structures beyond it.
+    pub far_bytes: usize,
+}
+
+impl Settings {
+    /// Reads `--quick`, `--only TEXT` and `--plot FILE`.
+    pub fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut quick, mut only, mut plot) = (false, None, None);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--quick" => quick = true,
+                "--only" => only = Some(value()?.to_lowercase()),
+                "--plot" => plot = Some(value()?.into()),
+                _ => return Err(format!("no option {argument} (have: --quick, --only TEXT, --plot FILE)")),
+            }
+        }
+        let far_bytes = if quick { 32 << 20 } else { 128 << 20 };
+        Ok(Self { quick, only, plot, near_bytes: 512 << 10, far_bytes })
+    }
+
+    /// Whether this structure is to be measured.
+    pub fn wants(&self, structure: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| structure.to_lowercase().contains(only))
+    }
+
+    /// The size of structures at this place.
+    pub const fn bytes(&self, place: Place) -> usize {
+        match place {
+            Place::Near => self.near_bytes,
+            Place::Far => self.far_bytes,
+        }
+    }
+}
