@@ -24,6 +24,7 @@ use core::{
 
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{largest_load, place, poisson_mean},
 };
 use crate::simd;
@@ -211,6 +212,27 @@ impl Sketch for SharedBloom {
 impl Merge for SharedBloom {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         Self::merge(self, other)
+    }
+}
+
+impl Image for SharedBloom {
+    const KIND: Kind = Kind::SharedBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.capacity);
+        payload.varint(self.blocks.len() as u64);
+        payload.numbers(Literal::Word, self.words().map(|word| word.load(Relaxed)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        const BLOCK: usize = SECTORS * WORDS;
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        let mut blocks: Box<[Block]> = payload.allocate("the blocks", count)?;
+        payload.numbers("a word", Literal::Word, count * BLOCK, |at, word| {
+            *blocks[at / BLOCK].0[at / WORDS % SECTORS][at % WORDS].get_mut() = word;
+            Ok(())
+        })?;
+        Ok(Self { blocks, capacity, key_id })
     }
 }
 

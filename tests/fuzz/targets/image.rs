@@ -8,7 +8,7 @@ use weir_common::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
-        HyperLogLog, Image, ImageError, Quotient, ScalableBloom, TwoChoice, UltraLogLog, count_min::Plain,
+        HyperLogLog, Image, ImageError, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog, count_min::Plain,
     },
 };
 
@@ -35,6 +35,7 @@ fuzz_target!(|input: &[u8]| {
     read::<Bloom>(&image);
     read::<BlockedBloom>(&image);
     read::<CountingBloom>(&image);
+    read::<SharedBloom>(&image);
     read::<ScalableBloom>(&image);
     read::<CompactHyperLogLog>(&image);
     read::<UltraLogLog>(&image);

@@ -83,6 +83,7 @@ kinds! {
     11 BlockedCountMin "blocked count-min"
     12 HeavyLight "heavy and light"
     13 Quotient "quotient filter"
+    14 SharedBloom "shared Bloom filter"
 }
 
 /// A sketch that can leave the machine and come back.

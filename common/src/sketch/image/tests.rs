@@ -6,7 +6,7 @@ use crate::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
-        HyperLogLog, Quotient, ScalableBloom, TwoChoice, UltraLogLog,
+        HyperLogLog, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -94,6 +94,11 @@ fn samples() -> Vec<Sample> {
         })),
         sample(FILLS.map(|count| {
             let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let filter = SharedBloom::with_capacity(100, 0.01, id);
             hashes(count).for_each(|hash| _ = filter.insert(hash));
             filter
         })),
