@@ -1,6 +1,6 @@
 //! One source, compiled for several instruction sets, of which the best that this CPU has is taken at run time.
 //!
-//! The code is written once, in plain Rust that the compiler turns into vector instructions. [`dispatch!`] compiles it
+//! The code is written once, in plain Rust that the compiler turns into vector instructions. `dispatch!` compiles it
 //! again for AVX2 and AVX-512; ARM's NEON is in every 64-bit ARM and needs no second version. So all versions give the
 //! same bits. Dispatch costs a load and a branch that is always foreseen: ask for it once per batch, not once per key.
 
@@ -75,7 +75,7 @@ macro_rules! dispatch {
     };
 }
 
-/// Runs code at a level that this CPU is known to have; for [`dispatch!`] and for tests that compare the levels.
+/// Runs code at a level that this CPU is known to have; for `dispatch!` and for tests that compare the levels.
 macro_rules! at_level {
     ($level:expr, ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
         #[inline(always)]

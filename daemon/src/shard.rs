@@ -30,9 +30,9 @@ use weir_common::{
 pub struct Geometry {
     /// Relative standard error of unique counts.
     pub unique_error: f64,
-    /// Error of a count as a share of the window's total.
+    /// How far apart the bounds of a count may be, as a share of the window's total.
     pub top_error: f64,
-    /// Candidates kept per list.
+    /// Candidates kept per list at least.
     pub top_candidates: usize,
 }
 

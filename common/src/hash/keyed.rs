@@ -25,7 +25,7 @@
 //! string hashing is fast", 2014 (theorem 1: of sums modulo 2^128 of 64-bit words, the 65 highest bits are strongly
 //! universal).
 //!
-//! **Why not a crate**: fast crates mix with public constants or promise nothing of the kind; those that promise (SipHash) take
+//! **Why not a crate**: fast crates mix with public constants or promise nothing of the kind; those that promise (`SipHash`) take
 //! ten times as long for a flow. And one pass must give the hashes of a flow and of its parts: [`super::FlowHashes`].
 
 use core::hash::{Hash, Hasher};
@@ -191,7 +191,7 @@ impl Hasher for KeyedHasher<'_> {
         match &self.blocks {
             None => block,
             Some(blocks) => {
-                let mut blocks = blocks.clone();
+                let mut blocks = *blocks;
                 blocks.write_u64(block);
                 blocks.finish()
             }

@@ -6,6 +6,8 @@
 //! | [`slot`] | the flow cache in the kernel, which has no 128-bit products | one multiplication a word | two flows seldom share a slot; if many do, that costs evictions, never a wrong count |
 //! | [`sip`] | deriving keys, fingerprints | 10 ns | a pseudo-random function: outputs say nothing about the key |
 
+#[cfg(all(test, feature = "alloc"))]
+mod attacks;
 mod flow;
 mod keyed;
 mod slot;

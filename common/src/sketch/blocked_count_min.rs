@@ -30,6 +30,7 @@ use core::{f64::consts::E, marker::PhantomData};
 use super::{
     Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
     count_min::{CHUNK, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update},
+    image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
 };
 use crate::{ledger::Tally, simd::prefetch};
@@ -120,10 +121,9 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 
     /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
-    /// they are, block by block. Reads the sketch a dozen times.
+    /// they are, block by block, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
     ///
-    /// It holds for a key chosen without regard to its estimate, for packets and for bytes each; after merging and
-    /// with either update, for the reason given at [`CountMin::excess`](super::CountMin::excess).
+    /// It holds as, and for the reason, given at [`CountMin::excess`](super::CountMin::excess).
     pub fn excess(&self, confidence: f64) -> W {
         // All pairs of cells of a half are alike.
         let pairs = |cells: &[W], read: fn(W) -> u64, excess: u64| {
@@ -219,6 +219,31 @@ impl<W: Weight, U: Update> Sketch for BlockedCountMin<W, U> {
     }
 }
 
+/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
+    const KIND: Kind = Kind::BlockedCountMin;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, total, key_id: _, update: PhantomData } = self;
+        payload.varint(U::NUMBER.into());
+        payload.varint(blocks.len() as u64);
+        payload.weight(*total);
+        payload.weights(&blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let update = U::NUMBER.into();
+        payload.within("the update", update..=update, "0 if plain, 1 if conservative", Reader::varint)?;
+        let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^25", Reader::varint)? as usize;
+        let total = payload.weight("the total")?;
+        let mut blocks: Box<[Block<W>]> = payload.allocate("the blocks", count)?;
+        payload.weights("a cell", count * CELLS, |at, part| {
+            let cell = &mut blocks[at / CELLS].0[at % CELLS];
+            *cell = cell.saturating_add(part);
+        })?;
+        Ok(Self { blocks, total, key_id, update: PhantomData })
+    }
+}
+
 impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
@@ -236,7 +261,7 @@ const fn block(hash: u64, blocks: usize) -> usize {
 #[inline(always)]
 const fn places(hash: u64) -> [usize; DEPTH] {
     const fn pair(bits: usize) -> (usize, usize) {
-        let (cell, step) = (bits % HALF, 1 + (((bits >> 4) & 0xfff) * (HALF - 1) >> 12));
+        let (cell, step) = (bits % HALF, 1 + ((((bits >> 4) & 0xfff) * (HALF - 1)) >> 12));
         (cell, (cell + step) % HALF)
     }
     let ((one, two), (three, four)) = (pair(hash as usize), pair(hash as usize >> 16));

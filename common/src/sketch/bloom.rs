@@ -14,7 +14,10 @@
 
 use alloc::{boxed::Box, vec};
 
-use super::{Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable};
+use super::{
+    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+};
 use crate::hash::mix;
 
 /// Bits at most: 4 GiB.
@@ -180,6 +183,28 @@ impl Merge for Bloom {
 }
 
 /// Never full: beyond its plan only the rate rises.
+impl Image for Bloom {
+    const KIND: Kind = Kind::Bloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { words, hashes, capacity, key_id: _ } = self;
+        [*capacity, (*hashes).into(), words.len() as u64].into_iter().for_each(|number| payload.varint(number));
+        payload.numbers(Literal::Word, words.iter().copied());
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let hashes = payload.within("the bits a key", 1..=30, "from 1 to 30", Reader::varint)? as u32;
+        let words = 1..=BITS_MAX / u64::from(u64::BITS) + 1;
+        let count = payload.within("the words", words, "from 1 to what BITS_MAX takes", Reader::varint)? as usize;
+        let mut words: Box<[u64]> = payload.allocate("the words", count)?;
+        payload.numbers("a word", Literal::Word, count, |at, word| {
+            words[at] = word;
+            Ok(())
+        })?;
+        Ok(Self { words, hashes, capacity, key_id })
+    }
+}
+
 impl Filter for Bloom {
     fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         Ok(self.insert(hash))

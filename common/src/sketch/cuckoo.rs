@@ -17,6 +17,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{BATCH, Place, Places, other},
 };
 use crate::simd;
@@ -46,6 +47,17 @@ const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 
 /// A cuckoo filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
 /// removed twice. One key goes in eight times at most.
+///
+/// ```
+/// use weir_common::{hash::Key, sketch::{Cuckoo, Keyed}};
+///
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| Cuckoo::with_capacity(1_000, key_id));
+/// assert!(sessions.insert("192.0.2.1:51000")?);
+/// assert!(sessions.contains("192.0.2.1:51000"));
+/// assert!(sessions.remove("192.0.2.1:51000"));
+/// assert!(!sessions.contains("192.0.2.1:51000"));
+/// # Ok::<(), weir_common::sketch::Full>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cuckoo {
     buckets: Box<[Bucket]>,
@@ -150,7 +162,7 @@ impl Cuckoo {
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
-        found as f64 / self.buckets.len() as f64 / fingerprints
+        found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
     /// Whether it holds more than it was planned for.
@@ -308,6 +320,30 @@ impl Remove for Cuckoo {
     }
 }
 
+impl Image for Cuckoo {
+    const KIND: Kind = Kind::Cuckoo;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { buckets, items: _, capacity, key_id: _ } = self;
+        payload.varint(*capacity);
+        payload.varint(buckets.len() as u64);
+        payload.numbers(Literal::Word, buckets.iter().map(|bucket| bucket.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the buckets", 2..=BUCKETS_MAX as u64, "from 2 to 2^29", Reader::varint)? as usize;
+        let mut buckets: Box<[Bucket]> = payload.allocate("the buckets", count)?;
+        let mut items = 0;
+        payload.numbers("a bucket", Literal::Word, count, |at, word| {
+            buckets[at] = Bucket(word);
+            items += buckets[at].count() as u64;
+            let is_sound = (0..buckets[at].count()).all(|slot| buckets[at].get(slot) != 0);
+            if is_sound { Ok(()) } else { Err("without a free slot below one that is taken") }
+        })?;
+        Ok(Self { buckets, items, capacity, key_id })
+    }
+}
+
 /// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.
 ///
 /// So inserting is a shift, and of two buckets the emptier one is the smaller number.
@@ -318,6 +354,10 @@ impl Bucket {
     #[inline(always)]
     const fn has_room(self) -> bool {
         self.0 >> (u64::BITS - FINGERPRINT_BITS) == 0
+    }
+
+    const fn count(self) -> usize {
+        (u64::BITS - self.0.leading_zeros()).div_ceil(FINGERPRINT_BITS) as usize
     }
 
     #[inline(always)]
@@ -400,7 +440,10 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{simd::Level, sketch::oracle::hash};
+    use crate::{
+        simd::Level,
+        sketch::{oracle::hash, partial_key::all_hashes},
+    };
     use std::vec::Vec;
 
     #[test]
@@ -421,6 +464,17 @@ mod tests {
         assert_eq!(twins, 2 * SLOTS);
         assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
         assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    }
+
+    #[test]
+    fn the_rate_is_exact() {
+        // Some keys twice, so that they lie in one place twice, or in both.
+        let mut filter = Cuckoo::with_capacity(12, 7);
+        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
+        let (pairs, found) =
+            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
+        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
     }
 
     #[test]

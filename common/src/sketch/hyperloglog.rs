@@ -19,6 +19,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
     floor::{self, Floor, GROUP},
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     rank,
 };
 
@@ -70,7 +71,8 @@ impl HyperLogLog {
         raise(&mut self.registers, place);
     }
 
-    /// Counts many keys: twice as fast as one by one, and faster still once there were many more keys than registers.
+    /// Counts many keys: faster than one by one, most so once there were many more keys than registers, when few hashes
+    /// can still raise one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
             let floor = self.floor.before(hashes.len(), &self.registers, |least| least);
@@ -80,7 +82,6 @@ impl HyperLogLog {
 
     /// Raises a register to a rank, at most the highest that a hash can have.
     #[inline]
-    #[allow(dead_code, reason = "for reading other formats")]
     pub(crate) fn raise(&mut self, register: usize, rank: u8) {
         let rank = rank.min(rank::highest(self.precision) as u8);
         let register = &mut self.registers[register];
@@ -204,6 +205,26 @@ impl Distinct for HyperLogLog {
     }
     fn bounds(&self) -> Estimate {
         self.bounds()
+    }
+}
+
+impl Image for HyperLogLog {
+    const KIND: Kind = Kind::HyperLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.precision.into());
+        payload.numbers(Literal::Byte, self.registers.iter().map(|rank| u64::from(*rank)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
+        let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
+        payload.allow::<u8>("the registers", 1 << precision)?;
+        let mut sketch = Self::with_precision(precision, key_id);
+        payload.numbers("a register", Literal::Byte, 1 << precision, |register, rank| {
+            sketch.raise(register, rank as u8);
+            if rank <= rank::highest(precision).into() { Ok(()) } else { Err("a rank that a hash can have") }
+        })?;
+        Ok(sketch)
     }
 }
 

@@ -7,7 +7,16 @@
 //! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
 //! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
+//! | [`UltraLogLog`] | the same in half the memory | both ways, by 0.76 / sqrt(registers) | - |
+//! | [`Spread`] | which keys touch many? | both ways; never by more than its bounds, at 99.9 % | floods and scans |
 //! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
+//! | [`Cuckoo`] | seen, and not removed since? | only "seen" may be wrong, at 0.012 % at most | keys that end |
+//! | [`TwoChoice`] | the same; as fast full as empty | the same, at 0.09 % at most | seen flows that end |
+//! | [`Quotient`] | the same; merges and resizes without the keys | the same, at 0.005 % at most | history |
+//! | [`SharedBloom`] | the same, by several threads | as above | beneath [`Seen`] |
+//! | [`CountingBloom`] | the same, and can be forgotten | as above | |
+//! | [`ScalableBloom`] | the same, of nobody knows how many | as above; grows | watchlists that grow |
+//! | [`Bloom`] | the same, in the least memory, slower | as above | reference for the others |
 //! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
 //!
 //! # The contract
@@ -18,9 +27,9 @@
 //!   not for that share a bucket.
 //! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range
 //!   are brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
-//! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much. The
-//!   operating system hands out zeroed pages only when they are first written: call `clear()` once after
-//!   construction to make them resident before traffic does.
+//! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much; only
+//!   [`ScalableBloom`] grows. The operating system hands out zeroed pages only when they are first written: call
+//!   `clear()` once after construction to make them resident before traffic does.
 //! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
 //!   cannot change a result, and each sketch's `merge` commutes, is associative, and has the empty sketch as identity.
 //! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes
@@ -28,6 +37,7 @@
 
 use core::fmt;
 
+use self::datasketches::PUBLIC;
 use crate::ledger::Tally;
 
 pub mod blocked_bloom;
@@ -37,9 +47,11 @@ mod contract;
 pub mod count_min;
 pub mod counting_bloom;
 pub mod cuckoo;
+pub mod datasketches;
 mod floor;
 pub mod heavy_light;
 pub mod hyperloglog;
+pub mod image;
 mod keyed;
 mod partial_key;
 pub mod quotient;
@@ -70,6 +82,7 @@ pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
 pub use heavy_light::HeavyLight;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
+pub use image::{Image, ImageError};
 pub use keyed::Keyed;
 pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;
@@ -133,6 +146,13 @@ pub enum Geometry {
         /// What each takes.
         bytes: usize,
     },
+    /// A row of cache lines (64 bytes), some of which are each key's.
+    Lines {
+        /// How many.
+        count: usize,
+        /// How many are a key's.
+        per_key: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -159,6 +179,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
@@ -203,6 +224,9 @@ impl fmt::Display for MergeError {
             Self::Geometry { ours, theirs } => write!(
                 f,
                 "cannot merge a sketch of {theirs} into one of {ours}: build both from the same sizes and errors"
+            ),
+            Self::Key { ours: PUBLIC, .. } | Self::Key { theirs: PUBLIC, .. } => f.write_str(
+                "cannot merge a sketch of public hashes and one of keyed hashes: feed both with the same hashes",
             ),
             Self::Key { ours, theirs } => write!(
                 f,

@@ -80,10 +80,26 @@ fn scale(word: u32, count: u32) -> u32 {
     ((u64::from(word) * u64::from(count)) >> 32) as u32
 }
 
+/// One hash for each pair of a first place and a fingerprint: what all hashes are alike.
+#[cfg(test)]
+pub(super) fn all_hashes<const LOWEST: u16>(count: u32) -> impl Iterator<Item = u64> {
+    let word = |nth: u32, of: u32| (u64::from(nth) << 32).div_ceil(u64::from(of));
+    let fingerprints = u32::from(u16::MAX - LOWEST) + 1;
+    (0..count)
+        .flat_map(move |place| (0..fingerprints).map(move |nth| word(place, count) << 32 | word(nth, fingerprints)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sketch::oracle::hash;
+    use std::collections::HashSet;
+
+    #[test]
+    fn all_hashes_are_all_places() {
+        let places: HashSet<_> = all_hashes::<32>(3).map(|hash| Place::of::<32>(hash, 3)).collect();
+        assert_eq!(places.len(), 3 * (65_536 - 32));
+    }
 
     #[test]
     fn each_place_is_the_others_other() {

@@ -25,7 +25,10 @@ use core::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
+use super::{
+    Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
+};
 use crate::simd;
 
 /// Lines at most: 4 GiB.
@@ -41,8 +44,8 @@ pub const REMAINDER_BITS: u32 = 16;
 
 /// The load that is planned for.
 const LOAD: f64 = 0.9;
-/// The load at which it is full. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 0.9, 200 here.
-const LOAD_MAX: f64 = 0.95;
+/// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200 here.
+const LOAD_MAX_PERCENT: u64 = 95;
 /// Keys whose lines are on their way from memory at once.
 const BATCH: usize = 32;
 /// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
@@ -50,6 +53,18 @@ const PREFETCH_BYTES: usize = 1 << 20;
 
 /// A quotient filter of 16-bit remainders: a multiset, so that a key that was inserted twice is found until it was removed
 /// twice. One key goes in 15 times at most.
+///
+/// ```
+/// use weir_common::{hash::Key, sketch::{Keyed, Quotient}};
+///
+/// let [mut monday, mut tuesday] = [(); 2].map(|()| Keyed::new(Key([1, 2]), |id| Quotient::with_capacity(100, id)));
+/// monday.insert("192.0.2.1")?;
+/// tuesday.insert("192.0.2.2")?;
+/// [&mut monday, &mut tuesday].into_iter().try_for_each(|day| day.sketch_mut().resize(200))?;
+/// monday.merge(&tuesday)?;
+/// assert!(monday.contains("192.0.2.1") && monday.contains("192.0.2.2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Quotient {
     lines: Box<[Line]>,
@@ -145,12 +160,13 @@ impl Quotient {
 
     /// The fingerprints that are in, each as often as it is, in ascending order: hashes of which the low bits are zero.
     /// Inserted into another filter of at most as many [`Quotient::fingerprint_bits`], they are found there by the same keys.
+    /// Each costs a division of 128 bits.
     pub fn fingerprints(&self) -> impl Iterator<Item = u64> {
         self.places().map(|place| self.fingerprint(place))
     }
 
     /// Takes in another filter: afterwards this one has what both had, each as often as in both together. It is the very
-    /// filter that all their keys would have made.
+    /// filter that all their keys would have made. (They go into a copy first, so that nothing has changed if it fails.)
     ///
     /// # Errors
     ///
@@ -242,8 +258,8 @@ impl Quotient {
     }
 
     /// How many fingerprints go in. At least one slot stays free: where what spills comes to rest.
-    fn items_max(&self) -> u64 {
-        ((self.lines.len() * SLOTS) as f64 * LOAD_MAX) as u64
+    const fn items_max(&self) -> u64 {
+        (self.lines.len() * SLOTS) as u64 * LOAD_MAX_PERCENT / 100
     }
 
     /// The fingerprint times the number of quotients: the upper half is the quotient, and the lower half how far into
@@ -395,6 +411,46 @@ impl Filter for Quotient {
 impl Remove for Quotient {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
+    }
+}
+
+/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them inserts them
+/// again, and so always has a sound filter.
+impl Image for Quotient {
+    const KIND: Kind = Kind::Quotient;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { lines, fingerprint_bits, items, capacity, key_id: _ } = self;
+        let numbers = [*capacity, (*fingerprint_bits).into(), lines.len() as u64, *items];
+        numbers.into_iter().for_each(|number| payload.varint(number));
+        self.fingerprints().fold(0, |before, fingerprint| {
+            payload.varint((fingerprint - before) >> (u64::BITS - fingerprint_bits));
+            fingerprint
+        });
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        const BITS_MIN: u32 = QUOTIENTS.ilog2() + REMAINDER_BITS;
+        const BITS_MAX: u32 = (LINES_MAX * QUOTIENTS).ilog2() + REMAINDER_BITS;
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let bits = BITS_MIN.into()..=BITS_MAX.into();
+        let bits = payload.within("the fingerprints' bits", bits, "from 20 to 46", Reader::varint)? as u32;
+        let lines = (1 << (bits - BITS_MIN))..=LINES_MAX as u64;
+        let lines = payload.within("the lines", lines, "enough for the bits, at most 2^26", Reader::varint)? as usize;
+        let items = payload.varint("the number of fingerprints")?;
+        payload.allow::<Line>("the lines", lines)?;
+        let mut filter = Self::new(lines, bits, capacity, key_id);
+        let mut fingerprint = 0u64;
+        for _ in 0..items {
+            let at = payload.at();
+            let difference = payload.varint("a fingerprint")?;
+            let refused = |expected| ImageError::Value { field: "a fingerprint", at, found: difference, expected };
+            fingerprint = difference
+                .checked_mul(1 << (u64::BITS - bits))
+                .and_then(|difference| fingerprint.checked_add(difference))
+                .ok_or(refused("of no more bits than are said before"))?;
+            filter.insert(fingerprint).map_err(|_| refused("one for which there is room"))?;
+        }
+        Ok(filter)
     }
 }
 
@@ -592,7 +648,7 @@ mod tests {
             let mut filter = Quotient::with_capacity(items, 7);
             let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
             assert_eq!(full, Full { items: filter.items(), capacity: items });
-            assert!(full.items >= items && (0.9..=LOAD_MAX).contains(&filter.fill()), "{full}");
+            assert!(full.items >= items && (0.9..=0.95).contains(&filter.fill()), "{full}");
             assert_eq!(filter.is_saturated(), full.items > items);
         }
     }

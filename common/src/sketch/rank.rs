@@ -29,18 +29,15 @@ pub(super) const fn place(hash: u64, precision: u32, last: usize) -> (usize, u8)
 /// when the leading 1 of a number from 1 to 2 is taken away.
 #[inline(always)]
 pub(super) fn places(hashes: &[u64; GROUP], precision: u32, last: usize) -> impl Iterator<Item = (usize, u8)> {
-    // Two arrays of whole words, of which no vector lies across two cache lines.
-    #[repr(align(64))]
-    struct Words([u64; GROUP]);
-    let (mut indexes, mut ranks) = (Words([0; GROUP]), Words([0; GROUP]));
+    let (mut indexes, mut ranks) = ([0; GROUP], [0; GROUP]);
     for (i, hash) in hashes.iter().enumerate() {
         let turned = turn(*hash, precision);
-        indexes.0[i] = turned & last as u64;
+        indexes[i] = turned as u32 & last as u32;
         let mantissa = behind_index(turned, last) >> (u64::BITS - MANTISSA_BITS);
         let fraction = f64::from_bits(1f64.to_bits() | mantissa) - 1.0;
-        ranks.0[i] = (1f64.to_bits() >> MANTISSA_BITS) - (fraction.to_bits() >> MANTISSA_BITS);
+        ranks[i] = ((1f64.to_bits() >> MANTISSA_BITS) - (fraction.to_bits() >> MANTISSA_BITS)) as u32;
     }
-    indexes.0.into_iter().zip(ranks.0).map(|(index, rank)| (index as usize, rank as u8))
+    indexes.into_iter().zip(ranks).map(|(index, rank)| (index as usize, rank as u8))
 }
 
 /// Turns a hash so that the index is in its lowest bits, and the bits behind the index are its foremost.

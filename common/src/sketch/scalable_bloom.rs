@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 
 use super::{
     BlockedBloom, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
     split_block::{BLOCKS_MAX, Plan},
 };
 
@@ -267,6 +268,40 @@ impl Sketch for ScalableBloom {
 impl Merge for ScalableBloom {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
+    }
+}
+
+/// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
+impl Image for ScalableBloom {
+    const KIND: Kind = Kind::ScalableBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { current, items, past, growths, settings } = self;
+        let Settings { items: first, false_positive_rate, growth, tightening } = *settings;
+        [first, growth.into(), *items, *growths as u64, past.len() as u64].into_iter().for_each(|n| payload.varint(n));
+        payload.word(false_positive_rate.to_bits());
+        payload.word(tightening.to_bits());
+        current.write(payload);
+        past.iter().for_each(|stage| stage.write(payload));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let first = payload.varint("the first stage's keys")?;
+        let growth = payload.within("the growth", 2..=GROWTH_MAX.into(), "from 2 to GROWTH_MAX", Reader::varint)?;
+        // So many that adding to them can never overflow.
+        let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
+        let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
+        let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
+        let rate = f64::from_bits(payload.u64("the false-positive rate")?);
+        let tightening = f64::from_bits(payload.u64("the tightening")?);
+        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real one.
+        let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
+        let settings = Settings { items: first.max(1), ..empty.settings };
+        let current = BlockedBloom::read(payload, key_id)?;
+        let past = (0..past).map(|_| {
+            payload.allow::<BlockedBloom>("a stage", 1)?;
+            BlockedBloom::read(payload, key_id)
+        });
+        Ok(Self { current, items, past: past.collect::<Result<_, _>>()?, growths: growths as i32, settings })
     }
 }
 

@@ -8,7 +8,7 @@
 //! "new" in two cases only: a flow that was silent for a whole generation, and a flow that two threads see for the
 //! first time at the very instant of a rotation.
 //!
-//! **Cost** for 1,000,000 flows a generation at 0.001: 2 x 2.1 MiB; one cache line for a known flow, two for a
+//! **Cost** for 1,000,000 flows a generation at 0.001: 2 x 2.3 MiB; one cache line for a known flow, two for a
 //! new one.
 //!
 //! **Papers**: those of [`SharedBloom`]; two generations, both asked: Yoon, "Aging Bloom filter with two active
@@ -149,6 +149,7 @@ mod tests {
     fn a_flow_is_new_once_and_forgotten_after_a_silent_generation() {
         let seen = Seen::with_capacity(1_000, 1e-6, 7);
         let (talker, silent) = (hash(1, 1), hash(1, 2));
+        seen.prefetch(talker);
         assert!(seen.insert(talker) && seen.insert(silent));
         for _ in 0..5 {
             seen.rotate();
@@ -237,6 +238,6 @@ mod tests {
         }
         let seen = Seen::with_capacity(1_000_000, 0.001, 7);
         assert_eq!((seen.capacity(), seen.key_id()), (1_000_000, 7));
-        assert!((4_300_000..4_700_000).contains(&seen.memory_bytes()), "{}", seen.memory_bytes());
+        assert!((4_700_000..5_100_000).contains(&seen.memory_bytes()), "{}", seen.memory_bytes());
     }
 }

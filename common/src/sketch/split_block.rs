@@ -4,7 +4,10 @@
 //! block, and in each of its lanes one slot. Here is where a key goes, how many blocks a plan takes, and what the slots
 //! that are taken say of the keys that took them.
 
-use super::Geometry;
+use super::{
+    Geometry,
+    image::{ImageError, Reader, Writer},
+};
 use crate::simd::prefetch;
 
 /// Lanes a block; a key takes one slot in each.
@@ -41,6 +44,19 @@ impl Plan {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(rate, slots)) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
+    }
+
+    /// Writes it into an image's payload.
+    pub fn write(&self, payload: &mut Writer) {
+        payload.varint(self.capacity);
+        payload.varint(self.blocks as u64);
+    }
+
+    /// Reads what was written.
+    pub fn read(payload: &mut Reader, slots: u32) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let blocks = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        Ok(Self { capacity, blocks, slots })
     }
 
     /// The filter's size and shape.
@@ -162,14 +178,20 @@ fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
 
 /// The most keys a block may have on average so that the rate of false positives is within `rate`.
 fn load_for(rate: f64, slots: u32) -> f64 {
+    // The rate at the higher is 0.9, beyond RATE_MAX.
+    largest_load(rate, 4.4 * f64::from(slots), |load| rate_at(load, slots))
+}
+
+/// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself is
+/// brought within [`RATE_MIN`] and [`RATE_MAX`].
+pub(super) fn largest_load(rate: f64, most: f64, rate_at: impl Fn(f64) -> f64) -> f64 {
     const HALVINGS: u32 = 32;
     let rate = rate.clamp(RATE_MIN, RATE_MAX);
-    // The rate at the higher is 0.9, beyond RATE_MAX.
-    let (mut low, mut high) = (0.0, 4.4 * f64::from(slots));
+    let (mut low, mut high) = (0.0, most);
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
         // Not-a-number is never exceeded: it gives the smallest filter, not the largest.
-        if rate_at(middle, slots) > rate {
+        if rate_at(middle) > rate {
             high = middle;
         } else {
             low = middle;
@@ -181,16 +203,24 @@ fn load_for(rate: f64, slots: u32) -> f64 {
 /// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of
 /// keys in a block of the probability that all eight lanes have the foreign key's slot taken.
 fn rate_at(load: f64, slots: u32) -> f64 {
-    // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
-    let most = (load + 15.0 * libm::sqrt(load) + 30.0) as u32;
-    let (mut probability, mut free) = (libm::exp(-load), 1.0);
-    let mut rate = 0.0;
-    for keys in 0..most {
-        rate += probability * power(1.0 - free);
-        probability *= load / f64::from(keys + 1);
+    let mut free = 1.0;
+    poisson_mean(load, |_| {
+        let rate = power(1.0 - free);
         free *= 1.0 - 1.0 / f64::from(slots);
+        rate
+    })
+}
+
+/// The mean of `value` over the Poisson distribution with this mean; it is asked for 0, 1, 2 and so on, in this order.
+pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut(u32) -> f64) -> f64 {
+    // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
+    let most = (mean + 15.0 * libm::sqrt(mean) + 30.0) as u32;
+    let (mut sum, mut probability) = (0.0, libm::exp(-mean));
+    for number in 0..most {
+        sum += probability * value(number);
+        probability *= mean / f64::from(number + 1);
     }
-    rate
+    sum
 }
 
 /// To the power of the number of lanes.

@@ -12,7 +12,7 @@
 //!
 //! **Cost** for 3 million pairs, told apart from 1,000 a key on, at an error of 0.04: 48,000 lines = 3 MiB, and 1.5 MiB
 //! of keys (IPv4 and IPv6), however many keys there are. An insertion touches one cache line, seldom a second; answers
-//! need a [`Survey`] of all lines, some microsecond each.
+//! need a [`Survey`] of all lines, about a microsecond each.
 //!
 //! **Papers**: sharing registers among virtual sketches: Xiao, Chen, Chen and Ling, "Hyper-compact virtual estimators
 //! for big network data based on register sharing", 2015; here by whole lines, of which a key's quartiles in the middle
@@ -191,6 +191,14 @@ impl Places {
     const EMPTY: Self = Self { lines: [0; GROUP], registers: [0; GROUP], behind: [0; GROUP] };
 
     #[inline(always)]
+    fn fill(&mut self, grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP]) {
+        for i in 0..GROUP {
+            let place = grid.place(keys[i], items[i]);
+            (self.lines[i], self.registers[i], self.behind[i]) = (place.line, place.register, place.behind);
+        }
+    }
+
+    #[inline(always)]
     const fn get(&self, i: usize) -> Place {
         Place { line: self.lines[i], register: self.registers[i], behind: self.behind[i] }
     }
@@ -207,21 +215,43 @@ const fn raise(lines: &mut [Line], place: Place) -> bool {
 
 simd::dispatch! {
     fn place_group(grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP], places: &mut Places) {
-        for i in 0..GROUP {
-            let place = grid.place(keys[i], items[i]);
-            (places.lines[i], places.registers[i], places.behind[i]) = (place.line, place.register, place.behind);
-        }
+        places.fill(grid, keys, items);
     }
 }
 
+/// [`raise`] for the first `count` places: bit i of the result for place i.
+#[inline(always)]
+fn raise_all(lines: &mut [Line], places: &Places, count: usize) -> u32 {
+    (0..count).fold(0, |rare, i| rare | u32::from(raise(lines, places.get(i))) << i)
+}
+
 simd::dispatch! {
-    /// [`raise`] for the first `count` places: bit i of the result for place i.
     fn raise_group(lines: &mut [Line], places: &Places, count: usize) -> u32 {
-        (0..count).fold(0, |rare, i| rare | u32::from(raise(lines, places.get(i))) << i)
+        raise_all(lines, places, count)
     }
 }
 
 /// Distinct counts of any number of keys.
+///
+/// ```
+/// use weir_common::{hash::{Key, sip}, sketch::{Spread, Touch}};
+///
+/// let key = Key([1, 2]);
+/// let touch = |source: u32, destination: u32| Touch {
+///     key: source,
+///     key_hash: sip(key, &source.to_le_bytes()),
+///     item_hash: sip(key, &destination.to_le_bytes()),
+/// };
+/// let mut spread = Spread::with_resolution(100_000, 500, 0.04, key.id());
+/// // A thousand sources with five destinations each, and one that scans.
+/// for source in 0..1_000 {
+///     (0..5).for_each(|destination| spread.insert(touch(source, destination)));
+/// }
+/// (0..2_000).for_each(|destination| spread.insert(touch(4_242, destination)));
+/// let scanner = spread.survey().top(1)[0];
+/// assert_eq!(scanner.key, 4_242);
+/// assert!(scanner.touched.lower <= 2_000 && 2_000 <= scanner.touched.upper);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread<K> {
     lines: Box<[Line]>,
@@ -290,10 +320,7 @@ impl<K: Copy> Spread<K> {
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for (at, theirs) in other.lines.iter().enumerate() {
-            let ours = &mut self.lines[at];
-            for (register, other) in ours.registers.iter_mut().zip(theirs.registers) {
-                *register = register::union(*register, other);
-            }
+            ultraloglog::merge_all(&mut self.lines[at].registers, &theirs.registers);
             if let Some(sample) = other.samples[at] {
                 self.offer(at, theirs.tag, sample);
             }
@@ -316,7 +343,7 @@ impl<K: Copy> Spread<K> {
 
     /// Its size and shape.
     pub const fn geometry(&self) -> Geometry {
-        Geometry::Cells { depth: self.lines_per_key, width: self.lines.len() }
+        Geometry::Lines { count: self.lines.len(), per_key: self.lines_per_key }
     }
 
     /// The fingerprint of the hash key.
@@ -404,13 +431,14 @@ impl<'a, K: Copy> Survey<'a, K> {
         let found = self.found(key_hash);
         let margin = Z * self.spread.relative_error();
         let value = (lines * (found - self.idle.median)).max(0.0);
-        // That `count` pairs spread unevenly over the lines moves them all by the root of it.
-        let unevenness = |count: f64| Z * libm::sqrt(QUARTILES_VARIANCE * count);
-        let lower = lines * (found * (1.0 - margin) - self.idle.most);
+        let lower = (lines * (found * (1.0 - margin) - self.idle.most)).max(0.0);
         let upper = (lines * (found / (1.0 - margin) - self.idle.least)).max(0.0);
-        // Taken of the upper bound, and with what the truth may be above that, which is never more than Z^2 of it.
-        let lower = libm::floor((lower - unevenness(value)).max(0.0)) as u64;
-        let upper = libm::ceil(upper + unevenness(upper) + QUARTILES_VARIANCE * Z * Z) as u64;
+        // How far the middle is moved if so many pairs spread unevenly over the lines. The truth may be above the upper
+        // bound that it is taken of, which adds less than the square of the factor.
+        let factor = Z * libm::sqrt(QUARTILES_VARIANCE);
+        let unevenness = |count: f64| factor * libm::sqrt(count);
+        let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
+        let upper = libm::ceil(upper + unevenness(upper) + factor * factor) as u64;
         Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
     }
 
@@ -454,6 +482,7 @@ fn relative_error_of(lines_per_key: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::{Level, at_level, level};
     use crate::sketch::oracle::{SplitMix64, hash};
 
     /// Traffic: some keys that touch many, many that touch few; how many each touches.
@@ -552,11 +581,34 @@ mod tests {
     }
 
     #[test]
+    fn all_instruction_sets_do_the_same() {
+        let mut random = SplitMix64(5);
+        let [keys, items]: [[u64; GROUP]; 2] = [(); 2].map(|()| core::array::from_fn(|_| random.word()));
+        let grid = Grid { lines: 10, lines_per_key: 8 };
+        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
+            // Some two thirds of all pairs are at least as rare as this tag.
+            let started = vec![Line { tag: 3 << (TAG_BITS - 1), ..Line::EMPTY }; 10];
+            let (mut places, mut lines, mut expected) = (Places::EMPTY, started.clone(), started);
+            let (to, keys, items) = (&mut places, &keys, &items);
+            at_level!(level, (to: &mut Places, grid: Grid, keys: &[u64; GROUP], items: &[u64; GROUP]) {
+                to.fill(grid, keys, items);
+            });
+            let (places, at): (&Places, &mut [Line]) = (&places, &mut lines);
+            let rare = at_level!(level, (at: &mut [Line], places: &Places) -> u32 { raise_all(at, places, GROUP) });
+            for i in 0..GROUP {
+                let rare_alone = raise(&mut expected, grid.place(keys[i], items[i]));
+                assert_eq!(rare >> i & 1 == 1, rare_alone, "{level:?}");
+            }
+            assert_eq!(lines, expected, "{level:?}");
+        }
+    }
+
+    #[test]
     fn settings_are_kept_in_range_and_extremes_answered() {
         let lines = |pairs, smallest, error| Spread::<u64>::with_resolution(pairs, smallest, error, 7).geometry();
-        assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Cells { depth: 8, width: 48_000 });
-        assert_eq!(lines(0, 0, f64::NAN), Geometry::Cells { depth: 16, width: LINES_MIN });
-        assert_eq!(lines(1, u64::MAX, 1.0), Geometry::Cells { depth: 4, width: LINES_MIN });
+        assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Lines { count: 48_000, per_key: 8 });
+        assert_eq!(lines(0, 0, f64::NAN), Geometry::Lines { count: LINES_MIN, per_key: 16 });
+        assert_eq!(lines(1, u64::MAX, 1.0), Geometry::Lines { count: LINES_MIN, per_key: 4 });
         // (The largest is not built: 400 MiB.)
         let mut spread = Spread::with_resolution(0, 1, 0.04, 7);
         assert_eq!(spread.memory_bytes() - size_of_val(&spread), LINES_MIN * (64 + 24));

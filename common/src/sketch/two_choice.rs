@@ -20,6 +20,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{BATCH, Place, Places, other},
 };
 use crate::simd;
@@ -40,6 +41,16 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
 /// A two-choice filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
 /// removed twice. One key goes in 62 times at most.
+///
+/// ```
+/// use weir_common::{hash::Key, sketch::{Keyed, TwoChoice}};
+///
+/// let mut flows = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let (begins, again) = (flows.insert("a flow")?, flows.insert("a flow")?);
+/// assert!(begins && !again);
+/// assert!(flows.remove("a flow") && flows.contains("a flow"), "it went in twice");
+/// # Ok::<(), weir_common::sketch::Full>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TwoChoice {
     lines: Box<[Line]>,
@@ -145,7 +156,7 @@ impl TwoChoice {
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
-        found as f64 / self.lines.len() as f64 / fingerprints
+        found as f64 / (self.lines.len() as f64 * fingerprints)
     }
 
     /// Whether it holds more than it was planned for.
@@ -289,6 +300,36 @@ impl Remove for TwoChoice {
     }
 }
 
+impl Image for TwoChoice {
+    const KIND: Kind = Kind::TwoChoice;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { lines, items: _, capacity, key_id: _ } = self;
+        payload.varint(*capacity);
+        payload.varint(lines.len() as u64);
+        payload.numbers(Literal::Short, lines.iter().flat_map(|line| line.0).map(u64::from));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        const NUMBERS: usize = 1 + SLOTS;
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the lines", 2..=LINES_MAX as u64, "from 2 to 2^26", Reader::varint)? as usize;
+        let mut lines: Box<[Line]> = payload.allocate("the lines", count)?;
+        let begin = payload.at();
+        payload.numbers("a number of a line", Literal::Short, count * NUMBERS, |at, number| {
+            let (line, nth) = (&mut lines[at / NUMBERS], at % NUMBERS);
+            line.0[nth] = number as u16;
+            let is_sound = if nth == 0 { line.count() <= SLOTS } else { line.get(nth - 1) >= FINGERPRINT_MIN };
+            if is_sound { Ok(()) } else { Err("a count up to 31, or a fingerprint, which is at least 32") }
+        })?;
+        if let Some(line) = lines.iter().find(|line| !line.is_sound()) {
+            let (found, expected) = (line.count() as u64, "the number of fingerprints, which come first");
+            return Err(ImageError::Value { field: "the count of a line", at: begin, found, expected });
+        }
+        let items = lines.iter().map(|line| line.count() as u64).sum();
+        Ok(Self { lines, items, capacity, key_id })
+    }
+}
+
 /// One cache line: how many fingerprints there are, and then they, side by side; the slots that are free are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
@@ -310,6 +351,12 @@ impl Line {
     #[inline(always)]
     const fn get(&self, slot: usize) -> u16 {
         self.0[1 + slot]
+    }
+
+    /// Whether as many slots are taken as are counted, and those are the first.
+    fn is_sound(&self) -> bool {
+        let (taken, free) = self.0[1..].split_at(self.count());
+        taken.iter().all(|fingerprint| *fingerprint != 0) && free.iter().all(|fingerprint| *fingerprint == 0)
     }
 
     /// Needs room.
@@ -368,7 +415,10 @@ fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{simd::Level, sketch::oracle::hash};
+    use crate::{
+        simd::Level,
+        sketch::{oracle::hash, partial_key::all_hashes},
+    };
     use std::vec::Vec;
 
     #[test]
@@ -389,6 +439,17 @@ mod tests {
         assert_eq!(twins, 2 * SLOTS);
         assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
         assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    }
+
+    #[test]
+    fn the_rate_is_exact() {
+        // Some keys twice, so that they lie in one place twice, or in both.
+        let mut filter = TwoChoice::with_capacity(70, 7);
+        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
+        let (pairs, found) =
+            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
+        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! memory, or the same in 54 % of it (of 16 registers: 5 % more). Less for small counts. Its bias is below
 //! 0.3 / registers of the count, from 0 up, which is nothing beside that error.
 //!
-//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB; an insertion touches one register and costs a third more
-//! than `HyperLogLog`'s; an answer reads them all and solves an equation (some ten steps).
+//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB; an insertion touches one register and takes twice as long as
+//! `HyperLogLog`'s; an answer reads them all and solves an equation in some ten steps.
 //!
 //! **Papers**: Ertl, "`UltraLogLog`: a practical and more space-efficient alternative to `HyperLogLog` for approximate
 //! distinct counting", 2023: the registers are those of the paper, byte for byte (but for ranks above 52, of which one
@@ -24,6 +24,7 @@ use super::{
     Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
     floor::{self, Floor, GROUP},
     hyperloglog::bounds_of,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
     rank,
 };
 
@@ -72,7 +73,7 @@ impl UltraLogLog {
         remember(&mut self.registers, self.precision, place);
     }
 
-    /// Counts many keys: faster than one by one, and much so once there were many more keys than registers.
+    /// Counts many keys: twice as fast as one by one, and three times once there were many more keys than registers.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
             // A rank more than two below a register's highest is nothing that it remembers.
@@ -184,6 +185,31 @@ impl Distinct for UltraLogLog {
     }
 }
 
+impl Image for UltraLogLog {
+    const KIND: Kind = Kind::UltraLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.precision.into());
+        payload.numbers(Literal::Byte, self.registers.iter().map(|register| u64::from(*register)));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
+        let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
+        payload.allow::<u8>("the registers", 1 << precision)?;
+        let mut sketch = Self::with_precision(precision, key_id);
+        let registers = &mut sketch.registers;
+        payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
+            registers[at] = register as u8;
+            // Positions begin where rank 1 is, and the two bits stand for the positions before.
+            let rank = u32::from(register::highest(register as u8)).saturating_sub(precision - 2);
+            let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
+            let is_possible = (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0;
+            if is_possible { Ok(()) } else { Err("one that hashes can lead to") }
+        })?;
+        Ok(sketch)
+    }
+}
+
 /// The position of a rank is counted as the paper does it: so that registers of all precisions are alike.
 #[inline(always)]
 fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
@@ -214,7 +240,8 @@ fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64])
 }
 
 crate::simd::dispatch! {
-    fn merge_all(registers: &mut [u8], others: &[u8]) {
+    /// Makes of each register the union with another.
+    pub(super) fn merge_all(registers: &mut [u8], others: &[u8]) {
         for (register, other) in registers.iter_mut().zip(others) {
             *register = register::union(*register, *other);
         }

@@ -107,11 +107,11 @@ impl Weight for Tally {
     }
     #[inline(always)]
     fn least(self, other: Self) -> Self {
-        Self::new(Ord::min(self.packets, other.packets), Ord::min(self.bytes, other.bytes))
+        Self::new(self.packets.least(other.packets), self.bytes.least(other.bytes))
     }
     #[inline(always)]
     fn most(self, other: Self) -> Self {
-        Self::new(Ord::max(self.packets, other.packets), Ord::max(self.bytes, other.bytes))
+        Self::new(self.packets.most(other.packets), self.bytes.most(other.bytes))
     }
     #[inline(always)]
     fn narrow(self) -> NarrowTally {

@@ -42,11 +42,10 @@ pub const TOP: RangeInclusive<u64> = 1..=100;
 /// smallest, 2^9 for the largest.
 pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 
-/// Error of top entries, of a window's total: count-min rows of some 54,000 counters for the smallest,
-/// 272 for the largest.
+/// Error of top entries, of a window's total: 80,000 candidates for the smallest, 400 for the largest.
 pub const TOP_ERROR: RangeInclusive<f64> = 0.000_05..=0.01;
 
-/// Candidates per top list: fewer would lose entries of the longest list, more would leave the CPU's caches.
+/// Candidates per top list at least: fewer would lose entries of the longest list, more would leave the CPU's caches.
 pub const TOP_CANDIDATES: RangeInclusive<u64> = 64..=16_384;
 
 /// Flows per generation of the seen-flow filter: at the most some 170 MiB per generation at the default rate.

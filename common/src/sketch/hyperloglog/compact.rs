@@ -18,7 +18,10 @@
 use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
-use crate::sketch::{Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable};
+use crate::sketch::{
+    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
+};
 
 /// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
 const TOKEN_PRECISION: u32 = 26;
@@ -189,6 +192,57 @@ impl Distinct for CompactHyperLogLog {
     fn bounds(&self) -> Estimate {
         self.bounds()
     }
+}
+
+/// A list of tokens, each as what it has more than the one before it; or the registers' image.
+impl Image for CompactHyperLogLog {
+    const KIND: Kind = Kind::CompactHyperLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        match &self.form {
+            Form::List(tokens) => {
+                payload.varint(tokens.count as u64 + 1);
+                payload.varint(self.precision.into());
+                tokens.iter().fold(0, |before, token| {
+                    payload.varint((token - before).into());
+                    token
+                });
+            }
+            Form::Registers(registers) => {
+                payload.varint(0);
+                registers.write(payload);
+            }
+        }
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let Some(count) = payload.varint("the number of tokens")?.checked_sub(1) else {
+            let registers = HyperLogLog::read(payload, key_id)?;
+            return Ok(Self { precision: registers.precision(), form: Form::Registers(registers), key_id });
+        };
+        let precisions = PRECISION_MIN.into()..=PRECISION_MAX.into();
+        let precision = payload.within("the precision", precisions, "from 4 to 18", Reader::varint)? as u32;
+        let mut sketch = Self::with_precision(precision, key_id);
+        payload.allow::<u8>("the sketch", sketch.memory_bytes_max())?;
+        let mut before = 0;
+        for _ in 0..count {
+            let at = payload.at();
+            let token = payload.varint("a token")?.saturating_add(before.into());
+            before = u32::try_from(token).ok().filter(|token| is_token(*token)).ok_or(ImageError::Value {
+                field: "a token",
+                at,
+                found: token,
+                expected: "below 2^32, with a rank from 1 to 39",
+            })?;
+            sketch.insert(hash_with(before));
+        }
+        Ok(sketch)
+    }
+}
+
+/// Whether a hash can have this token.
+const fn is_token(token: u32) -> bool {
+    let rank = token & ((1 << RANK_BITS) - 1);
+    1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1
 }
 
 /// What registers of any precision need to know of a hash. Never 0.

@@ -1,0 +1,253 @@
+//! All structures that have an image, unharmed, damaged and forged.
+
+use super::*;
+use crate::{
+    hash::Key,
+    ledger::Tally,
+    sketch::{
+        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
+        HyperLogLog, Quotient, ScalableBloom, TwoChoice, UltraLogLog,
+        count_min::Plain,
+        oracle::{SplitMix64, hash},
+    },
+};
+use core::fmt::Debug;
+use std::{boxed::Box, format, string::String};
+
+const KEY: Key = Key([3, 5]);
+const PLENTY: usize = 1 << 20;
+
+/// Reads an image with so much memory.
+type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
+
+/// One structure and some of its sketches.
+struct Sample {
+    kind: Kind,
+    /// As they print, and their images.
+    sketches: Vec<(String, Vec<u8>)>,
+    /// How a sketch prints.
+    state: Read<String>,
+    /// A sketch's own image, and what it occupies.
+    read: Read<(Vec<u8>, usize)>,
+}
+
+/// A structure in several states.
+fn sample<S: Image + Debug>(sketches: impl IntoIterator<Item = S>) -> Sample {
+    let sketches = sketches.into_iter().map(|sketch| (format!("{sketch:?}"), sketch.to_image())).collect();
+    let state = |image: &[u8], memory_max| S::from_image(image, memory_max).map(|sketch| format!("{sketch:?}"));
+    let read = |image: &[u8], memory_max| {
+        S::from_image(image, memory_max).map(|sketch| (sketch.to_image(), sketch.memory_bytes()))
+    };
+    Sample { kind: S::KIND, sketches, state: Box::new(state), read: Box::new(read) }
+}
+
+/// All structures: empty, little used and well filled. Here a new one is added.
+fn samples() -> Vec<Sample> {
+    const FILLS: [u64; 3] = [0, 3, 100];
+    let id = KEY.id();
+    let hashes = |count| (0..count).map(|item| hash(7, item));
+    let all = [
+        sample(FILLS.map(|count| {
+            let mut sketch = HyperLogLog::with_precision(6, id);
+            hashes(count).for_each(|hash| sketch.insert(hash));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut sketch = CompactHyperLogLog::with_precision(14, id);
+            hashes(count).for_each(|hash| sketch.insert(hash));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut sketch = CompactHyperLogLog::with_precision(5, id);
+            hashes(count).for_each(|hash| sketch.insert(hash));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut sketch = UltraLogLog::with_precision(6, id);
+            hashes(count).for_each(|hash| sketch.insert(hash));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
+            hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (BlockedCountMin::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<Tally>::with_error(0.1, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
+            hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
+            sketch
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Bloom::with_capacity(100, 0.01, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = CountingBloom::with_capacity(100, 0.1, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Quotient::with_capacity(80, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = Cuckoo::with_capacity(80, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+        sample(FILLS.map(|count| {
+            let mut filter = TwoChoice::with_capacity(80, id);
+            hashes(count).for_each(|hash| _ = filter.insert(hash));
+            filter
+        })),
+    ];
+    all.into()
+}
+
+#[test]
+fn every_kind_is_read_as_it_was_written() {
+    let samples = samples();
+    assert!(Kind::ALL.iter().all(|kind| samples.iter().any(|sample| sample.kind == *kind)));
+    for Sample { kind, sketches, state, read } in samples {
+        for (before, image) in &sketches {
+            assert_eq!(state(image, PLENTY).as_ref(), Ok(before), "{kind:?}");
+            assert_eq!(&read(image, PLENTY).unwrap().0, image, "{kind:?}");
+        }
+        assert!(sketches[0].1.len() < 64, "an empty {kind:?} takes {} bytes", sketches[0].1.len());
+    }
+}
+
+#[test]
+fn no_damage_is_overlooked() {
+    for Sample { kind, sketches, read, .. } in samples() {
+        for (_, image) in &sketches {
+            for length in 0..image.len() {
+                assert!(read(&image[..length], PLENTY).is_err(), "{kind:?} of {length} bytes");
+            }
+            let mut turned = image.clone();
+            for bit in 0..8 * image.len() {
+                turned[bit / 8] ^= 1 << (bit % 8);
+                assert!(read(&turned, PLENTY).is_err(), "{kind:?} with bit {bit} turned");
+                turned[bit / 8] ^= 1 << (bit % 8);
+            }
+            let longer = [image.as_slice(), &[0]].concat();
+            let error =
+                ImageError::Value { field: "the number of bytes left over", at: image.len(), found: 1, expected: "0" };
+            assert_eq!(read(&longer, PLENTY).err(), Some(error));
+        }
+    }
+}
+
+/// As a forger would: with the right length and checksum.
+fn sealed(mut image: Vec<u8>) -> Vec<u8> {
+    let length = (image.len() - HEADER) as u64;
+    image[16..HEADER].copy_from_slice(&length.to_le_bytes());
+    let checksum = crc32fast::hash(&image);
+    image.extend(checksum.to_le_bytes());
+    image
+}
+
+#[test]
+fn no_forgery_does_harm() {
+    for Sample { sketches, read, .. } in samples() {
+        for (_, image) in &sketches {
+            let body = &image[..image.len() - 4];
+            damage::survived(body, |body| {
+                if body.len() < HEADER {
+                    return read(body, PLENTY);
+                }
+                // What is read can be used, and written again.
+                let (image, memory) = read(&sealed(body.to_vec()), PLENTY)?;
+                assert!(memory <= PLENTY + 256, "{memory} bytes");
+                read(&image, PLENTY)
+            });
+        }
+    }
+}
+
+#[test]
+fn memory_is_bounded_before_it_is_taken() {
+    for Sample { kind, sketches, read, .. } in samples() {
+        let error = read(&sketches[2].1, 16).err().unwrap();
+        assert!(matches!(error, ImageError::TooLarge { allowed: 16, .. }), "{kind:?}: {error}");
+    }
+    // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
+    let mut bomb = Writer(sealed_header(Kind::CountMin));
+    [1, 8, 1 << 26, 1, 0, 1, 0, 8 << 26, 0, 8 << 26, 0].into_iter().for_each(|number| bomb.varint(number));
+    let error = <CountMin>::from_image(&sealed(bomb.0), PLENTY).unwrap_err();
+    assert_eq!(
+        format!("{error}"),
+        "byte 34: the cells would take 8589934592 bytes of memory, but only 1048576 are allowed: raise the limit if \
+         you trust the sender"
+    );
+}
+
+fn sealed_header(kind: Kind) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend([VERSION, kind as u8]);
+    header.resize(HEADER, 0);
+    header
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let Sample { sketches, .. } = &samples()[0];
+    let (_, image) = &sketches[2];
+    let with = |at: usize, byte| {
+        let mut image = image.clone();
+        image[at] = byte;
+        format!("{}", HyperLogLog::from_image(&image, PLENTY).unwrap_err())
+    };
+    assert!(with(0, b'W').ends_with("must be \"weir\""));
+    assert_eq!(with(4, 2), "byte 4: the form's version is 2, but must be 1");
+    assert_eq!(with(5, 2), "byte 5: the kind of sketch is 2, but must be 1 (`HyperLogLog`)");
+    assert_eq!(with(19, 1), "byte 24: 16777281 bytes of the payload expected, but only 69 are left");
+    assert!(with(30, 99).starts_with("the checksum is "));
+}
+
+#[test]
+fn numbers_of_all_sizes_come_back() {
+    let numbers = [0, 1, 127, 128, 0, 0, 0, 0, 300, u64::MAX, 0, 0, 5, 0, 0, 0];
+    let mut writer = Writer::default();
+    writer.numbers(Literal::Varint, numbers);
+    let mut read = [0; 16];
+    let mut reader = Reader::new(&writer.0, 0);
+    let put = |at: usize, number| {
+        read[at] = number;
+        Ok(())
+    };
+    reader.numbers("a number", Literal::Varint, 16, put).unwrap();
+    reader.end().unwrap();
+    assert_eq!(read, numbers);
+    // An eleventh group, and a tenth with more than the last bit.
+    for bytes in [[0xff; 11], [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0]] {
+        assert!(Reader::new(&bytes, 0).varint("a number").is_err());
+    }
+}

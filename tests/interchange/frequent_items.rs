@@ -1,0 +1,54 @@
+//! Frequent items as the package sees them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use weir_common::sketch::{Estimate, datasketches::FrequentItems};
+
+use crate::peer;
+
+/// More than the least table holds, at the very edge of the next, one less, and many.
+const COUNTS: [u64; 5] = [0, 1, 12, 13, 3_000];
+
+pub fn the_package_reads_longs() -> Result<()> {
+    let said =
+        said("longs", |n| FrequentItems::new(items(n).map(|(n, bounds)| (n as i64 - 3, bounds)), 1 << 40, 2).write())?;
+    for (count, said) in COUNTS.into_iter().zip(said) {
+        compare(&said, items(count).map(|(n, bounds)| json!([n as i64 - 3, bounds.lower, bounds.upper])))?;
+    }
+    Ok(())
+}
+
+pub fn the_package_reads_strings() -> Result<()> {
+    let text = |n: u64| if n == 0 { String::new() } else { format!("192.0.2.1:{n} → ☃") };
+    let said =
+        said("strings", |n| FrequentItems::new(items(n).map(|(n, bounds)| (text(n), bounds)), 1 << 40, 2).write())?;
+    for (count, said) in COUNTS.into_iter().zip(said) {
+        compare(&said, items(count).map(|(n, bounds)| json!([text(n), bounds.lower, bounds.upper])))?;
+    }
+    Ok(())
+}
+
+/// Items with bounds that are all two apart.
+fn items(count: u64) -> impl Iterator<Item = (u64, Estimate)> {
+    (0..count).map(|n| (n, Estimate { value: n + 3, lower: n + 1, upper: n + 3 }))
+}
+
+/// What the package says of each count's image.
+fn said(kind: &str, image: impl Fn(u64) -> Vec<u8>) -> Result<Vec<Value>> {
+    let name = |count| format!("{kind}-{count}.sk");
+    let images: BTreeMap<_, _> = COUNTS.map(|count| (name(count), image(count))).into();
+    let said = peer::said(&images)?;
+    Ok(COUNTS.map(|count| said[&name(count)].clone()).into())
+}
+
+fn compare(said: &Value, items: impl Iterator<Item = Value>) -> Result<()> {
+    // The package gives the largest first; lower bounds are all different here.
+    let mut expected: Vec<_> = items.collect();
+    expected.reverse();
+    let total: u64 = if expected.is_empty() { 0 } else { 1 << 40 };
+    ensure!(said["total"] == total, "the total is not {total} in {said}");
+    ensure!(said["items"] == Value::Array(expected), "the items are not as written in {said}");
+    Ok(())
+}

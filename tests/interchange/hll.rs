@@ -1,0 +1,75 @@
+//! `HyperLogLog` as the package sees it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_common::{
+    hash::{Key, KeyedHash},
+    sketch::{
+        HyperLogLog,
+        datasketches::{PUBLIC, PublicHash, hll},
+    },
+};
+
+use crate::peer;
+
+/// `peer.py` joins each sketch with these.
+const JOINED: std::ops::Range<u64> = 1_000..4_000;
+
+/// The hash is fixed, so no estimate depends on chance: what passes once passes always.
+pub fn the_package_reads_ours() -> Result<()> {
+    let mut images = BTreeMap::new();
+    let mut truths = Vec::new();
+    for precision in [4, 8, 10, 12, 14, 18] {
+        for count in [0, 1, 10, 900, 3_000, 50_000] {
+            let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
+            (0..count).for_each(|n| sketch.insert(PublicHash::of_integer(n).for_precision(precision)));
+            let name = format!("hll-lgk-{precision}-items-0-to-{count}.sk");
+            images.insert(name.clone(), hll::write(&sketch));
+            truths.push((name, sketch, count));
+        }
+    }
+    let said = peer::said(&images)?;
+    for (name, sketch, count) in truths {
+        let said = Said(&said[&name]);
+        ensure!(said.number("lg_k")? == f64::from(sketch.precision()), "{name}: lg k");
+        ensure!(said.0["is_empty"] == Value::Bool(count == 0), "{name}: is empty");
+        said.is_about("estimate", count, &sketch)?;
+        ensure!(said.number("alone_in_a_union")? == said.number("estimate")?, "{name}: alone in a union");
+        let bounds = said.number("lower")?..=said.number("upper")?;
+        ensure!(bounds.contains(&(count as f64)), "{name}: {count} is not within {bounds:?}");
+        let joined = JOINED.end.max(count) - JOINED.start + JOINED.start.min(count);
+        said.is_about("joined", joined, &sketch)?;
+    }
+    Ok(())
+}
+
+/// With a key of its own a sketch is still counted, and joined with others of that key.
+pub fn the_package_reads_keyed_ones() -> Result<()> {
+    const COUNT: u64 = 20_000;
+    let key = Key([8, 9]);
+    let hash = KeyedHash::new(key);
+    let mut sketch = HyperLogLog::with_precision(12, key.id());
+    (0..COUNT).for_each(|n| sketch.insert(hash.of(&n)));
+    let image = hll::write(&sketch);
+    ensure!(hll::read(&image, key.id())? == sketch);
+    let said = peer::said(&BTreeMap::from([("hll-keyed.sk".to_owned(), image)]))?;
+    Said(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
+}
+
+struct Said<'a>(&'a Value);
+
+impl Said<'_> {
+    fn number(&self, field: &str) -> Result<f64> {
+        self.0[field].as_f64().with_context(|| format!("{field} is no number in {}", self.0))
+    }
+
+    /// Within four standard errors, and one more: the package's estimate of a handful in few registers is coarse.
+    fn is_about(&self, field: &str, truth: u64, sketch: &HyperLogLog) -> Result<()> {
+        let (number, truth) = (self.number(field)?, truth as f64);
+        let margin = 4.0 * sketch.relative_error() * truth + 1.0;
+        ensure!((number - truth).abs() <= margin, "{field} is not {truth} in {}", self.0);
+        Ok(())
+    }
+}

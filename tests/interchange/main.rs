@@ -1,0 +1,27 @@
+//! Sketches leave the machine and come back: what weir writes is read by Apache `DataSketches`' own Python package, and
+//! what that writes is read by weir.
+//!
+//! The package is brought into the target folder by pip at the first run. Without Python, pip or a network the tests
+//! count as ignored; what the package wrote once is read by `weir-common`'s unit tests all the same.
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+use weir_tests::trial::trial;
+
+mod frequent_items;
+mod golden;
+mod hll;
+mod peer;
+
+fn main() -> ExitCode {
+    let peer = peer::python().map(drop);
+    let trials = vec![
+        trial("golden::the_package_still_writes_them", golden::the_package_still_writes_them, &[&peer]),
+        trial("hll::the_package_reads_ours", hll::the_package_reads_ours, &[&peer]),
+        trial("hll::the_package_reads_keyed_ones", hll::the_package_reads_keyed_ones, &[&peer]),
+        trial("frequent_items::the_package_reads_longs", frequent_items::the_package_reads_longs, &[&peer]),
+        trial("frequent_items::the_package_reads_strings", frequent_items::the_package_reads_strings, &[&peer]),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
