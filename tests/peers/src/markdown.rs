@@ -11,7 +11,7 @@ pub fn table(group: &Group) -> String {
     let items = group.items.join(" | ");
     let columns = format!("| ns: {} | {items} | memory | {} |", group.operations.join(" / "), group.error);
     let rule = format!("|---|{}---:|---:|", "---:|".repeat(group.items.len()));
-    let lines: Vec<String> = group.lines.iter().map(|line| row(line)).collect();
+    let lines: Vec<String> = group.lines.iter().map(row).collect();
     let title = format!("### {}, {place}", group.structure);
     format!("{title}\n\n{columns}\n{rule}\n{}\n{}\n", lines.join("\n"), ratios(group))
 }
