@@ -51,7 +51,7 @@ fn legend(settings: &Settings) -> String {
     let Settings { near_bytes, far_bytes, .. } = *settings;
     let (near, far) = (near_bytes >> 10, far_bytes >> 20);
     format!(
-        "Nanoseconds an operation, medians of at least five rounds. Structures inside L2 have about {near} KiB, those far \
+        "Nanoseconds an operation, medians of pieces of at least five rounds. Structures inside L2 have about {near} KiB, those far \
          beyond it {far} MiB; a load that waits for the one before costs {:.1} and {:.0} ns there.",
         clock::dependent_load_nanoseconds(near_bytes),
         clock::dependent_load_nanoseconds(far_bytes),

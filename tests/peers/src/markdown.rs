@@ -11,19 +11,18 @@ pub fn table(group: &Group) -> String {
     let items = group.items.join(" | ");
     let columns = format!("| ns: {} | {items} | memory | {} |", group.operations.join(" / "), group.error);
     let rule = format!("|---|{}---:|---:|", "---:|".repeat(group.items.len()));
-    let lines: Vec<String> = group.lines.iter().map(|line| row(group, line)).collect();
+    let lines: Vec<String> = group.lines.iter().map(row).collect();
     let title = format!("### {}, {place}", group.structure);
     format!("{title}\n\n{columns}\n{rule}\n{}\n{}\n", lines.join("\n"), ratios(group))
 }
 
-fn row(group: &Group, line: &Line) -> String {
+fn row(line: &Line) -> String {
     let cells = line.nanoseconds.iter().map(|cell| match cell {
-        Some(times) => times.iter().map(|time| nanoseconds(*time)).collect::<Vec<_>>().join(" / "),
+        Some(times) => times.iter().map(|time| two_digits(*time)).collect::<Vec<_>>().join(" / "),
         None => "-".into(),
     });
     let cells = cells.collect::<Vec<_>>().join(" | ");
     let name = if line.ours { format!("**{}**", line.name) } else { line.name.into() };
-    let _ = group;
     format!("| {name} | {cells} | {} | {} |", memory(line.memory_bytes), line.error)
 }
 
@@ -31,7 +30,7 @@ fn row(group: &Group, line: &Line) -> String {
 fn ratios(group: &Group) -> String {
     let cells = (0..group.items.len()).map(|item| {
         let ratios = (0..group.operations.len()).map(|operation| match group.ratio(item, operation) {
-            Some(ratio) => format!("{ratio:.1}"),
+            Some(ratio) => two_digits(ratio),
             None => "-".into(),
         });
         ratios.collect::<Vec<_>>().join(" / ")
@@ -39,8 +38,9 @@ fn ratios(group: &Group) -> String {
     format!("| *times faster than the best peer* | {} | | |", cells.collect::<Vec<_>>().join(" | "))
 }
 
-fn nanoseconds(time: f64) -> String {
-    if time < 9.95 { format!("{time:.1}") } else { format!("{time:.0}") }
+/// A time or a ratio, with as many digits as mean something.
+pub fn two_digits(number: f64) -> String {
+    if number < 9.95 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
 fn memory(bytes: usize) -> String {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::report::{Group, Place};
+use crate::{
+    markdown::two_digits,
+    report::{Group, Place},
+};
 
 /// The kind of item that is drawn.
 const ITEM: &str = "8 bytes";
@@ -105,7 +108,7 @@ fn dumbbell(picture: &mut Picture, axis: &Axis, left: f64, y: f64, group: &Group
         picture.dot(x, y, OURS);
     }
     if let (Some(ours), Some(peer), Some(ratio)) = (ours, peer, group.ratio(item, operation)) {
-        picture.text(ours.max(peer) + 10.0, y + 4.0, Style::Ratio, &format!("{ratio:.1}×"));
+        picture.text(ours.max(peer) + 10.0, y + 4.0, Style::Ratio, &format!("{}×", two_digits(ratio)));
     }
 }
 
@@ -136,7 +139,7 @@ impl Axis {
         });
         let (least, most) =
             times.fold((1.0, 10.0), |(least, most): (f64, f64), time| (least.min(time), most.max(time)));
-        Self { least: least * 0.8, most: most * 2.0 }
+        Self { least: least * 0.8, most: most * 2.5 }
     }
 
     fn at(&self, nanoseconds: f64) -> f64 {

@@ -130,10 +130,10 @@ pub struct BloomcraftScalable<K: Item> {
 impl<K: Item> BloomcraftScalable<K> {
     /// Begins with room for so many keys. Tuned: at these settings it comes to 1 % in the least memory.
     pub fn with_capacity(first: usize) -> Self {
-        Self { filter: Self::new(first), first }
+        Self { filter: Self::grown_from(first), first }
     }
 
-    fn new(first: usize) -> ScalableBloomFilter<K> {
+    fn grown_from(first: usize) -> ScalableBloomFilter<K> {
         let growth = GrowthStrategy::Geometric(2.0);
         ScalableBloomFilter::with_strategy(first, 0.04, 0.8, growth).expect("the settings are in range")
     }
@@ -141,7 +141,7 @@ impl<K: Item> BloomcraftScalable<K> {
 
 impl<K: Item> Subject<K> for BloomcraftScalable<K> {
     fn clear(&mut self) {
-        self.filter = Self::new(self.first);
+        self.filter = Self::grown_from(self.first);
     }
     fn put(&mut self, keys: &[K]) {
         keys.iter().for_each(|key| self.filter.insert_fast(key));

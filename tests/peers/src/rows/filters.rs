@@ -23,6 +23,7 @@ pub fn run(bench: &mut Bench) {
     row::<CountingRow>(bench);
     row::<ScalableRow>(bench);
     row::<CuckooRow>(bench);
+    row::<TwoChoiceRow>(bench);
     row::<QuotientRow>(bench);
 }
 
@@ -158,6 +159,29 @@ impl Row for CuckooRow {
         let keys = Self::keys(bytes);
         vec![
             Contender::ours("Cuckoo", ours::Removable::new(Cuckoo::with_capacity(keys, KEY.id()))),
+            Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
+        ]
+    }
+}
+
+struct TwoChoiceRow;
+
+impl Row for TwoChoiceRow {
+    const STRUCTURE: &'static str = "Two-choice filter of 16 bits, filled to 94.5 %";
+    const REMOVABLE: bool = true;
+    // The peer's, with 8 bits.
+    const RATE_AT_MOST: f64 = CuckooRow::RATE_AT_MOST;
+
+    fn keys(bytes: usize) -> u64 {
+        CuckooRow::keys(bytes)
+    }
+
+    fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
+        if K::IS_HASH {
+            return Vec::new();
+        }
+        let keys = Self::keys(bytes);
+        vec![
             Contender::ours("TwoChoice", ours::Removable::new(TwoChoice::with_capacity(keys, KEY.id()))),
             Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
         ]
@@ -292,7 +316,7 @@ fn measure<R: Row, K: Item>(contenders: &mut [Contender<K>], keys: u64, schedule
             let numbers = round * schedule.asked..(round + 1) * schedule.asked;
             let absent: Vec<K> = numbers.clone().map(|n| K::nth(ABSENT + n)).collect();
             // In no order, so that a key is not near the one before.
-            let present = numbers.map(|n| K::nth((u128::from(mix(n)) * u128::from(keys) >> 64) as u64));
+            let present = numbers.map(|n| K::nth(((u128::from(mix(n)) * u128::from(keys)) >> 64) as u64));
             let present: Vec<K> = present.collect();
             for (contender, record) in contenders.iter_mut().zip(&mut records) {
                 warm(contender, &absent, schedule);
