@@ -166,12 +166,19 @@ impl Unique {
         Self { sources: distinct(), destinations: distinct(), flows: distinct() }
     }
 
-    /// Counts a flow and its addresses.
-    #[inline(always)]
-    pub fn insert(&mut self, hashes: &FlowHashes) {
-        self.sources.insert(hashes.source);
-        self.destinations.insert(hashes.destination);
-        self.flows.insert(hashes.flow);
+    /// Counts flows and their addresses.
+    #[inline]
+    pub fn insert_batch(&mut self, items: &[Item]) {
+        for items in items.chunks(TOGETHER) {
+            let mut hashes = [0; TOGETHER];
+            let mut insert = |sketch: &mut HyperLogLog, of: fn(&FlowHashes) -> u64| {
+                hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = of(&item.hashes));
+                sketch.insert_batch(&hashes[..items.len()]);
+            };
+            insert(&mut self.sources, |hashes| hashes.source);
+            insert(&mut self.destinations, |hashes| hashes.destination);
+            insert(&mut self.flows, |hashes| hashes.flow);
+        }
     }
 
     fn clear(&mut self) {
@@ -292,10 +299,8 @@ impl Shard {
                 seen.prefetch(item.hashes.flow);
                 self.account(record, item);
             }
-            for Item { hashes, .. } in &*items {
-                self.unique.insert(hashes);
-                self.new_flows += u64::from(seen.insert(hashes.flow));
-            }
+            self.unique.insert_batch(items);
+            self.new_flows += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
             self.top.add_batch(items);
         }
     }

@@ -100,7 +100,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let mut items = vec![Item::default(); records.len()];
     let hashes = timed(|| items.iter_mut().zip(records).for_each(|(item, record)| *item = Item::new(&hash, record)));
     let mut sketches = Unique::new(&GEOMETRY, KEY.id());
-    let unique = timed(|| items.iter().for_each(|item| sketches.insert(&item.hashes)));
+    let unique = timed(|| items.chunks(BATCH).for_each(|batch| sketches.insert_batch(batch)));
     seen.clear();
     let seen_flows = timed(|| {
         for batch in items.chunks(BATCH) {
