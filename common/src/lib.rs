@@ -2,7 +2,8 @@
 //!
 //! No I/O, no clock, no threads. In pipeline order: [`control`] is what the two sides tell each other,
 //! [`cpu`] what the kernel side keeps for a CPU, [`packet`] parses bytes to a [`flow`] key, [`record`] is what
-//! one flow did, [`sampling`] is the valve, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers in fixed memory.
+//! one flow did, [`sampling`] is the valve, [`ledger`] accounts for every packet, [`hash`] is keyed, [`sketch`] answers
+//! in fixed memory.
 
 #![no_std]
 // Denied, not forbidden: `simd` has the only unsafe code, and the kernel's programs do not have that module.

@@ -78,6 +78,7 @@ macro_rules! dispatch {
 /// Runs code at a level that this CPU is known to have; for `dispatch!` and for tests that compare the levels.
 macro_rules! at_level {
     ($level:expr, ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
+        debug_assert!($level <= $crate::simd::level(), "this CPU has no {:?}", $level);
         #[inline(always)]
         fn portable($($arg: $type),*) $(-> $ret)? $body
         #[cfg(target_arch = "x86_64")]

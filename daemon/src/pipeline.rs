@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crossbeam::channel::{Receiver, Sender, bounded, never, select};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select};
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -274,9 +274,11 @@ impl Crew<'_> {
             worker.waker.wake();
         }
         let mut window = Vec::with_capacity(self.workers.len());
-        for _ in 0..self.workers.len() {
-            match self.closed.recv() {
+        while window.len() < self.workers.len() {
+            match self.closed.recv_timeout(LOOK_EVERY) {
                 Ok(closed) => window.push(closed),
+                // One that ended after it took its order sends nothing any more.
+                Err(RecvTimeoutError::Timeout) if !self.has_failed() => {}
                 Err(_) => return Err(self.failure()),
             }
         }

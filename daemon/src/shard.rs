@@ -30,7 +30,7 @@ use weir_common::{
 pub struct Geometry {
     /// Relative standard error of unique counts.
     pub unique_error: f64,
-    /// How far apart the bounds of a count may be, as a share of the window's total.
+    /// How far apart the bounds of a count seldom are, as a share of the window's total.
     pub top_error: f64,
     /// Candidates kept per list at least.
     pub top_candidates: usize,
@@ -257,6 +257,8 @@ pub struct Shard {
     hash: KeyedHash,
     /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
     pub attributed: [Tally; INTERFACES_MAX as usize],
+    /// What all records stand for.
+    pub total: Tally,
     /// Exact counts by protocol.
     pub protocols: Protocols,
     /// Distinct counts.
@@ -277,6 +279,7 @@ impl Shard {
         let mut shard = Self {
             hash: KeyedHash::new(key),
             attributed: [Tally::default(); INTERFACES_MAX as usize],
+            total: Tally::default(),
             protocols: Protocols::default(),
             unique: Unique::new(geometry, key.id()),
             new_flows: 0,
@@ -309,15 +312,17 @@ impl Shard {
     fn account(&mut self, record: &Record, item: &Item) {
         self.sampling = self.sampling.max(record.sampling.into());
         self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
+        self.total.add(item.tally);
         self.protocols.add(&item.key, item.tally.packets);
     }
 
     /// Empties the shard for the next window; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { hash: _, attributed, protocols, unique, new_flows, top, records, sampling } = self;
+        let Self { hash: _, attributed, total, protocols, unique, new_flows, top, records, sampling } = self;
         unique.clear();
         top.clear();
         attributed.fill(Tally::default());
+        *total = Tally::default();
         *protocols = Protocols::default();
         *new_flows = 0;
         *records = 0;

@@ -102,7 +102,11 @@ impl Summary {
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each of these packets may have been of one more source, destination or flow.
         let unknown = lost.packets.saturating_add(sampled_out.packets);
-        let doubt = Doubt { lost: beyond.chain([lost]).sum(), unit: unit(sampling, sizes.max()) };
+        let doubt = Doubt {
+            lost: beyond.chain([lost]).sum(),
+            unit: unit(sampling, sizes.max(), ledgers.iter().any(|ledger| ledger.counters.merged > 0)),
+            total: window.iter().map(|closed| closed.shard.total).sum(),
+        };
         let tops = Tops {
             flows: rank(window, |shard| &mut shard.top.flows, doubt, top)?,
             sources: rank(window, |shard| &mut shard.top.sources, doubt, top)?,
@@ -190,12 +194,23 @@ struct Doubt {
     lost: Tally,
     /// See [`margin::widen`].
     unit: Tally,
+    /// What all records stand for: no key had more.
+    total: Tally,
 }
 
-/// What one packet that was taken adds to a sum, at most; nothing to speak of where every packet is taken.
-fn unit(sampling: u32, largest_bytes: u64) -> Tally {
+/// What one draw adds to a sum, at most; nothing to speak of where every packet is taken.
+///
+/// A draw takes a socket buffer whole, so that of an offload's many packets all are taken or none.
+fn unit(sampling: u32, largest_bytes: u64, has_merged: bool) -> Tally {
+    /// What offloads merge into one buffer, with the headers that each packet had (64 KiB; what is configured to be larger,
+    /// "BIG TCP", is not provided for).
+    const BUFFER: Tally = Tally::new(128, 128 << 10);
     let rate = u64::from(sampling);
-    if rate == 1 { Tally::default() } else { Tally::new(rate, rate * largest_bytes) }
+    match (rate, has_merged) {
+        (1, _) => Tally::default(),
+        (_, false) => Tally::new(rate, rate * largest_bytes),
+        (_, true) => Tally::new(rate * BUFFER.packets, rate * BUFFER.bytes),
+    }
 }
 
 fn rank<K: Copy + Ord + Default>(
@@ -208,8 +223,10 @@ fn rank<K: Copy + Ord + Default>(
     for candidate in merged(window, table)?.into_iter().flat_map(TopK::iter) {
         let (lower, value, upper) = (candidate.lower(), candidate.value(), candidate.upper());
         let estimate = |metric: Metric| {
-            let (lower, upper) = margin::widen(metric.of(lower), metric.of(upper), metric.of(doubt.unit));
-            Estimate { value: metric.of(value), lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
+            let most = metric.of(upper).min(metric.of(doubt.total));
+            let value = metric.of(value).min(most);
+            let (lower, upper) = margin::widen(metric.of(lower), most, metric.of(doubt.unit));
+            Estimate { value, lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
         };
         let ranked = Ranked { key: candidate.key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };
         keep_largest(&mut by_bytes, top, ranked, |r| (Reverse((r.bytes.value, r.packets.value)), r.key));
@@ -242,6 +259,15 @@ fn sizes(window: &[Closed]) -> Histogram<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_draw_weighs_what_it_takes_at_once() {
+        assert_eq!(unit(1, 1_514, true), Tally::default());
+        assert_eq!(unit(10, 1_514, false), Tally::new(10, 15_140));
+        // Forty-five segments of 1,448 bytes, each with 66 of headers, came as one.
+        let unit = unit(10, 1_514, true);
+        assert!(unit.packets >= 10 * 45 && unit.bytes >= 10 * 45 * 1_514, "{unit:?}");
+    }
 
     #[test]
     fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {

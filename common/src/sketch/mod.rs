@@ -1,37 +1,42 @@
 //! Sketches: answers about any number of flows in memory fixed at construction, each with its error.
 //!
-//! | structure | question | errs | weir uses it for |
-//! |---|---|---|---|
-//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | heavy hitters |
-//! | [`BlockedCountMin`] | how much, in two cache lines? | as above, by a little more | - |
-//! | [`HeavyLight`] | how much, the largest apart? | the truth is within `[lower, upper]` | - |
-//! | [`TopK`] | which are the largest? | never: the truth is within `[lower, upper]` | top talkers |
-//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | unique addresses and flows |
-//! | [`UltraLogLog`] | the same in half the memory | both ways, by 0.76 / sqrt(registers) | - |
-//! | [`Spread`] | which keys touch many? | both ways; never by more than its bounds, at 99.9 % | floods and scans |
-//! | [`BlockedBloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | watchlists |
-//! | [`Cuckoo`] | seen, and not removed since? | only "seen" may be wrong, at 0.012 % at most | keys that end |
-//! | [`TwoChoice`] | the same; as fast full as empty | the same, at 0.09 % at most | seen flows that end |
-//! | [`Quotient`] | the same; merges and resizes without the keys | the same, at 0.005 % at most | history |
-//! | [`SharedBloom`] | the same, by several threads | as above | beneath [`Seen`] |
-//! | [`CountingBloom`] | the same, and can be forgotten | as above | |
-//! | [`ScalableBloom`] | the same, of nobody knows how many | as above; grows | watchlists that grow |
-//! | [`Bloom`] | the same, in the least memory, slower | as above | reference for the others |
-//! | [`Seen`] | seen lately? | as above; what nobody asked for in a whole generation is forgotten | new flows |
+//! | structure | question | errs | memory | removes | merges |
+//! |---|---|---|---|---|---|
+//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly |
+//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly |
+//! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly |
+//! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no |
+//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up |
+//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key |
+//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no |
+//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no |
+//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly |
+//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors |
+//! | [`BlockedCountMin`] | the same, in two cache lines | the same, by a little more | the same | no | the same |
+//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | a third of the error of `CountMin` | no | bounds hold |
+//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 96 bytes and the key a candidate | no | bounds hold |
+//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly |
+//! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly |
+//! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly |
+//! | [`Spread`] | which keys touch many? | both ways; within its bounds at 99.9 % | 5 bytes a key | no | exactly |
+//!
+//! weir's pipeline has [`TopK`] (top talkers), [`HyperLogLog`] (unique addresses and flows) and [`Seen`] (new flows).
+//! What each costs in time, beside the best crates for the same question, is what `scripts/bench sketches` prints.
 //!
 //! # The contract
 //!
 //! - **Hash once.** A sketch takes a ready 64-bit hash and derives everything from it. The hash must be keyed and
-//!   uniform ([`crate::hash::sip`], [`crate::hash::combine`]): whoever can choose colliding hashes makes any sketch
-//!   lie. [`CountMin`] reads a hash from its low end, [`TopK`] from its high end, so that flows which share a cell do
-//!   not for that share a bucket.
+//!   uniform ([`crate::hash::KeyedHash`]): whoever can choose colliding hashes makes any sketch lie. [`Keyed`] does that for
+//!   items of any type.
 //! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range
 //!   are brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
 //! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much; only
-//!   [`ScalableBloom`] grows. The operating system hands out zeroed pages only when they are first written: call
+//!   [`ScalableBloom`] and [`CompactHyperLogLog`] grow. The operating system hands out zeroed pages only when they are first written: call
 //!   `clear()` once after construction to make them resident before traffic does.
 //! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
-//!   cannot change a result, and each sketch's `merge` commutes, is associative, and has the empty sketch as identity.
+//!   cannot change a result: `merge` commutes, is associative, and has the empty sketch as identity. Not quite so are
+//!   [`TopK`] and [`HeavyLight`], in which the largest of both sides compete for places: their bounds hold in any order.
+//!   A [`ScalableBloom`] takes in any other and becomes the list of both.
 //! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes
 //!   were made with; `merge` refuses another key and another geometry with a [`MergeError`].
 

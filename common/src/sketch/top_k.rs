@@ -35,7 +35,7 @@ use crate::{ledger::Tally, simd};
 
 pub use self::block::WAYS;
 
-/// Candidates at most: 1.3 GiB with flow keys.
+/// Candidates at most: 1.5 GiB with flow keys.
 pub const ENTRIES_MAX: usize = 1 << 24;
 /// From a table of this size on, a batch asks for memory ahead of its use: below, it lies in the CPU's own caches.
 const PREFETCH_BYTES: usize = 256 << 10;
@@ -268,7 +268,7 @@ impl<K: Copy + Eq + Default> TopK<K> {
             our.missed = saturating_add(our.missed, theirs.light.upper(*tag));
         }
         block.light.merge(&theirs.light);
-        // By the key's hash last, so that the order of merging does not decide between equals.
+        // By the key's hash last, so that the order of merging seldom decides between equals.
         let all = &mut all[..count];
         all.sort_unstable_by_key(|(tag, entry)| (core::cmp::Reverse(entry.score()), *tag));
         block.free();

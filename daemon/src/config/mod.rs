@@ -162,7 +162,7 @@ pub struct Report {
 pub struct Estimates {
     /// Relative standard error of unique counts.
     pub unique_error: f64,
-    /// How far apart the bounds of a count in a top list may be, as a part of a window's total.
+    /// How far apart the bounds of a count in a top list seldom are, as a part of a window's total.
     pub top_error: f64,
     /// Candidates kept for each top list at least.
     pub top_candidates: usize,

@@ -124,8 +124,8 @@ impl Light {
     }
 }
 
-/// Packets in the highest 24 bits, bytes in the others. What does not fit is as good as endless: a cell has a share of some
-/// thousandth of what a table's small keys have in a window, so that 16 million packets take some 10^10 of them.
+/// Packets in the highest 24 bits, bytes in the others. What does not fit is endless. In a table of 8,000 entries, a cell has
+/// one part in 4,000 of what small keys have: 16 million packets there are 10^11 in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell(u64);
 
