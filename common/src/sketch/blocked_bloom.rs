@@ -136,7 +136,7 @@ impl BlockedBloom {
     }
 
     /// Inserts many keys; tells how many were absent.
-    pub(super) fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
+    pub fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
         count_new(&mut self.blocks, hashes)
     }
 

@@ -59,11 +59,11 @@ macro_rules! count {
             }
             #[inline(always)]
             fn least(self, other: Self) -> Self {
-                Ord::min(self, other)
+                core::hint::select_unpredictable(self < other, self, other)
             }
             #[inline(always)]
             fn most(self, other: Self) -> Self {
-                Ord::max(self, other)
+                core::hint::select_unpredictable(self > other, self, other)
             }
             #[inline(always)]
             fn narrow(self) -> $narrow {

@@ -35,3 +35,11 @@ pub fn counts(stream: &[u64], numbers: usize) -> Vec<u64> {
     stream.iter().for_each(|number| counts[*number as usize] += 1);
     counts
 }
+
+/// The numbers that come most often.
+pub fn largest(counts: &[u64], how_many: usize) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..counts.len() as u64).collect();
+    numbers.sort_by_key(|number| std::cmp::Reverse(counts[*number as usize]));
+    numbers.truncate(how_many);
+    numbers
+}

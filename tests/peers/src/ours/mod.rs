@@ -3,6 +3,8 @@
 pub mod distinct;
 pub mod filters;
 pub mod frequency;
+pub mod record;
+pub mod spread;
 pub mod top_k;
 
 use std::sync::LazyLock;

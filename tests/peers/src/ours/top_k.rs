@@ -9,7 +9,8 @@ use crate::{contender::Subject, item::Item};
 
 /// A table that is asked for its `k` largest keys.
 pub struct Largest<K> {
-    table: TopK<K>,
+    /// The table.
+    pub table: TopK<K>,
     k: usize,
 }
 

@@ -4,4 +4,6 @@
 pub mod distinct;
 pub mod filters;
 pub mod frequency;
+pub mod record;
+pub mod spread;
 pub mod top_k;

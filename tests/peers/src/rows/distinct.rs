@@ -83,7 +83,7 @@ fn row<R: Row>(bench: &mut Bench) {
 
 fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
     let mut contenders = R::contenders::<K>();
-    let rounds = if bench.settings.quick { 12 } else { 32 };
+    let rounds = if bench.settings.quick { 64 } else { 200 };
     let mut times = vec![Vec::new(); contenders.len()];
     let mut squares = vec![0.0; contenders.len()];
     for round in 0..rounds {
@@ -97,8 +97,8 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
     }
     let outcomes = contenders.iter().zip(times).zip(squares).map(|((contender, times), squares)| {
         let error = f64::sqrt(squares / rounds as f64);
-        // Of right answers, one run in 10,000 exceeds this: chi-squared with 12 or more degrees of freedom.
-        bench.check(error < 1.82 * R::STANDARD_ERROR, || {
+        // Of right answers, one in 10,000 exceeds this: chi-squared with 64 or more degrees of freedom.
+        bench.check(error < 1.35 * R::STANDARD_ERROR, || {
             format!("{}: {} with {} is off by {:.2} %", R::STRUCTURE, contender.name, K::NAME, error * 100.0)
         });
         Outcome {

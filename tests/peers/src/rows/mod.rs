@@ -3,6 +3,8 @@
 mod distinct;
 mod filters;
 mod frequency;
+pub mod record;
+pub mod spread;
 mod top_k;
 
 use crate::bench::Bench;
@@ -13,4 +15,6 @@ pub fn run(bench: &mut Bench) {
     frequency::run(bench);
     distinct::run(bench);
     top_k::run(bench);
+    spread::run(bench);
+    record::run(bench);
 }

@@ -8,7 +8,7 @@ use crate::{
     ours::top_k::Largest,
     peers::top_k as peers,
     report::{Group, Outcome, Place},
-    stream::{Zipf, counts},
+    stream::{Zipf, counts, largest},
 };
 
 const STRUCTURE: &str = "Top 1,000 of Zipf 1.05, 256 KiB";
@@ -54,7 +54,7 @@ fn compete<I: Item>(bench: &mut Bench, group: &mut Group, stream: &[u64]) {
             time_each(&keys, times, |keys| contender.subject.put(keys));
         }
     }
-    let largest = largest(stream);
+    let largest = largest(&counts(stream, NUMBERS as usize), K);
     let largest: Vec<I> = largest.into_iter().map(I::nth).collect();
     let outcomes = contenders.iter().zip(times).map(|(contender, times)| {
         let precision = contender.subject.ask(&largest) as f64 / K as f64;
@@ -70,13 +70,4 @@ fn compete<I: Item>(bench: &mut Bench, group: &mut Group, stream: &[u64]) {
     });
     let outcomes = outcomes.collect();
     group.add(I::NAME, outcomes);
-}
-
-/// The numbers of the keys that came most often.
-fn largest(stream: &[u64]) -> Vec<u64> {
-    let counts = counts(stream, NUMBERS as usize);
-    let mut numbers: Vec<u64> = (0..u64::from(NUMBERS)).collect();
-    numbers.sort_by_key(|number| std::cmp::Reverse(counts[*number as usize]));
-    numbers.truncate(K);
-    numbers
 }
