@@ -28,7 +28,7 @@ use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
-    Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Bounds, Frequency, Geometry, Merge, MergeError, Sketch, check_mergeable,
     count_min::{CHUNK, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update},
     image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
@@ -241,6 +241,17 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
             *cell = cell.saturating_add(part);
         })?;
         Ok(Self { blocks, total, key_id, update: PhantomData })
+    }
+}
+
+impl<W: Weight, U: Update> Frequency for BlockedCountMin<W, U> {
+    type Weight = W;
+
+    fn add(&mut self, hash: u64, weight: W) -> W {
+        self.add(hash, weight)
+    }
+    fn estimate(&self, hash: u64) -> W {
+        self.estimate(hash)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::{Estimate, Geometry, MergeError};
+use super::{Estimate, Geometry, MergeError, Weight};
 
 /// Any sketch.
 pub trait Sketch {
@@ -71,6 +71,18 @@ pub trait Remove: Filter {
     ///
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key's place with it.
     fn remove(&mut self, hash: u64) -> bool;
+}
+
+/// "How much of it?": never below the truth.
+pub trait Frequency: Sketch {
+    /// What is counted.
+    type Weight: Weight;
+
+    /// Adds `weight` to the key with this hash; gives the key's estimate including it.
+    fn add(&mut self, hash: u64, weight: Self::Weight) -> Self::Weight;
+
+    /// What the key with this hash had, at most.
+    fn estimate(&self, hash: u64) -> Self::Weight;
 }
 
 /// "How many distinct?"

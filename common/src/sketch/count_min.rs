@@ -25,7 +25,7 @@ use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, fmt::Debug, marker::PhantomData};
 
 use super::{
-    Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Bounds, Frequency, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
 };
@@ -368,6 +368,17 @@ impl<W: Weight, U: Update> Sketch for CountMin<W, U> {
     }
     fn clear(&mut self) {
         self.clear();
+    }
+}
+
+impl<W: Weight, U: Update> Frequency for CountMin<W, U> {
+    type Weight = W;
+
+    fn add(&mut self, hash: u64, weight: W) -> W {
+        self.add(hash, weight)
+    }
+    fn estimate(&self, hash: u64) -> W {
+        self.estimate(hash)
     }
 }
 

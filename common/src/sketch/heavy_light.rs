@@ -32,7 +32,7 @@ use alloc::{boxed::Box, vec};
 use core::{cmp::Reverse, f64::consts::E};
 
 use super::{
-    Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Bounds, Frequency, Geometry, Merge, MergeError, Sketch, check_mergeable,
     count_min::{CHUNK, PREFETCH_ABOVE_BYTES},
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     weight::Weight,
@@ -361,6 +361,17 @@ impl<W: Weight> Image for HeavyLight<W> {
             *cell = W::widen(*cell).saturating_add(part).narrow();
         })?;
         Ok(Self { blocks, total, key_id })
+    }
+}
+
+impl<W: Weight> Frequency for HeavyLight<W> {
+    type Weight = W;
+
+    fn add(&mut self, hash: u64, weight: W) -> W {
+        self.add(hash, weight)
+    }
+    fn estimate(&self, hash: u64) -> W {
+        self.estimate(hash)
     }
 }
 

@@ -2,8 +2,14 @@
 
 use core::hash::Hash;
 
-use super::{Distinct, Filter, Full, Merge, MergeError, Remove, Sketch};
-use crate::hash::{Key, KeyedHash};
+use super::{Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK};
+use crate::{
+    hash::{Key, KeyedHash},
+    ledger::Tally,
+};
+
+/// Items of a batch that are hashed before the sketch gets them: half a KiB of hashes.
+const BATCH: usize = 64;
 
 /// The comfortable end of any sketch: hashes items of any type with a secret key.
 ///
@@ -69,9 +75,26 @@ impl<S: Filter> Keyed<S> {
         self.sketch.insert(self.hash.of(item))
     }
 
+    /// Inserts many items.
+    ///
+    /// # Errors
+    ///
+    /// The filter is full; those before the one that found no room are in.
+    pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> Result<(), Full> {
+        let Self { sketch, hash } = self;
+        items.chunks(BATCH).try_for_each(|items| sketch.insert_batch(hash_all(hash, items, &mut [0; BATCH])))
+    }
+
     /// Whether an item was inserted; wrongly true at the filter's rate.
     pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.contains(self.hash.of(item))
+    }
+
+    /// Looks up many items: `found[i]` is for `items[i]`; as many as the shorter of the two has.
+    pub fn contains_batch<T: Hash>(&self, items: &[T], found: &mut [bool]) {
+        for (items, found) in items.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+            self.sketch.contains_batch(hash_all(&self.hash, items, &mut [0; BATCH]), found);
+        }
     }
 }
 
@@ -82,9 +105,96 @@ impl<S: Remove> Keyed<S> {
     }
 }
 
+impl<S: Frequency> Keyed<S> {
+    /// Adds `weight` to an item; gives its estimate including it, never below the truth.
+    pub fn add<T: Hash + ?Sized>(&mut self, item: &T, weight: S::Weight) -> S::Weight {
+        self.sketch.add(self.hash.of(item), weight)
+    }
+
+    /// What an item had, at most.
+    pub fn estimate<T: Hash + ?Sized>(&self, item: &T) -> S::Weight {
+        self.sketch.estimate(self.hash.of(item))
+    }
+}
+
+impl<K: Copy + Eq + Default + Hash> Keyed<TopK<K>> {
+    /// Adds `weight` to a key that may be among the largest.
+    pub fn add_key(&mut self, key: K, weight: Tally) {
+        self.sketch.add(self.hash.of(&key), key, weight);
+    }
+
+    /// What a key had, held or not: at least, and at most.
+    pub fn bounds_of(&self, key: &K) -> (Tally, Tally) {
+        self.sketch.bounds(self.hash.of(key), key)
+    }
+}
+
 impl<S: Distinct> Keyed<S> {
     /// Counts an item, once however often it comes.
     pub fn count_in<T: Hash + ?Sized>(&mut self, item: &T) {
         self.sketch.insert(self.hash.of(item));
+    }
+
+    /// Counts many items.
+    pub fn count_in_batch<T: Hash>(&mut self, items: &[T]) {
+        for items in items.chunks(BATCH) {
+            self.sketch.insert_batch(hash_all(&self.hash, items, &mut [0; BATCH]));
+        }
+    }
+}
+
+/// The hashes of at most [`BATCH`] items.
+fn hash_all<'a, T: Hash>(hash: &KeyedHash, items: &[T], hashes: &'a mut [u64; BATCH]) -> &'a [u64] {
+    let hashes = &mut hashes[..items.len()];
+    hashes.iter_mut().zip(items).for_each(|(slot, item)| *slot = hash.of(item));
+    hashes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sketch::{BlockedBloom, CountMin, Cuckoo, HeavyLight, HyperLogLog};
+    use std::{format, string::String, vec::Vec};
+
+    const KEY: Key = Key([4, 2]);
+
+    fn names() -> Vec<String> {
+        (0..1_000).map(|number| format!("host-{number}")).collect()
+    }
+
+    #[test]
+    fn batches_of_items_are_their_items() {
+        let mut one_by_one = Keyed::new(KEY, |key_id| BlockedBloom::with_capacity(1_000, 0.001, key_id));
+        let mut batched = one_by_one.clone();
+        for name in names() {
+            one_by_one.insert(&name).unwrap();
+        }
+        batched.insert_batch(&names()).unwrap();
+        assert_eq!(*one_by_one, *batched);
+        let mut found = [false; 1_000];
+        batched.contains_batch(&names(), &mut found);
+        assert!(found.iter().all(|found| *found) && batched.contains("host-7") && !batched.contains("guest-7"));
+
+        let mut one_by_one = Keyed::new(KEY, |key_id| HyperLogLog::with_error(0.01, key_id));
+        let mut batched = one_by_one.clone();
+        names().iter().for_each(|name| one_by_one.count_in(name));
+        batched.count_in_batch(&names());
+        assert_eq!(*one_by_one, *batched);
+    }
+
+    #[test]
+    fn every_question_takes_items() {
+        let mut filter = Keyed::new(KEY, |key_id| Cuckoo::with_capacity(100, key_id));
+        filter.insert("a").unwrap();
+        assert!(filter.remove("a") && !filter.contains("a"));
+        let mut counts = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
+        counts.add("a", 3);
+        assert_eq!((counts.add("a", 4), counts.estimate("a"), counts.estimate("b")), (7, 7, 0));
+        let mut largest = Keyed::new(KEY, |key_id| HeavyLight::<u64>::with_error(0.01, key_id));
+        largest.add("a", 3);
+        assert_eq!(largest.estimate("a"), 3);
+        let mut top = Keyed::new(KEY, |key_id| TopK::with_capacity(64, key_id));
+        top.add_key(7u32, Tally::new(1, 60));
+        assert_eq!(top.bounds_of(&7), (Tally::new(1, 60), Tally::new(1, 60)));
     }
 }

@@ -81,7 +81,7 @@ mod removal_laws;
 pub use blocked_bloom::BlockedBloom;
 pub use blocked_count_min::BlockedCountMin;
 pub use bloom::Bloom;
-pub use contract::{Distinct, Filter, Full, Merge, Remove, Sketch};
+pub use contract::{Distinct, Filter, Frequency, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
