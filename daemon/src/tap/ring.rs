@@ -26,7 +26,7 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
     param::page_size,
 };
-use weir_common::packet::REACH_MAX;
+use weir_common::packet::{REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
@@ -333,7 +333,8 @@ struct OffloadHeader {
     kind: u8,
     headers: u16,
     segment: u16,
-    checksum: [u16; 2],
+    checksum_start: u16,
+    checksum_offset: u16,
 }
 
 const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
@@ -359,6 +360,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
             length: header.length,
             vlan: vlan(&header),
             segment: offload.segment(),
+            transport: offload.transport(),
             tick: tick(&header),
         }),
     ))
@@ -385,6 +387,21 @@ impl OffloadHeader {
     /// Bytes of payload in each of the packets that an offload merged; 0 for a packet that is one.
     const fn segment(self) -> u16 {
         if self.kind == 0 { 0 } else { self.segment }
+    }
+
+    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel merged:
+    /// its protocol, known by where its checksum is, and where it begins.
+    const fn transport(self) -> Option<(u8, usize)> {
+        const NEEDS_CHECKSUM: u8 = 1;
+        if self.flags & NEEDS_CHECKSUM == 0 {
+            return None;
+        }
+        let protocol = match self.checksum_offset {
+            16 => proto::TCP,
+            6 => proto::UDP,
+            _ => return None,
+        };
+        Some((protocol, self.checksum_start as usize))
     }
 }
 
@@ -420,7 +437,25 @@ mod tests {
         assert!(given_up.1.is_none(), "the kernel left the place as it was");
         put(&mut block, 48, &[0, 7, 0, 3, 60, 0, 0], &[1, 2, 3], [0, 0, 0, 0, 0xa8, 5, 0, 0, 0, 0]);
         let plain = frame(&block, 48).unwrap().1.unwrap();
-        assert_eq!((plain.segment, plain.vlan), (0, None));
+        assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
+    }
+
+    #[test]
+    fn the_transport_header_is_where_its_checksum_is() {
+        let offload = |flags, checksum_offset| {
+            let (kind, headers, segment, checksum_start) = (1, 0, 1348, 84);
+            OffloadHeader { flags, kind, headers, segment, checksum_start, checksum_offset }.transport()
+        };
+        for (flags, offset, expected) in [
+            (1, 16, Some((proto::TCP, 84))),
+            (1, 6, Some((proto::UDP, 84))),
+            (1, 8, None),
+            // The card has checked it, and says nothing of its place.
+            (2, 16, None),
+            (0, 0, None),
+        ] {
+            assert_eq!(offload(flags, offset), expected, "flags {flags}, offset {offset}");
+        }
     }
 
     #[test]
