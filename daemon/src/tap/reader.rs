@@ -176,11 +176,8 @@ impl Reader {
         let mut all: Vec<_> = sockets.chain([PollFd::new(&self.waker, PollFlags::IN)]).collect();
         wait(&mut all, PATIENCE)?;
         for (tap, ready) in self.taps.iter().zip(&all) {
-            if ready.revents().contains(PollFlags::ERR)
-                && let Some(error) = tap.opened.socket.take_error()
-            {
-                // Its interface went down, most likely, and may come up again.
-                debug!(slot = tap.opened.slot, "a packet socket says: {error}");
+            if ready.revents().contains(PollFlags::ERR) {
+                tap.clear_error();
             }
         }
         self.waker.clear();
@@ -219,6 +216,14 @@ impl Tapped {
         Ok(dropped)
     }
 
+    /// Takes the socket's error from it, with which nobody could wait for packets.
+    fn clear_error(&self) {
+        if let Some(error) = self.opened.socket.take_error() {
+            // Its interface went down, most likely, and may come up again.
+            debug!(slot = self.opened.slot, "a packet socket says: {error}");
+        }
+    }
+
     /// Measures everything that had come when the statistics were last looked at, and accounts for what was dropped.
     fn settle(&mut self, twin: &mut Twin) -> Result<(), WorkerError> {
         let begun = clock::now().monotonic;
@@ -230,6 +235,7 @@ impl Tapped {
             if clock::now().monotonic.saturating_sub(begun) > OVERDUE {
                 self.dropped += self.opened.socket.give_up();
             }
+            self.clear_error();
             wait(&mut [PollFd::new(&self.opened.socket, PollFlags::IN)], PATIENCE / 50)?;
         }
         let (counted, beyond) = self.sizes.close(std::mem::take(&mut self.dropped));
