@@ -7,8 +7,9 @@
 //! time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
 //!
 //! The kernel counts a packet as received under the same lock under which it gives it its place in the ring. So one
-//! reading of the socket's statistics is an exact cut: of what came before it is known how many were dropped, and how
-//! many are still to be read.
+//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to be
+//! read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
+//! counted twice or never.
 #![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
 
 use std::{
