@@ -144,7 +144,7 @@ pub struct Counters {
     pub skipped: [Tally; Skip::COUNT],
     /// Packets whose record could not be handed over, by [`Loss`]. All are counted, but for the bytes of
     /// [`Loss::SocketDrop`], of which nobody knows more than how many packets they were: each is taken to be as large as
-    /// the mean of those that the same socket handed over in the same window.
+    /// the mean of those that the same socket handed over in the same window, or in the last one that had any.
     pub lost: [Tally; Loss::COUNT],
 }
 

@@ -144,17 +144,20 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             }
             None => (None, None, None),
         };
-        for ((ring, throttle), flush) in rings.into_iter().zip(flush.into_iter().cycle()) {
-            let (orders, orders_out) = bounded(1);
-            let waker = ring.waker();
-            let cpu = ring.cpu();
-            let collector = Collector::new(ring, flush, seen.clone(), interfaces, shard());
-            let closed_in = closed_in.clone();
-            let thread = thread::Builder::new()
-                .name(format!("weir-cpu{cpu}"))
-                .spawn_scoped(scope, move || worker::run(collector, throttle, &orders_out, &closed_in))
-                .map_err(RunError::Thread)?;
-            workers.push(Worker { orders, waker, thread });
+        // Without programs there are no rings.
+        if let Some(flush) = flush {
+            for (ring, throttle) in rings {
+                let (orders, orders_out) = bounded(1);
+                let waker = ring.waker();
+                let cpu = ring.cpu();
+                let collector = Collector::new(ring, flush, seen.clone(), interfaces, shard());
+                let closed_in = closed_in.clone();
+                let thread = thread::Builder::new()
+                    .name(format!("weir-cpu{cpu}"))
+                    .spawn_scoped(scope, move || worker::run(collector, throttle, &orders_out, &closed_in))
+                    .map_err(RunError::Thread)?;
+                workers.push(Worker { orders, waker, thread });
+            }
         }
         for (nth, reader) in readers.into_iter().enumerate() {
             let (orders, orders_out) = bounded(1);

@@ -7,10 +7,13 @@
 //!
 //! What offloads merge, some interfaces count merged and some do not (a veth counts buffers, `WireGuard` counts packets and
 //! merges them afterwards). So any count from the buffers to the packets in them is taken for complete.
+//!
+//! What a packet socket dropped is declared as lost, and a merged buffer among it as one packet. What else is missing in a
+//! window with such a loss cannot be told from it, and nothing is said of that window.
 
 use std::time::Duration;
 
-use weir_common::ledger::Counters;
+use weir_common::ledger::{Counters, Loss};
 
 /// Missing below this share is not told.
 const MISSING_SHARE: f64 = 0.001;
@@ -77,6 +80,10 @@ impl Coverage {
         self.own += passed;
         self.seen += seen;
         let coverage = (passed > 0).then(|| passed.clamp(buffers, seen) as f64 / passed as f64);
+        if counters.lost[Loss::SocketDrop as usize].packets > 0 {
+            *self = Self::new(own);
+            return (coverage, None);
+        }
         (coverage, self.judge(passed, length))
     }
 
@@ -160,6 +167,22 @@ mod tests {
             (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), &saw(99_950), SECOND).1.is_none()),
             "half of what is told"
         );
+    }
+
+    #[test]
+    fn what_a_socket_dropped_is_not_told_once_more() {
+        let mut dropped = saw(1_000);
+        dropped.lost[Loss::SocketDrop as usize] = Tally::new(100, 100 * 1_000);
+        let mut coverage = Coverage::new(Some(0));
+        for window in 1..10 {
+            assert_eq!(coverage.edge(Some(window * 5_000), &dropped, SECOND), (Some(0.2), None), "{window}");
+        }
+        for window in 10..20 {
+            assert_eq!(coverage.edge(Some(window * 5_000), &saw(5_000), SECOND), (Some(1.0), None), "{window}");
+        }
+        assert_eq!(coverage.edge(Some(100_000), &saw(1_000), SECOND).1, None, "it may be on its way");
+        let told = Finding::Missing { packets: 4_000, own: 55_000 };
+        assert_eq!(coverage.edge(Some(100_000), &saw(0), SECOND).1, Some(told), "and is told without such a loss");
     }
 
     #[test]

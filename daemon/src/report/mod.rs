@@ -133,7 +133,8 @@ pub struct Ledger {
 }
 
 /// Packets and bytes, counted together; exact, but for the bytes of what a packet socket dropped (`lost.socket_drop`): each
-/// such packet is taken to be as large as the mean of those that the socket handed over in the same window.
+/// such packet is taken to be as large as the mean of those that the socket handed over in the same window, or in the last
+/// one that had any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Packets.

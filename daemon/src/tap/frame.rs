@@ -28,6 +28,8 @@ pub struct Frame<'a> {
     pub vlan: Option<[u8; VLAN_BYTES]>,
     /// Payload in each of the packets that an offload merged, in bytes; 0 for a packet that is one.
     pub segment: u16,
+    /// Where the kernel tells it: the innermost transport header's protocol, and where in `bytes` it begins.
+    pub transport: Option<(u8, usize)>,
     /// Milliseconds, modulo 2^32.
     pub tick: u32,
 }
@@ -64,6 +66,15 @@ impl Frame<'_> {
     /// How long the headers of TCP or UDP are, from the buffer's first byte to its payload's: what offloads repeat. 0 for
     /// others.
     fn header_bytes(&self, link: Link) -> usize {
+        match self.transport.or_else(|| self.outer_transport(link)) {
+            Some((proto::TCP, at)) => at + usize::from(self.byte(at + 12) >> 4) * 4,
+            Some((proto::UDP, at)) => at + UDP_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// What follows the outer IP header, and where: with one VLAN tag at most, and no IPv6 extension headers.
+    fn outer_transport(&self, link: Link) -> Option<(u8, usize)> {
         let ip = match link {
             Link::Ethernet if matches!([self.byte(12), self.byte(13)], [0x81, 0x00] | [0x88, 0xa8]) => {
                 ETHERNET_BYTES + VLAN_BYTES
@@ -72,15 +83,10 @@ impl Frame<'_> {
             _ => 0,
         };
         let version = self.byte(ip);
-        let (protocol, transport) = match version >> 4 {
-            4 => (self.byte(ip + 9), ip + usize::from(version & 15) * 4),
-            6 => (self.byte(ip + 6), ip + IPV6_BYTES),
-            _ => return 0,
-        };
-        match protocol {
-            proto::TCP => transport + usize::from(self.byte(transport + 12) >> 4) * 4,
-            proto::UDP => transport + UDP_BYTES,
-            _ => 0,
+        match version >> 4 {
+            4 => Some((self.byte(ip + 9), ip + usize::from(version & 15) * 4)),
+            6 => Some((self.byte(ip + 6), ip + IPV6_BYTES)),
+            _ => None,
         }
     }
 
@@ -112,6 +118,33 @@ mod tests {
             assert_eq!(frame.tally(Link::Ethernet), expected, "{payload} bytes by {segment}");
             let tagged = Frame { vlan: Some([0x81, 0, 0, 7]), ..frame };
             assert_eq!(tagged.tally(Link::Ethernet), Tally::new(packets, expected.bytes + packets * 4));
+        }
+    }
+
+    #[test]
+    fn headers_are_as_long_as_the_kernel_tells() {
+        /// Of Ethernet, IPv4, UDP and VXLAN, of Ethernet and IPv4 in them, and of TCP with 12 bytes of options.
+        const VXLAN: [usize; 2] = [14 + 20 + 8 + 8 + 14 + 20, 32];
+        /// Of Ethernet, two VLAN tags and IPv4.
+        const TWO_TAGS: [usize; 2] = [14 + 2 * 4 + 20, 32];
+        /// Of Ethernet, IPv6 and an extension header, and of UDP.
+        const EXTENDED: [usize; 2] = [14 + 40 + 8, 8];
+        for ([at, transport], outer, protocol) in [
+            (VXLAN, [0x08, 0x00, 0x45], proto::TCP),
+            (TWO_TAGS, [0x88, 0xa8, 0x20], proto::TCP),
+            (EXTENDED, [0x86, 0xdd, 0x60], proto::UDP),
+        ] {
+            let mut bytes = [0; 128];
+            bytes[12..15].copy_from_slice(&outer);
+            // What follows IPv4 is UDP.
+            bytes[23] = proto::UDP;
+            bytes[at + 12] = 8 << 4;
+            let headers = (at + transport) as u32;
+            let merged = Frame { bytes: &bytes, segment: 1348, length: 10 * 1348 + headers, ..Frame::default() };
+            let told = Frame { transport: Some((protocol, at)), ..merged };
+            let expected = Tally::new(10, u64::from(10 * (1348 + headers)));
+            assert_eq!(told.tally(Link::Ethernet), expected, "{protocol} at {at}");
+            assert_ne!(merged.tally(Link::Ethernet), expected, "{protocol} at {at}, untold");
         }
     }
 

@@ -43,6 +43,8 @@ enum Command {
 struct Opened {
     slot: u8,
     link: packet::Link,
+    /// The longest packet after the link layer's header, in bytes.
+    mtu: u32,
     socket: PacketSocket,
 }
 
@@ -98,7 +100,7 @@ impl Taps {
         let reader = self.readers.get(slot % self.readers.len().max(1));
         let reader = reader.ok_or_else(|| io::Error::other("there is no reader of packet sockets"))?.clone();
         let slot = slot as u8;
-        reader.tell(Command::Open(Box::new(Opened { slot, link: layer, socket })));
+        reader.tell(Command::Open(Box::new(Opened { slot, link: layer, mtu: link.mtu, socket })));
         Ok(Tap { slot, reader })
     }
 }

@@ -19,7 +19,11 @@ use rustix::{
     io::Errno,
 };
 use tracing::{debug, info};
-use weir_common::{ledger::Tally, packet::REACH_MAX, sketch::Seen};
+use weir_common::{
+    ledger::Tally,
+    packet::{Link, REACH_MAX},
+    sketch::Seen,
+};
 
 use super::{Command, Opened};
 use crate::{
@@ -37,7 +41,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Statistics are looked at this often: the kernel counts drops in 32 bits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost.
+/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost, and is
+/// passed over should it come.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Reads some taps.
@@ -53,12 +58,20 @@ pub struct Reader {
 /// A tap, and what came of it in the open window.
 struct Tapped {
     opened: Opened,
-    /// Handed over by the socket: buffers, and bytes on the wire.
-    taken: Tally,
-    /// The largest of them: packets, and bytes on the wire.
-    largest: Tally,
+    sizes: Sizes,
     /// Dropped by the socket.
     dropped: u64,
+}
+
+/// How large the buffers of a tap are: the socket tells no more of those that it dropped than how many they were.
+struct Sizes {
+    /// Handed over by the socket in the open window: buffers, and bytes on the wire.
+    taken: Tally,
+    /// Bytes on the wire of a buffer, in the last window that had any.
+    mean: u64,
+    /// Packets, and bytes on the wire, that no buffer exceeded since the tap was opened: at least what the interface
+    /// takes for one packet. A merged buffer that was dropped may still have been larger than any that came.
+    largest: Tally,
 }
 
 impl Reader {
@@ -164,11 +177,8 @@ impl Reader {
         let mut all: Vec<_> = sockets.chain([PollFd::new(&self.waker, PollFlags::IN)]).collect();
         wait(&mut all, PATIENCE)?;
         for (tap, ready) in self.taps.iter().zip(&all) {
-            if ready.revents().contains(PollFlags::ERR)
-                && let Some(error) = tap.opened.socket.take_error()
-            {
-                // Its interface went down, most likely, and may come up again.
-                debug!(slot = tap.opened.slot, "a packet socket says: {error}");
+            if ready.revents().contains(PollFlags::ERR) {
+                tap.clear_error();
             }
         }
         self.waker.clear();
@@ -186,17 +196,16 @@ fn wait(sockets: &mut [PollFd<'_>], timeout: Duration) -> Result<(), WorkerError
 
 impl Tapped {
     fn new(opened: Opened) -> Self {
-        Self { opened, taken: Tally::default(), largest: Tally::default(), dropped: 0 }
+        Self { sizes: Sizes::new(opened.link, opened.mtu), opened, dropped: 0 }
     }
 
     /// Measures at most `most` packets of the next block, if one is there.
     fn read(&mut self, most: u64, twin: &mut Twin) -> Option<u64> {
-        let Self { opened: Opened { slot, link, socket }, taken, largest, dropped: _ } = self;
+        let Self { opened: Opened { slot, link, socket, .. }, sizes, dropped: _ } = self;
         let mut scratch = [0; REACH_MAX];
         socket.read(most, |frame| {
             let tally = frame.tally(*link);
-            taken.add(Tally::new(1, tally.bytes));
-            *largest = Tally::new(largest.packets.max(tally.packets), largest.bytes.max(tally.bytes));
+            sizes.take(tally);
             twin.measure(*slot, &Buffer { headers: frame.headers(&mut scratch), link: *link, tally, tick: frame.tick });
         })
     }
@@ -206,6 +215,14 @@ impl Tapped {
         let dropped = self.opened.socket.drops().map_err(WorkerError::Tap)?;
         self.dropped += dropped;
         Ok(dropped)
+    }
+
+    /// Takes the socket's error from it, with which nobody could wait for packets.
+    fn clear_error(&self) {
+        if let Some(error) = self.opened.socket.take_error() {
+            // Its interface went down, most likely, and may come up again.
+            debug!(slot = self.opened.slot, "a packet socket says: {error}");
+        }
     }
 
     /// Measures everything that had come when the statistics were last looked at, and accounts for what was dropped.
@@ -219,13 +236,66 @@ impl Tapped {
             if clock::now().monotonic.saturating_sub(begun) > OVERDUE {
                 self.dropped += self.opened.socket.give_up();
             }
+            self.clear_error();
             wait(&mut [PollFd::new(&self.opened.socket, PollFlags::IN)], PATIENCE / 50)?;
         }
-        let Self { opened, taken, largest, dropped } = self;
-        let counted = Tally::new(*dropped, *dropped * taken.mean_bytes());
-        let most = Tally::new(*dropped * largest.packets.max(1), *dropped * largest.bytes);
-        twin.lose(opened.slot, counted, most.since(counted));
-        (*taken, *largest, *dropped) = (Tally::default(), Tally::default(), 0);
+        let (counted, beyond) = self.sizes.close(std::mem::take(&mut self.dropped));
+        twin.lose(self.opened.slot, counted, beyond);
         Ok(())
+    }
+}
+
+impl Sizes {
+    fn new(link: Link, mtu: u32) -> Self {
+        /// With one VLAN tag, which the MTU leaves out as well.
+        const ETHERNET_BYTES: u64 = 14 + 4;
+        let header = if link == Link::Ethernet { ETHERNET_BYTES } else { 0 };
+        let largest = Tally::new(1, u64::from(mtu) + header);
+        Self { taken: Tally::default(), mean: largest.bytes, largest }
+    }
+
+    /// A buffer came that stands for this.
+    fn take(&mut self, tally: Tally) {
+        self.taken.add(Tally::new(1, tally.bytes));
+        self.largest = Tally::new(self.largest.packets.max(tally.packets), self.largest.bytes.max(tally.bytes));
+    }
+
+    /// Ends the window: what the buffers are counted for that were `dropped` in it, and what they may come to beyond.
+    /// All that came may have been measured in the window before, if the ring was full at its end.
+    fn close(&mut self, dropped: u64) -> (Tally, Tally) {
+        let taken = std::mem::take(&mut self.taken);
+        if taken.packets > 0 {
+            self.mean = taken.mean_bytes();
+        }
+        let counted = Tally::new(dropped, dropped * self.mean);
+        let most = Tally::new(dropped * self.largest.packets, dropped * self.largest.bytes);
+        (counted, most.since(counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_after_the_last_buffer_came_has_its_size() {
+        let mut sizes = Sizes::new(Link::Ethernet, 1500);
+        sizes.take(Tally::new(1, 1000));
+        sizes.take(Tally::new(1, 1200));
+        assert_eq!(sizes.close(0), (Tally::default(), Tally::default()));
+        assert_eq!(sizes.close(10), (Tally::new(10, 11_000), Tally::new(0, 10 * 1518 - 11_000)));
+    }
+
+    #[test]
+    fn what_is_dropped_may_be_larger_than_what_came() {
+        let mut sizes = Sizes::new(Link::Ethernet, 1500);
+        assert_eq!(sizes.close(1), (Tally::new(1, 1518), Tally::default()), "nothing is known but the MTU");
+        sizes.take(Tally::new(1, 66));
+        assert_eq!(sizes.close(10), (Tally::new(10, 660), Tally::new(0, 15_180 - 660)));
+        sizes.take(Tally::new(45, 68_130));
+        assert_eq!(sizes.close(1), (Tally::new(1, 68_130), Tally::new(44, 0)));
+        sizes.take(Tally::new(1, 66));
+        assert_eq!(sizes.close(1), (Tally::new(1, 66), Tally::new(44, 68_130 - 66)), "it stays for the tap's life");
+        assert_eq!(Sizes::new(Link::RawIp, 1420).largest, Tally::new(1, 1420));
     }
 }

@@ -7,13 +7,14 @@
 //! time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
 //!
 //! The kernel counts a packet as received under the same lock under which it gives it its place in the ring. So one
-//! reading of the socket's statistics is an exact cut: of what came before it is known how many were dropped, and how
-//! many are still to be read.
+//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to be
+//! read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
+//! counted twice or never.
 #![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
 
 use std::{
     io,
-    mem::{MaybeUninit, offset_of},
+    mem::{self, MaybeUninit, offset_of},
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
     ptr::{self, NonNull},
     slice,
@@ -26,7 +27,7 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
     param::page_size,
 };
-use weir_common::packet::REACH_MAX;
+use weir_common::packet::{REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
@@ -50,8 +51,12 @@ pub struct PacketSocket {
     cursor: Option<Cursor>,
     /// Packets that came into the ring, by the last reading of the statistics.
     queued: u64,
-    /// Packets that were read out of it.
+    /// Packets that were read out of it, or are no longer waited for.
     read: u64,
+    /// Packets that were given up, but may still come.
+    late: u64,
+    /// Packets in a block that could not be read, not told yet.
+    unreadable: u64,
 }
 
 /// How far a block was read.
@@ -77,7 +82,7 @@ impl PacketSocket {
         let blocks = Blocks::new(&socket, bytes)?;
         // Last: until it is bound it sees nothing.
         bind(&socket, link)?;
-        Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0 })
+        Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 })
     }
 
     /// Whether this process may open packet sockets.
@@ -85,8 +90,8 @@ impl PacketSocket {
         unbound().is_ok()
     }
 
-    /// Hands over packets of the next block, in order and `most` at most; gives how many, or `None` where no block is
-    /// there to be read.
+    /// Hands over packets of the next block, in order and `most` at most, but for those that were given up; gives how many,
+    /// or `None` where no block is there to be read.
     pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
         let block = self.blocks.get(self.block)?;
         let (header, _) = BlockHeader::read_from_prefix(block).ok()?;
@@ -96,12 +101,18 @@ impl PacketSocket {
         while left > 0 && read < most {
             let Some((next, frame)) = frame(block, at) else {
                 // The kernel writes no such block; what is missing of it would be declared lost.
+                self.unreadable += u64::from(left);
+                self.read += u64::from(left);
                 left = 0;
                 break;
             };
-            if let Some(frame) = frame {
-                take(&frame);
-                read += 1;
+            match frame {
+                Some(_) if self.late > 0 => self.late -= 1,
+                Some(frame) => {
+                    take(&frame);
+                    read += 1;
+                }
+                None => {}
             }
             left -= 1;
             at += next;
@@ -140,7 +151,7 @@ impl PacketSocket {
         let libc::tpacket_stats_v3 { tp_packets, tp_drops, .. } = unsafe { statistics.assume_init() };
         // Packets are counted with those that were dropped.
         self.queued += u64::from(tp_packets.wrapping_sub(tp_drops));
-        Ok(u64::from(tp_drops))
+        Ok(u64::from(tp_drops) + mem::take(&mut self.unreadable))
     }
 
     /// Packets that had come when the statistics were last looked at, and were not read yet.
@@ -148,10 +159,12 @@ impl PacketSocket {
         self.queued.saturating_sub(self.read)
     }
 
-    /// Waits no longer for the packets that are unread; gives how many they are.
+    /// Waits no longer for the packets that are unread; gives how many they are. Should they come after all, they are
+    /// passed over.
     pub const fn give_up(&mut self) -> u64 {
         let unread = self.unread();
         self.read += unread;
+        self.late += unread;
         unread
     }
 
@@ -333,7 +346,8 @@ struct OffloadHeader {
     kind: u8,
     headers: u16,
     segment: u16,
-    checksum: [u16; 2],
+    checksum_start: u16,
+    checksum_offset: u16,
 }
 
 const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
@@ -359,6 +373,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
             length: header.length,
             vlan: vlan(&header),
             segment: offload.segment(),
+            transport: offload.transport(),
             tick: tick(&header),
         }),
     ))
@@ -385,6 +400,21 @@ impl OffloadHeader {
     /// Bytes of payload in each of the packets that an offload merged; 0 for a packet that is one.
     const fn segment(self) -> u16 {
         if self.kind == 0 { 0 } else { self.segment }
+    }
+
+    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel merged:
+    /// its protocol, known by where its checksum is, and where it begins.
+    const fn transport(self) -> Option<(u8, usize)> {
+        const NEEDS_CHECKSUM: u8 = 1;
+        if self.flags & NEEDS_CHECKSUM == 0 {
+            return None;
+        }
+        let protocol = match self.checksum_offset {
+            16 => proto::TCP,
+            6 => proto::UDP,
+            _ => return None,
+        };
+        Some((protocol, self.checksum_start as usize))
     }
 }
 
@@ -420,7 +450,71 @@ mod tests {
         assert!(given_up.1.is_none(), "the kernel left the place as it was");
         put(&mut block, 48, &[0, 7, 0, 3, 60, 0, 0], &[1, 2, 3], [0, 0, 0, 0, 0xa8, 5, 0, 0, 0, 0]);
         let plain = frame(&block, 48).unwrap().1.unwrap();
-        assert_eq!((plain.segment, plain.vlan), (0, None));
+        assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
+    }
+
+    /// A socket of no packets, with one block in its ring that holds `packets` of them, each `room` bytes from the last.
+    fn with_block(packets: u32, room: u32) -> PacketSocket {
+        let (bytes, count) = (page_size(), 1);
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED);
+        let mut block = vec![0; bytes];
+        for (nth, word) in [0, 0, libc::TP_STATUS_USER, packets, 48, bytes as u32].into_iter().enumerate() {
+            block[nth * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        for nth in 0..packets {
+            put(&mut block, (48 + nth * room) as usize, &[room, nth, 0, 3, 60, 0, 0], &[1, 2, 3], [0; 10]);
+        }
+        // SAFETY: the mapping has as many bytes as the block, and nothing else knows of it.
+        unsafe { ptr::copy_nonoverlapping(block.as_ptr(), memory.cast(), bytes) };
+        let blocks = Blocks { memory: NonNull::new(memory.cast()).unwrap(), bytes, count };
+        let socket = std::fs::File::open("/dev/null").unwrap().into();
+        PacketSocket { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 }
+    }
+
+    #[test]
+    fn what_was_given_up_is_passed_over_when_it_comes() {
+        let mut socket = with_block(10, 256);
+        socket.queued = 4;
+        assert_eq!((socket.give_up(), socket.unread()), (4, 0));
+        // The next edge: six more came.
+        socket.queued = 10;
+        let mut ticks = Vec::new();
+        assert_eq!(socket.read(socket.unread(), |frame| ticks.push(frame.tick / 1000)), Some(6));
+        assert_eq!((ticks, socket.unread()), ((4..10).collect(), 0));
+        assert_eq!(socket.read(u64::MAX, |_| ()), None, "the block was given back");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_waited_for() {
+        let mut socket = with_block(10, 256);
+        socket.queued = 10;
+        // The third is said to be as long as no block is.
+        let third = 48 + 2 * 256 + offset_of!(FrameHeader, captured);
+        // SAFETY: within the mapping, and nothing borrows from it.
+        unsafe { socket.blocks.start(0).add(third).cast::<u32>().write(u32::MAX) };
+        assert_eq!(socket.read(u64::MAX, |_| ()), Some(2));
+        assert_eq!((socket.unread(), socket.unreadable), (0, 8));
+    }
+
+    #[test]
+    fn the_transport_header_is_where_its_checksum_is() {
+        let offload = |flags, checksum_offset| {
+            let (kind, headers, segment, checksum_start) = (1, 0, 1348, 84);
+            OffloadHeader { flags, kind, headers, segment, checksum_start, checksum_offset }.transport()
+        };
+        for (flags, offset, expected) in [
+            (1, 16, Some((proto::TCP, 84))),
+            (1, 6, Some((proto::UDP, 84))),
+            (1, 8, None),
+            // The card has checked it, and says nothing of its place.
+            (2, 16, None),
+            (0, 0, None),
+        ] {
+            assert_eq!(offload(flags, offset), expected, "flags {flags}, offset {offset}");
+        }
     }
 
     #[test]
