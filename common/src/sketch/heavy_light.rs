@@ -18,7 +18,8 @@
 //! The largest error of all was 74 and 39 packets, where count-min's of two rows was 3,075 and 50.
 //!
 //! **Cost** at error 0.0005: 114 blocks of 256 bytes with 32-bit counters = 29 KiB, 107 KiB with packets and bytes. A
-//! large key touches one cache line (with packets and bytes two), a small one three.
+//! large key touches one cache line (with packets and bytes at most two), a small one at most three, unless it
+//! outgrows a large one.
 //!
 //! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact
 //! counts before a sketch, exchanged with what outgrows them); Yang et al., "Elastic sketch: adaptive and fast network-wide
@@ -46,16 +47,17 @@ const WIDTH: usize = 48;
 /// Blocks at most: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 24;
 
-/// What the keys of one block share. With 32-bit counters the heavy part is one cache line.
+/// What the keys of one block share. With 32-bit counters the heavy part is one cache line; with any, the first line has
+/// what each small key reads of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 struct Block<W: Weight> {
     /// Of the large keys; 0 where a way is free. The last belongs to no way: eight compare at once.
     fingerprints: [u32; WAYS + 1],
+    /// At least what any key had that is not large.
+    ceiling: W,
     /// Of the large keys: at least what they had.
     counts: [W; WAYS],
-    /// At least what any other key had.
-    ceiling: W,
     /// Of the other keys: two rows, in each one cell a key, which is at least what the key had, or full.
     light: [Row<W>; 2],
 }
@@ -186,7 +188,8 @@ impl<W: Weight> HeavyLight<W> {
         ((hash as u128 * self.blocks.len() as u128) >> 64) as usize
     }
 
-    /// Asks for what the keys may touch ahead of its use, if it may be far.
+    /// Asks for what the keys may touch ahead of its use, if it may be far. Not for counts behind the first line: whose
+    /// they are is not known yet, and large keys come often enough to be near.
     #[inline(always)]
     fn ask_for(&self, hashes: &[u64]) {
         if size_of_val(&*self.blocks) > PREFETCH_ABOVE_BYTES {
@@ -406,6 +409,7 @@ mod tests {
             oracle::{Amounts, SplitMix64, Zipf},
         },
     };
+    use core::mem::offset_of;
     use std::{collections::HashMap, vec::Vec};
 
     const KEY: u64 = 7;
@@ -539,6 +543,8 @@ mod tests {
         assert_eq!(sketch.geometry(), Geometry::CounterBlocks { count: 114, bytes: 256 });
         assert_eq!(sketch.memory_bytes() - size_of_val(&sketch), 114 * 256);
         assert_eq!((size_of::<Block<u64>>(), size_of::<Block<Tally>>()), (512, 960));
+        let (ceiling, counts) = (offset_of!(Block<Tally>, ceiling), offset_of!(Block<u32>, counts));
+        assert!(ceiling + size_of::<Tally>() <= 64 && counts + size_of::<[u32; WAYS]>() == 64, "{ceiling}, {counts}");
         for error in [f64::NAN, f64::INFINITY, 9.0, 1.0] {
             let mut sketch = HeavyLight::with_error(error, KEY);
             assert_eq!(sketch.geometry(), HeavyLight::<Tally>::with_error(1.0, KEY).geometry());
