@@ -296,7 +296,14 @@ impl Image for ScalableBloom {
         // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real one.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
+        let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
+        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller, and the
+        // next: whoever sends a small filter cannot have a large one built.
+        if current.plan() != settings.stage(growths as i32) {
+            let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
+            return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });
+        }
         let past = (0..past).map(|_| {
             payload.allow::<BlockedBloom>("a stage", 1)?;
             BlockedBloom::read(payload, key_id)
@@ -453,6 +460,20 @@ mod tests {
         filter.insert_batch(&hashes(1, 0..5_000));
         assert_eq!(filter.stages().count(), 1);
         assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..5_000)));
+    }
+
+    #[test]
+    fn an_image_that_would_grow_beyond_what_it_shows_is_refused() {
+        const HEADER: usize = 24;
+        let read = |payload: &[u8]| ScalableBloom::read(&mut Reader::new(payload, 1 << 20), 7);
+        for keys in [0, 30, 3_000] {
+            let image = fed(20, 0.1, 1, keys).to_image();
+            let (first, rest) = image[HEADER..].split_first().unwrap();
+            assert_eq!(read(&image[HEADER..]), Ok(fed(20, 0.1, 1, keys)));
+            // The first stage's 20 keys are the first number: made 5 * 10^9 more.
+            let forged = [&[first | 0x80, 0x80, 0x80, 0x80, *first], rest].concat();
+            assert!(matches!(read(&forged), Err(ImageError::Value { field: "the last stage's blocks", .. })), "{keys}");
+        }
     }
 
     #[test]
