@@ -135,7 +135,8 @@ impl ScalableBloom {
     /// Looks up many keys: `found[i]` is what [`ScalableBloom::contains`] says of `hashes[i]`. Looks at as many as the
     /// shorter of the two has.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        for (chunk, found) in hashes.chunks(CHUNK).zip(found.chunks_mut(CHUNK)) {
+        let count = hashes.len().min(found.len());
+        for (chunk, found) in hashes[..count].chunks(CHUNK).zip(found[..count].chunks_mut(CHUNK)) {
             found.fill(false);
             find_in(self.stages().rev(), chunk, found);
         }
@@ -402,6 +403,9 @@ mod tests {
             let mut found = vec![true; wanted.len()];
             batched.contains_batch(&wanted, &mut found);
             assert!(wanted.iter().zip(found).all(|(key, found)| one_by_one.contains(*key) == found));
+            let mut more = vec![true; wanted.len() + 10];
+            batched.contains_batch(&wanted, &mut more);
+            assert_eq!(more[wanted.len()..], [true; 10], "what was not asked for is not answered");
         }
         assert!(batched.stages().count() > 5);
     }
