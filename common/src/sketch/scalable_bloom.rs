@@ -142,12 +142,12 @@ impl ScalableBloom {
         }
     }
 
-    /// Takes in another filter, of whatever size, as stages beside its own: afterwards it finds what either found, and
-    /// a foreign key at no more than both rates together, which may be above the plan of each. It grows on as if it
-    /// had not merged.
+    /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
+    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each. It
+    /// grows on as if it had not merged.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
-        self.past.extend(other.stages().cloned());
+        self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
         Ok(())
     }
 
@@ -433,6 +433,14 @@ mod tests {
             (same.false_positive_rate(), same.estimated_items()),
             (one.false_positive_rate(), one.estimated_items())
         );
+    }
+
+    #[test]
+    fn empty_filters_add_nothing_to_merge() {
+        let mut filter = fed(300, 0.01, 1, 1_000);
+        let before = filter.clone();
+        (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap());
+        assert!(filter == before);
     }
 
     #[test]
