@@ -107,6 +107,8 @@ impl Quotient {
     }
 
     fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
+        // For no more than there are lines for.
+        let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
         let lines = vec![Line::default(); lines].into_boxed_slice();
         Self { lines, fingerprint_bits, items: 0, capacity, key_id }
     }
