@@ -876,7 +876,7 @@ mod tests {
             let numbers = [100_000, 33, LINES, FULL * (lines.end - lines.start)];
             numbers.into_iter().for_each(|number| payload.varint(number));
             for quotient in lines.start * QUOTIENTS as u64..lines.end * QUOTIENTS as u64 {
-                for fingerprint in (0..RUN_MAX as u64).map(|nth| quotient << REMAINDER_BITS | nth / 2) {
+                for fingerprint in (0..RUN_MAX as u64).map(|nth| (quotient << REMAINDER_BITS) + nth / 2) {
                     payload.varint(fingerprint - before);
                     before = fingerprint;
                 }
