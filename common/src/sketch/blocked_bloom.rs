@@ -131,6 +131,10 @@ impl BlockedBloom {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
+    pub(super) const fn plan(&self) -> Plan {
+        self.plan
+    }
+
     pub(super) const fn blocks(&self) -> usize {
         self.plan.blocks
     }

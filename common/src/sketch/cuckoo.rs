@@ -71,10 +71,9 @@ pub struct Cuckoo {
 impl Cuckoo {
     /// A filter for as many keys. More than [`BUCKETS_MAX`] buckets are not built: then it is full before.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
-        let capacity = items.max(1);
-        let buckets = libm::ceil(capacity as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
+        let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
-        Self { buckets, items: 0, capacity, key_id }
+        Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
     }
 
     /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
@@ -340,8 +339,13 @@ impl Image for Cuckoo {
             let is_sound = (0..buckets[at].count()).all(|slot| buckets[at].get(slot) != 0);
             if is_sound { Ok(()) } else { Err("without a free slot below one that is taken") }
         })?;
-        Ok(Self { buckets, items, capacity, key_id })
+        Ok(Self { buckets, items, capacity: capacity.min(capacity_max(count)), key_id })
     }
+}
+
+/// How many keys so many buckets are for, at most.
+fn capacity_max(buckets: usize) -> u64 {
+    ((buckets * SLOTS) as f64 * LOAD) as u64
 }
 
 /// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.

@@ -369,14 +369,16 @@ laws! {
     }
     counting_bloom: CountingBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        adds_up_as_if_fed_both,
     }
     shared_bloom: SharedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }
-    // A multiset, so what two streams share counts twice; its own tests show that it is as if fed both.
+    // A multiset: what two streams share counts twice.
     quotient: Quotient {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+        adds_up_as_if_fed_both,
     }
 }
 

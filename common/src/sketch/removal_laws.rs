@@ -6,13 +6,14 @@
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 
 use super::{
-    Cuckoo, Quotient, Remove, TwoChoice,
+    Cuckoo, Image, Quotient, Remove, TwoChoice,
+    image::Reader,
     oracle::{SplitMix64, hash},
     partial_key::Place,
 };
 
 /// A filter as the laws see it.
-trait Lawful: Remove + core::fmt::Debug {
+trait Lawful: Image + Remove + core::fmt::Debug {
     type Identity: Hash + Eq;
     fn with_capacity(items: u64) -> Self;
     fn identity(&self, hash: u64) -> Self::Identity;
@@ -129,6 +130,21 @@ fn loses_nothing_when_full<F: Lawful>() {
     }
 }
 
+/// Also one that was planned for more keys than can be built for: by an image, as such a filter takes 4 GiB.
+fn is_saturated_when_full<F: Lawful>() {
+    const HEADER: usize = 24;
+    let image = F::with_capacity(1_000).to_image();
+    // The capacity is the first number, 1,000 in two bytes: made 2^64 - 1.
+    let capped = [&[0xff; 9][..], &[1], &image[HEADER + 2..]].concat();
+    let capped = F::read(&mut Reader::new(&capped, 1 << 20), 7).unwrap();
+    for mut filter in [F::with_capacity(1_000), capped] {
+        assert!(!filter.is_saturated());
+        let hashes: Vec<u64> = (0..1_200).map(|item| hash(1, item)).collect();
+        let full = filter.insert_batch(&hashes).unwrap_err();
+        assert!((1_000..1_100).contains(&full.capacity) && filter.is_saturated(), "{full}");
+    }
+}
+
 /// Also where the filter is so large that it asks for lines ahead; and up to the key that no longer goes in.
 fn batches_do_as_one_by_one<F: Lawful>() {
     for (size, items) in [(100, 100), (1_000_000, 5_000)] {
@@ -186,8 +202,8 @@ macro_rules! laws {
     ($($module:ident: $filter:ty,)+) => {
         $(mod $module {
             use super::*;
-            laws!(@each $filter: is_a_multiset_of_identities, loses_nothing_when_full, batches_do_as_one_by_one,
-                the_rate_is_as_computed, takes_extreme_hashes);
+            laws!(@each $filter: is_a_multiset_of_identities, loses_nothing_when_full, is_saturated_when_full,
+                batches_do_as_one_by_one, the_rate_is_as_computed, takes_extreme_hashes);
         })+
     };
     (@each $filter:ty: $($law:ident),+) => {

@@ -135,18 +135,19 @@ impl ScalableBloom {
     /// Looks up many keys: `found[i]` is what [`ScalableBloom::contains`] says of `hashes[i]`. Looks at as many as the
     /// shorter of the two has.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        for (chunk, found) in hashes.chunks(CHUNK).zip(found.chunks_mut(CHUNK)) {
+        let count = hashes.len().min(found.len());
+        for (chunk, found) in hashes[..count].chunks(CHUNK).zip(found[..count].chunks_mut(CHUNK)) {
             found.fill(false);
             find_in(self.stages().rev(), chunk, found);
         }
     }
 
-    /// Takes in another filter, of whatever size, as stages beside its own: afterwards it finds what either found, and
-    /// a foreign key at no more than both rates together, which may be above the plan of each. It grows on as if it
-    /// had not merged.
+    /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
+    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each. It
+    /// grows on as if it had not merged.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
-        self.past.extend(other.stages().cloned());
+        self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
         Ok(())
     }
 
@@ -296,7 +297,14 @@ impl Image for ScalableBloom {
         // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real one.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
+        let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
+        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller, and the
+        // next: whoever sends a small filter cannot have a large one built.
+        if current.plan() != settings.stage(growths as i32) {
+            let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
+            return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });
+        }
         let past = (0..past).map(|_| {
             payload.allow::<BlockedBloom>("a stage", 1)?;
             BlockedBloom::read(payload, key_id)
@@ -395,6 +403,9 @@ mod tests {
             let mut found = vec![true; wanted.len()];
             batched.contains_batch(&wanted, &mut found);
             assert!(wanted.iter().zip(found).all(|(key, found)| one_by_one.contains(*key) == found));
+            let mut more = vec![true; wanted.len() + 10];
+            batched.contains_batch(&wanted, &mut more);
+            assert_eq!(more[wanted.len()..], [true; 10], "what was not asked for is not answered");
         }
         assert!(batched.stages().count() > 5);
     }
@@ -422,6 +433,14 @@ mod tests {
             (same.false_positive_rate(), same.estimated_items()),
             (one.false_positive_rate(), one.estimated_items())
         );
+    }
+
+    #[test]
+    fn empty_filters_add_nothing_to_merge() {
+        let mut filter = fed(300, 0.01, 1, 1_000);
+        let before = filter.clone();
+        (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap());
+        assert!(filter == before);
     }
 
     #[test]
@@ -453,6 +472,20 @@ mod tests {
         filter.insert_batch(&hashes(1, 0..5_000));
         assert_eq!(filter.stages().count(), 1);
         assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..5_000)));
+    }
+
+    #[test]
+    fn an_image_that_would_grow_beyond_what_it_shows_is_refused() {
+        const HEADER: usize = 24;
+        let read = |payload: &[u8]| ScalableBloom::read(&mut Reader::new(payload, 1 << 20), 7);
+        for keys in [0, 30, 3_000] {
+            let image = fed(20, 0.1, 1, keys).to_image();
+            let (first, rest) = image[HEADER..].split_first().unwrap();
+            assert_eq!(read(&image[HEADER..]), Ok(fed(20, 0.1, 1, keys)));
+            // The first stage's 20 keys are the first number: made 5 * 10^9 more.
+            let forged = [&[first | 0x80, 0x80, 0x80, 0x80, *first], rest].concat();
+            assert!(matches!(read(&forged), Err(ImageError::Value { field: "the last stage's blocks", .. })), "{keys}");
+        }
     }
 
     #[test]

@@ -41,8 +41,10 @@ impl Plan {
     /// Of as many blocks as it takes, within [`BLOCKS_MAX`], so that a filter with `items` keys finds a foreign key at
     /// `rate`, within [`RATE_MIN`] and [`RATE_MAX`], or less. Not-a-number gives the smallest filter.
     pub fn new(items: u64, rate: f64, slots: u32) -> Self {
-        let capacity = items.max(1);
-        let blocks = libm::ceil(capacity as f64 / load_for(rate, slots)) as usize;
+        let load = load_for(rate, slots);
+        // For no more than can be built.
+        let capacity = items.clamp(1, (BLOCKS_MAX as f64 * load) as u64);
+        let blocks = libm::ceil(capacity as f64 / load) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
     }
 
@@ -247,6 +249,11 @@ mod tests {
             }
             assert_eq!(Plan::new(u64::MAX, 0.01, slots).blocks, BLOCKS_MAX);
             assert_eq!(Plan::new(0, 0.01, slots), Plan::new(1, 0.01, slots));
+            for rate in [f64::NAN, 0.0, 0.01, 1.0] {
+                let largest = Plan::new(u64::MAX, rate, slots);
+                assert!(largest.is_exceeded(1.0), "planned for no more keys than it is built for");
+                assert_eq!(Plan::new(largest.capacity, rate, slots), largest);
+            }
         }
     }
 

@@ -64,10 +64,9 @@ pub struct TwoChoice {
 impl TwoChoice {
     /// A filter for as many keys. More than [`LINES_MAX`] lines are not built: then it is full before.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
-        let capacity = items.max(1);
-        let lines = libm::ceil(capacity as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
+        let lines = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
         let lines = vec![Line::default(); lines.min(LINES_MAX)].into_boxed_slice();
-        Self { lines, items: 0, capacity, key_id }
+        Self { capacity: items.clamp(1, capacity_max(lines.len())), lines, items: 0, key_id }
     }
 
     /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
@@ -326,8 +325,13 @@ impl Image for TwoChoice {
             return Err(ImageError::Value { field: "the count of a line", at: begin, found, expected });
         }
         let items = lines.iter().map(|line| line.count() as u64).sum();
-        Ok(Self { lines, items, capacity, key_id })
+        Ok(Self { lines, items, capacity: capacity.min(capacity_max(count)), key_id })
     }
+}
+
+/// How many keys so many lines are for, at most.
+fn capacity_max(lines: usize) -> u64 {
+    ((lines * SLOTS) as f64 * LOAD) as u64
 }
 
 /// One cache line: how many fingerprints there are, and then they, side by side; the slots that are free are zero.

@@ -7,8 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use weir_common::{
     ledger::Tally,
     sketch::{
-        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight,
-        HyperLogLog, Image, ImageError, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog, count_min::Plain,
+        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
+        Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, TwoChoice,
+        UltraLogLog, count_min::Plain,
     },
 };
 
@@ -16,6 +17,21 @@ const MEMORY_MAX: usize = 1 << 20;
 /// Length and checksum.
 const LENGTH: std::ops::Range<usize> = 16..24;
 const CHECKSUM: usize = 4;
+/// A filter that grows may do so, once, by no more than its growth and tightening.
+const GROWTH_MAX: usize = 40;
+/// All over the range.
+const HASHES: [u64; 4] = [0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::MAX];
+
+/// Adds a weight for each key, and asks for its bounds.
+macro_rules! weigh {
+    ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
+        |$sketch, twin| {
+            HASHES.into_iter().for_each(|hash| _ = $sketch.add(hash, $weight));
+            $sketch.merge(twin).expect("it merges with its own image");
+            HASHES.into_iter().for_each(|$hash| _ = ($sketch.estimate($hash), $bounds));
+        }
+    };
+}
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, image)) = input.split_first() else { return };
@@ -25,35 +41,65 @@ fuzz_target!(|input: &[u8]| {
         image[LENGTH].copy_from_slice(&length.to_le_bytes());
         image.extend(crc32fast::hash(&image).to_le_bytes());
     }
-    read::<HyperLogLog>(&image);
-    read::<CountMin<Tally>>(&image);
-    read::<CountMin<u64, Plain>>(&image);
-    read::<BlockedCountMin<Tally>>(&image);
-    read::<HeavyLight<Tally>>(&image);
-    read::<HeavyLight<u32>>(&image);
-    read::<Quotient>(&image);
-    read::<Bloom>(&image);
-    read::<BlockedBloom>(&image);
-    read::<CountingBloom>(&image);
-    read::<SharedBloom>(&image);
-    read::<ScalableBloom>(&image);
-    read::<CompactHyperLogLog>(&image);
-    read::<UltraLogLog>(&image);
-    read::<Cuckoo>(&image);
-    read::<TwoChoice>(&image);
+    read::<HyperLogLog>(&image, count_distinct);
+    read::<CompactHyperLogLog>(&image, count_distinct);
+    read::<UltraLogLog>(&image, count_distinct);
+    read::<CountMin<Tally>>(
+        &image,
+        weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+    );
+    read::<CountMin<u64, Plain>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))));
+    read::<BlockedCountMin<Tally>>(
+        &image,
+        weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+    );
+    read::<HeavyLight<Tally>>(&image, weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash)));
+    read::<HeavyLight<u32>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash)));
+    read::<Bloom>(&image, filter_and_merge);
+    read::<BlockedBloom>(&image, filter_and_merge);
+    read::<CountingBloom>(&image, filter_and_merge);
+    read::<SharedBloom>(&image, filter_and_merge);
+    read::<ScalableBloom>(&image, filter_and_merge);
+    read::<Quotient>(&image, filter_and_merge);
+    read::<Cuckoo>(&image, filter);
+    read::<TwoChoice>(&image, filter);
 });
 
-fn read<S: Image>(image: &[u8]) {
+fn read<S: Image>(image: &[u8], exercise: fn(&mut S, &S)) {
     match S::from_image(image, MEMORY_MAX) {
         Ok(mut sketch) => {
             assert!(sketch.memory_bytes() <= MEMORY_MAX + size_of::<S>());
             let again = sketch.to_image();
             let read = S::from_image(&again, MEMORY_MAX).expect("what was read is written as it can be read");
             assert_eq!(read.to_image(), again);
+            exercise(&mut sketch, &read);
+            assert!(sketch.memory_bytes() <= GROWTH_MAX * MEMORY_MAX);
             sketch.clear();
+            assert!(sketch.memory_bytes() <= MEMORY_MAX + size_of::<S>());
         }
         Err(error) => assert!(refers_to_the_image(error, image.len()), "{error}"),
     }
+}
+
+fn filter<F: Filter>(filter: &mut F, _: &F) {
+    for hash in HASHES {
+        assert!(filter.insert(hash).is_err() || filter.contains(hash));
+    }
+    assert!([filter.fill(), filter.false_positive_rate()].iter().all(|share| (0.0..=1.0).contains(share)));
+    filter.is_saturated();
+}
+
+fn filter_and_merge<F: Filter + Merge>(sketch: &mut F, twin: &F) {
+    // A quotient filter may have no room for both.
+    _ = sketch.merge(twin);
+    filter(sketch, twin);
+}
+
+fn count_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D) {
+    HASHES.into_iter().for_each(|hash| sketch.insert(hash));
+    sketch.merge(twin).expect("it merges with its own image");
+    let Estimate { value, lower, upper } = sketch.bounds();
+    assert!(lower <= value && value <= upper);
 }
 
 fn refers_to_the_image(error: ImageError, length: usize) -> bool {

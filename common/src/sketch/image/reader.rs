@@ -9,7 +9,7 @@ use super::{ImageError, Literal};
 use crate::sketch::weight::Weight;
 
 /// Bytes of which each is read once, in order. Numbers are little endian.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

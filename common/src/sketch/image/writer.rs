@@ -40,7 +40,7 @@ impl Literal {
 
 /// A payload in the making.
 #[derive(Debug, Default)]
-pub struct Writer(pub(super) Vec<u8>);
+pub struct Writer(pub(in crate::sketch) Vec<u8>);
 
 impl Writer {
     /// A word in eight bytes.
