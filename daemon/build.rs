@@ -7,8 +7,8 @@
 //!
 //! `AYA_BUILD_SKIP=1` leaves an empty object instead: everything compiles, and the daemon refuses to load it.
 //!
-//! A failure is a `cargo::error` line and exit code 0: cargo then ends the build with that one line. Any other exit code
-//! would bury it under cargo's dump of the whole output.
+//! A failure is a `cargo::error` line and exit code 0: cargo then ends the build with that one line. Any other exit
+//! code would bury it under cargo's dump of the whole output.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

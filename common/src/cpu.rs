@@ -36,8 +36,8 @@ pub struct Cpu {
     pub padding: [u32; 8],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
-    /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted in
-    /// the other set.
+    /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted
+    /// in the other set.
     pub counters: [[InterfaceEdge; INTERFACES_MAX as usize]; 2],
     /// Packet sizes, likewise.
     pub sizes: [SizeEdge; 2],

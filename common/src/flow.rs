@@ -76,9 +76,9 @@ pub mod class {
     /// A piece of a fragmented packet, the first or a later one: the key has no ports, and no TCP flags are taken.
     ///
     /// Only the first piece has the ports. If its key had them, one packet's pieces would be of two flows, with nothing
-    /// to join them by. So all pieces of a packet, first and later, share one key: addresses, protocol and this bit. The
-    /// protocol over IPv6 is what the fragment header says, which is the same in all pieces. A whole packet in an IPv6
-    /// fragment header (an "atomic fragment", RFC 6946) is no piece, and has its ports.
+    /// to join them by. So all pieces of a packet, first and later, share one key: addresses, protocol and this bit.
+    /// The protocol over IPv6 is what the fragment header says, which is the same in all pieces. A whole packet in
+    /// an IPv6 fragment header (an "atomic fragment", RFC 6946) is no piece, and has its ports.
     pub const FRAGMENT: u8 = 2;
     /// The transport header is not in the packet, or not within reach (cut short): the key has no ports.
     pub const NO_TRANSPORT: u8 = 4;
@@ -96,7 +96,8 @@ pub struct FlowKey {
     pub src: Address,
     /// Destination address.
     pub dst: Address,
-    /// From the lowest bit on: destination port (16 bits), source port (16), protocol, class, interface, epoch (8 each).
+    /// From the lowest bit on: destination port (16 bits), source port (16), protocol, class, interface, epoch (8
+    /// each).
     tail: u64,
 }
 

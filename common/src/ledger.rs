@@ -135,16 +135,16 @@ reasons! {
 pub struct Counters {
     /// Every packet.
     pub seen: Tally,
-    /// Those among them that offloads had merged into the one before: the packets, less the socket buffers that they came
-    /// in.
+    /// Those among them that offloads had merged into the one before: the packets, less the socket buffers that they
+    /// came in.
     pub merged: u64,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
     /// Packets whose record could not be handed over, by [`Loss`]. All are counted, but for the bytes of
-    /// [`Loss::SocketDrop`], of which nobody knows more than how many packets they were: each is taken to be as large as
-    /// the mean of those that the same socket handed over in the same window, or in the last one that had any.
+    /// [`Loss::SocketDrop`], of which nobody knows more than how many packets they were: each is taken to be as large
+    /// as the mean of those that the same socket handed over in the same window, or in the last one that had any.
     pub lost: [Tally; Loss::COUNT],
 }
 

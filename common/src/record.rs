@@ -107,8 +107,8 @@ pub struct InterfaceEdge {
     pub epoch: u32,
     /// What was counted.
     pub counters: Counters,
-    /// One packet in this many was to be taken by the draw that was pending when the window ended: what it left out has no
-    /// record that could tell.
+    /// One packet in this many was to be taken by the draw that was pending when the window ended: what it left out
+    /// has no record that could tell.
     pub sampling: u64,
 }
 

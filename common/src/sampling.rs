@@ -1,9 +1,9 @@
 //! Sampling: one packet in N, at random, so that no pattern in the traffic can hide between the samples.
 //!
-//! Each packet is taken with the probability 1/N on its own; instead of a draw for each, one draw says how many are left
-//! out before the next is taken, which follows the geometric distribution (Vitter, 1987). A packet that is taken stands
-//! for N: sums of what was taken, times N, are unbiased, also where N changes in between, because the next draw takes the
-//! new N and each packet stands for the N of its own draw.
+//! Each packet is taken with the probability 1/N on its own; instead of a draw for each, one draw says how many are
+//! left out before the next is taken, which follows the geometric distribution (Vitter, 1987). A packet that is taken
+//! stands for N: sums of what was taken, times N, are unbiased, also where N changes in between, because the next draw
+//! takes the new N and each packet stands for the N of its own draw.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

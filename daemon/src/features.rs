@@ -8,8 +8,8 @@ use aya::{
 /// What the programs may use. Each thing has a fallback where it is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Packets in several pieces, as jumbo frames are (Linux 5.18). Without, native XDP is refused on interfaces with an
-    /// MTU beyond a page; generic XDP is not, and sees the packet whole.
+    /// Packets in several pieces, as jumbo frames are (Linux 5.18). Without, native XDP is refused on interfaces with
+    /// an MTU beyond a page; generic XDP is not, and sees the packet whole.
     pub fragments: bool,
 }
 
@@ -19,8 +19,8 @@ impl Features {
 
     /// What this kernel can do.
     ///
-    /// Where it does not let itself be asked, everything is said to be there: loading the programs will fail for the same
-    /// reason, and tell it.
+    /// Where it does not let itself be asked, everything is said to be there: loading the programs will fail for the
+    /// same reason, and tell it.
     pub fn of_this_kernel() -> Self {
         Self::ask().unwrap_or(Self { fragments: true })
     }
@@ -41,8 +41,8 @@ impl Features {
     }
 }
 
-/// Whether this kernel has TCX (Linux 6.6): asks which programs there are on the loopback interface, a question that older
-/// ones do not know.
+/// Whether this kernel has TCX (Linux 6.6): asks which programs there are on the loopback interface, a question that
+/// older ones do not know.
 ///
 /// # Errors
 ///

@@ -2,8 +2,8 @@
 //! interfaces that [`netlink`] tells of; each CPU's [`ring`] is read by its [`worker`], which turns the [`valve`], in a
 //! [`batch`] into a [`shard`]; at a [`window`]'s [`edge`] the shards become a [`summary`], whose bounds have a
 //! [`margin`] for sampling, the summary a [`report`], and the report goes to every [`sink`]. [`pipeline`] wires the
-//! threads. Where there are no programs [`tap`]s read packet sockets, and a [`twin`] does what the programs do; [`replay`]
-//! does so over a [`capture`].
+//! threads. Where there are no programs [`tap`]s read packet sockets, and a [`twin`] does what the programs do;
+//! [`replay`] does so over a [`capture`].
 
 #![deny(unsafe_code)]
 

@@ -6,12 +6,12 @@ use weir_common::sketch::hyperloglog::CONFIDENCE;
 pub const DEVIATIONS: f64 = 3.2905;
 const _: () = assert!(CONFIDENCE == 0.999);
 
-/// The range of the true sum where sampled packets add up to `lower` and `upper`, each scaled by what it stands for, and
-/// no packet adds more than `unit` to a scaled sum.
+/// The range of the true sum where sampled packets add up to `lower` and `upper`, each scaled by what it stands for,
+/// and no packet adds more than `unit` to a scaled sum.
 ///
 /// A packet of b bytes that is taken with probability 1/N adds N b to the sum and (N - 1) b^2 to its variance, at most
-/// `unit` = N max(b) times its mean, as for a Poisson variable in steps of `unit`; the range is the score interval of that
-/// (Wilson, 1927), which holds for small counts too. Holds with [`CONFIDENCE`].
+/// `unit` = N max(b) times its mean, as for a Poisson variable in steps of `unit`; the range is the score interval of
+/// that (Wilson, 1927), which holds for small counts too. Holds with [`CONFIDENCE`].
 pub fn widen(lower: u64, upper: u64, unit: u64) -> (u64, u64) {
     const SQUARE: f64 = DEVIATIONS * DEVIATIONS;
     if unit == 0 {

@@ -12,8 +12,8 @@
 //!     for each record: add
 //! ```
 //!
-//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places. Each
-//! sketch asks for those of all the records, and then uses them.
+//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places.
+//! Each sketch asks for those of all the records, and then uses them.
 
 use weir_common::{
     control::INTERFACES_MAX,

@@ -176,8 +176,8 @@ fn distinct(
 }
 
 impl NewFlows {
-    /// Every flow that was counted is new; a new flow was missed with at most the filter's rate at the end, so the number
-    /// missed is at most binomial.
+    /// Every flow that was counted is new; a new flow was missed with at most the filter's rate at the end, so the
+    /// number missed is at most binomial.
     fn new(counted: u64, unknown: u64, seen: &Seen) -> Self {
         let rate = seen.false_positive_rate();
         let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
@@ -202,8 +202,8 @@ struct Doubt {
 ///
 /// A draw takes a socket buffer whole, so that of an offload's many packets all are taken or none.
 fn unit(sampling: u32, largest_bytes: u64, has_merged: bool) -> Tally {
-    /// What offloads merge into one buffer, with the headers that each packet had (64 KiB; what is configured to be larger,
-    /// "BIG TCP", is not provided for).
+    /// What offloads merge into one buffer, with the headers that each packet had (64 KiB; what is configured to be
+    /// larger, "BIG TCP", is not provided for).
     const BUFFER: Tally = Tally::new(128, 128 << 10);
     let rate = u64::from(sampling);
     match (rate, has_merged) {

@@ -1,5 +1,5 @@
-//! The kernel program's twin in userspace: the same parser, hash, cache and records, one packet at a time. Replay measures
-//! with it, and so does whoever reads packet sockets.
+//! The kernel program's twin in userspace: the same parser, hash, cache and records, one packet at a time. Replay
+//! measures with it, and so does whoever reads packet sockets.
 
 use std::sync::Arc;
 

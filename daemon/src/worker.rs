@@ -49,8 +49,8 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// The highest sampling rate in force, at least 1: of the packets that were taken, and of the draw that left out the
-    /// last ones.
+    /// The highest sampling rate in force, at least 1: of the packets that were taken, and of the draw that left out
+    /// the last ones.
     pub fn sampling(&self) -> u32 {
         let left_out = self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero());
         if left_out { self.shard.sampling.max(self.edge.sampling) } else { self.shard.sampling }
@@ -118,8 +118,8 @@ impl<'a> Collector<'a> {
         self.drain_across(None).drained
     }
 
-    /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns the
-    /// edge, once it came.
+    /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns
+    /// the edge, once it came.
     fn drain_across(&mut self, mut next: Option<&mut Batch>) -> Taken {
         let Self { ring, seen, edges, epoch, batch, ring_peak, flush: _ } = self;
         let mut closed = None;

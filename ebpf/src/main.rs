@@ -132,8 +132,8 @@ fn one(ctx: &XdpContext) -> Tally {
     Tally::new(1, bytes)
 }
 
-/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as an
-/// offload merged into one, which then share them.
+/// Counts what came in by the interface with this index: `one` packet, of which `frame` has the headers; or as many as
+/// an offload merged into one, which then share them.
 ///
 /// `None` where a map lookup fails, which the maps' sizes rule out but the verifier wants handled.
 #[inline(always)]

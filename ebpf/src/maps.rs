@@ -1,7 +1,7 @@
 //! The maps: all memory that the kernel side uses, allocated when it is loaded.
 //!
-//! What belongs to a CPU is an element of a plain array and not of a per-CPU one: it starts at a cache line (memory that
-//! could be mapped is page-aligned), it lies in one piece, and finding it takes no load.
+//! What belongs to a CPU is an element of a plain array and not of a per-CPU one: it starts at a cache line (memory
+//! that could be mapped is page-aligned), it lies in one piece, and finding it takes no load.
 
 use core::arch::asm;
 

@@ -69,8 +69,8 @@ impl Bytes for Frame {
     }
 }
 
-/// Zero, made of an interface's index so that the verifier does not know it: an index is positive, so its sign is 0. The
-/// verifier thinks that it may be 1, and its negative anything.
+/// Zero, made of an interface's index so that the verifier does not know it: an index is positive, so its sign is 0.
+/// The verifier thinks that it may be 1, and its negative anything.
 #[inline(always)]
 pub fn zero(ifindex: usize) -> usize {
     let zero;
@@ -79,8 +79,8 @@ pub fn zero(ifindex: usize) -> usize {
     zero
 }
 
-/// Adds a zero that might be anything to the verifier: then the sum may be anything too, and all ways that lead here are
-/// one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+/// Adds a zero that might be anything to the verifier: then the sum may be anything too, and all ways that lead here
+/// are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
 #[inline(always)]
 fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;

@@ -15,8 +15,8 @@ use crate::maps::{RINGS, at, ring_bytes};
 /// The reader need not be woken: whoever runs `flush` reads the ring next.
 pub const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 
-/// Puts a record on its way out, in a batch: a reservation in the ring costs some 50 ns, so one serves for many. Where the
-/// batch is full and the ring has no room for it, the record is counted as lost, in its own window and interface.
+/// Puts a record on its way out, in a batch: a reservation in the ring costs some 50 ns, so one serves for many. Where
+/// the batch is full and the ring has no room for it, the record is counted as lost, in its own window and interface.
 #[inline(always)]
 pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
     if let Err(loss) = push(id, cpu, record) {
@@ -81,8 +81,8 @@ pub fn write<T: ?Sized>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
     ring.output_untyped::<T>(entry, flags).map_err(|_| Loss::RingFull)
 }
 
-/// The reader is woken when the ring has come to be a quarter full, which a batch brings about once each time, and looks
-/// by itself several times a second. Waking takes an interrupt: 10 us where that is the hypervisor's.
+/// The reader is woken when the ring has come to be a quarter full, which a batch brings about once each time, and
+/// looks by itself several times a second. Waking takes an interrupt: 10 us where that is the hypervisor's.
 #[inline(always)]
 fn wakeup(id: u32) -> u64 {
     const BATCH_BYTES: u64 = size_of::<[Record; BATCH_RECORDS]>() as u64 + 8;

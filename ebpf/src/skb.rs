@@ -8,10 +8,10 @@
 //! - The outer VLAN tag may have moved into the buffer's metadata: its four bytes are counted.
 //! - Headers may lie outside of the buffer's linear part.
 //!
-//! So the parser reads the packet's beginning as it was on the wire, copied by `bpf_skb_load_bytes` out of all parts and
-//! with the tag back in its place. `bpf_skb_pull_data` would rearrange the buffer, and copy it where it is shared. Reading
-//! the linear part in place and only the rest from a copy would save 2 ns of a small packet and some 15 ns of a large
-//! one, and take the verifier through the parser twice.
+//! So the parser reads the packet's beginning as it was on the wire, copied by `bpf_skb_load_bytes` out of all parts
+//! and with the tag back in its place. `bpf_skb_pull_data` would rearrange the buffer, and copy it where it is shared.
+//! Reading the linear part in place and only the rest from a copy would save 2 ns of a small packet and some 15 ns of a
+//! large one, and take the verifier through the parser twice.
 
 use core::arch::asm;
 
@@ -104,8 +104,8 @@ impl Packet<'_> {
         self.merged(link, u64::from(length), u64::from(tag), u64::from(segment), u64::from(segments))
     }
 
-    /// The same for a buffer of `segments` packets with at most `segment` bytes of payload each. Whoever made the buffer
-    /// outside of this kernel (a guest, a tap) may not have counted them, and says 0.
+    /// The same for a buffer of `segments` packets with at most `segment` bytes of payload each. Whoever made the
+    /// buffer outside of this kernel (a guest, a tap) may not have counted them, and says 0.
     #[inline(always)]
     fn merged(&self, link: Link, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
         let headers = self.header_bytes(link);
@@ -122,8 +122,9 @@ impl Packet<'_> {
         Tally::new(packets, length + tag + (packets - 1) * (headers + tag))
     }
 
-    /// How long the headers of TCP or UDP are, from the packet's first byte to its payload's: what offloads repeat. 0 for
-    /// others. By calls of the kernel, so that the verifier has little to follow; they are shared by all the packets.
+    /// How long the headers of TCP or UDP are, from the packet's first byte to its payload's: what offloads repeat. 0
+    /// for others. By calls of the kernel, so that the verifier has little to follow; they are shared by all the
+    /// packets.
     #[inline(always)]
     fn header_bytes(&self, link: Link) -> u64 {
         const VLAN: [u16; 2] = [0x8100, 0x88a8];

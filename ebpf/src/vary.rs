@@ -23,8 +23,8 @@ impl Vary {
     }
 }
 
-/// A rank below 2^20 out of 64 random bits. Ranks come in octaves, each less likely than the one before by 2^-0.1; within
-/// an octave all are equally likely. Without a branch, of which the CPU would mispredict some.
+/// A rank below 2^20 out of 64 random bits. Ranks come in octaves, each less likely than the one before by 2^-0.1;
+/// within an octave all are equally likely. Without a branch, of which the CPU would mispredict some.
 #[inline(always)]
 const fn zipf(random: u64) -> u64 {
     const OCTAVES: usize = 20;

@@ -109,8 +109,8 @@ pub fn check_both(watch: Watch) -> Result<()> {
     judge("both directions together", oracle.check_report(&reports[0]))
 }
 
-/// Segments that the namespace's TCP has sent, the repeated ones too, and how many were repeated: `/proc/net/snmp` has names
-/// in one line and numbers in the next.
+/// Segments that the namespace's TCP has sent, the repeated ones too, and how many were repeated: `/proc/net/snmp` has
+/// names in one line and numbers in the next.
 fn segments_sent(namespace: &Namespace) -> Result<[u64; 2]> {
     let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
     let lines: Vec<Vec<&str>> =

@@ -29,8 +29,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks. It is measured by XDP in
-    /// the driver, as network cards are.
+    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks. It is measured by XDP
+    /// in the driver, as network cards are.
     pub fn start(settings: &str) -> Result<Self> {
         let pair = Lab::quiet_pair()?;
         let daemon =

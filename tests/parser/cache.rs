@@ -241,8 +241,8 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
     })
 }
 
-/// Each window another draw: on average the packets that were taken stand for all that came, and in each the ledger says
-/// exactly how many were left out.
+/// Each window another draw: on average the packets that were taken stand for all that came, and in each the ledger
+/// says exactly how many were left out.
 pub fn sampling_is_unbiased() -> Result<()> {
     const WINDOWS: usize = 200;
     const RATE: u32 = 8;

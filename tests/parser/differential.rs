@@ -240,8 +240,8 @@ struct Comparison<'a, 'b> {
 }
 
 impl Comparison<'_, '_> {
-    /// Compares each packet that `test` lets both parsers see, and in the end what they counted; with and without a look
-    /// into tunnels.
+    /// Compares each packet that `test` lets both parsers see, and in the end what they counted; with and without a
+    /// look into tunnels.
     fn run(test: impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Send + Sync) -> Result<()> {
         Self::run_with(Tunnels::Outer, &test)?;
         Self::run_with(Tunnels::Inner, &test).context("inside tunnels")

@@ -543,7 +543,8 @@ fn far() -> Vec<Row> {
         row(format!("a frame of {bytes} bytes"), frame, flow(key4(17)))
     };
     let mut rows: Vec<_> = [60, 1514, 3000, 3500, 4096, 4097, 9018, 40_000].map(jumbo).into();
-    // 14 bytes of Ethernet and 40 of IPv6: at 512 less those the last byte within reach is the transport header's first.
+    // 14 bytes of Ethernet and 40 of IPv6: at 512 less those the last byte within reach is the transport header's
+    // first.
     for (fill, expect) in [
         (54, syn(key6(6))),
         // TCP's flags lie beyond, its ports within.

@@ -2,9 +2,9 @@
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
 //! reports by it; [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic.
-//! [`captures`] finds what was captured in the real world. [`netns`] builds small networks out of namespaces, [`daemon`]
-//! runs the real weir in them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports;
-//! [`trial`] ignores a test that lacks something. [`object`] is the real eBPF object, one packet at a time.
+//! [`captures`] finds what was captured in the real world. [`netns`] builds small networks out of namespaces,
+//! [`daemon`] runs the real weir in them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it
+//! reports; [`trial`] ignores a test that lacks something. [`object`] is the real eBPF object, one packet at a time.
 //!
 //! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
 //! by something that cannot share its mistakes.

@@ -1,9 +1,9 @@
 //! Live traffic at more than a million packets a second from one CPU.
 //!
-//! The kernel makes the packets itself: `BPF_PROG_TEST_RUN` with live frames (Linux 5.18) runs a program on frames of its
-//! own and does with each what the program returns. The program here (`program`) writes a packet of another flow each
-//! time and redirects it to an interface, where it leaves as if it had been forwarded. The other end of a virtual cable
-//! takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K <interface> gro on`.
+//! The kernel makes the packets itself: `BPF_PROG_TEST_RUN` with live frames (Linux 5.18) runs a program on frames of
+//! its own and does with each what the program returns. The program here (`program`) writes a packet of another flow
+//! each time and redirects it to an interface, where it leaves as if it had been forwarded. The other end of a virtual
+//! cable takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K <interface> gro on`.
 //!
 //! What the other end has no room for is dropped, as a cable's far end would, and the sender is not told.
 
@@ -33,8 +33,8 @@ pub enum Flows {
     /// UDP over IPv4 in [`ZIPF_FLOWS`] flows from as many sources of 10.64.0.0/15 to 198.18.0.0/24; the nth largest has
     /// about 1/n of the packets of the largest (Zipf's law with exponent 1), in steps of powers of two.
     Zipf,
-    /// UDP over IPv6 from `2001:db8:f::` to `2001:db8:d::1`, each packet from another address and so of another flow; but one
-    /// packet in [`HEAVY_EVERY`] comes from one of [`HEAVY_FLOWS`] addresses, in turn ([`heavy_source`]).
+    /// UDP over IPv6 from `2001:db8:f::` to `2001:db8:d::1`, each packet from another address and so of another flow;
+    /// but one packet in [`HEAVY_EVERY`] comes from one of [`HEAVY_FLOWS`] addresses, in turn ([`heavy_source`]).
     Flood,
 }
 

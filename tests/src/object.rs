@@ -208,7 +208,8 @@ impl Object<'_> {
         Ok((records, closed))
     }
 
-    /// Takes what is in the ring, which must be records; faster than [`Object::records`], for `records` keeps its memory.
+    /// Takes what is in the ring, which must be records; faster than [`Object::records`], for `records` keeps its
+    /// memory.
     ///
     /// # Errors
     ///

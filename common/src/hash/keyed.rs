@@ -8,25 +8,28 @@
 //! ```
 //!
 //! **Promises**: for any two different items that are chosen without knowledge of the key, the pair of their hashes is
-//! uniform over all pairs of 64-bit words. That is what the analyses of count-min and Bloom filters ask of a hash, and it
-//! leaves an attacker who knows this code but not the key nothing to compute: each two of his items meet by chance only.
-//! [`mix`] is a bijection, so it keeps the promise; it is there because sums of products keep arithmetic progressions, and
-//! addresses come in rows.
+//! uniform over all pairs of 64-bit words. That is what the analyses of count-min and Bloom filters ask of a hash, and
+//! it leaves an attacker who knows this code but not the key nothing to compute: each two of his items meet by chance
+//! only. [`mix`] is a bijection, so it keeps the promise; it is there because sums of products keep arithmetic
+//! progressions, and addresses come in rows.
 //!
-//! **Does not promise** anything once the attacker sees hashes, or answers that depend on few of them, again and again: this
-//! is no pseudo-random function, and enough outputs give the key away. weir's hashes never leave it, and the key should be
-//! changed (restart, or a new fleet secret) where somebody could feed it packets and read its reports for long.
+//! **Does not promise** anything once the attacker sees hashes, or answers that depend on few of them, again and again:
+//! this is no pseudo-random function, and enough outputs give the key away. weir's hashes never leave it, and the key
+//! should be changed (restart, or a new fleet secret) where somebody could feed it packets and read its reports for
+//! long.
 //!
 //! Longer items are cut into blocks of eight words, whose hashes are hashed by SipHash-1-3.
 //!
-//! **Cost**: two multiplications a word, independent of each other (SipHash-1-3 takes some 40 dependent instructions a word).
+//! **Cost**: two multiplications a word, independent of each other (SipHash-1-3 takes some 40 dependent instructions a
+//! word).
 //!
 //! **Papers**: Carter and Wegman, "Universal classes of hash functions", 1979; Lemire and Kaser, "Strongly universal
 //! string hashing is fast", 2014 (theorem 1: of sums modulo 2^128 of 64-bit words, the 65 highest bits are strongly
 //! universal).
 //!
-//! **Why not a crate**: fast crates mix with public constants or promise nothing of the kind; those that promise (`SipHash`) take
-//! ten times as long for a flow. And one pass must give the hashes of a flow and of its parts: [`super::FlowHashes`].
+//! **Why not a crate**: fast crates mix with public constants or promise nothing of the kind; those that promise
+//! (`SipHash`) take ten times as long for a flow. And one pass must give the hashes of a flow and of its parts:
+//! [`super::FlowHashes`].
 
 use core::hash::{Hash, Hasher};
 

@@ -49,7 +49,8 @@ impl Key {
     }
 }
 
-/// The keyed 64-bit hash of some bytes: SipHash-1-3 (Aumasson and Bernstein, "`SipHash`: a fast short-input PRF", 2012).
+/// The keyed 64-bit hash of some bytes: SipHash-1-3 (Aumasson and Bernstein, "`SipHash`: a fast short-input PRF",
+/// 2012).
 #[inline]
 pub fn sip(key: Key, bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(key.0[0], key.0[1]);

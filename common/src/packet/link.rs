@@ -90,7 +90,8 @@ fn ppp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
 }
 
 /// RFC 3032 section 2.1. A label stack does not tell what it carries: IP shows by its version, as routers do to choose
-/// among equal paths (RFC 4928). A pseudowire whose frames begin with 4 or 6 and that has no control word looks the same.
+/// among equal paths (RFC 4928). A pseudowire whose frames begin with 4 or 6 and that has no control word looks the
+/// same.
 #[inline(always)]
 fn mpls<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<Payload, Skip> {
     const BOTTOM_OF_STACK: u8 = 1;

@@ -166,8 +166,8 @@ pub enum Tunnels {
     /// That of whoever talks through it: the key is of the innermost IP header that can be read, behind at most
     /// [`TUNNELS_MAX`] tunnels.
     ///
-    /// Where nothing can be read inside (encrypted, cut short, a fragment, no IP), the key is the tunnel's: looking into
-    /// tunnels costs no packet its key.
+    /// Where nothing can be read inside (encrypted, cut short, a fragment, no IP), the key is the tunnel's: looking
+    /// into tunnels costs no packet its key.
     Inner,
 }
 

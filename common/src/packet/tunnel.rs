@@ -69,8 +69,8 @@ fn typed<B: Bytes + ?Sized>(packet: &B, ethertype: u16, at: usize) -> Option<Pay
     }
 }
 
-/// RFC 2784 and RFC 2890. With it NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Not PPTP's version 1, nor the
-/// source routes of RFC 1701.
+/// RFC 2784 and RFC 2890. With it NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Not PPTP's version 1, nor
+/// the source routes of RFC 1701.
 #[inline(always)]
 fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
     const CHECKSUM: u16 = 0x8000;

@@ -111,8 +111,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         least(&self.blocks[block(hash, self.blocks.len())].0, places(hash))
     }
 
-    /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two
-    /// has.
+    /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
+    /// two has.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         for (hashes, estimates) in hashes.chunks(CHUNK).zip(estimates.chunks_mut(CHUNK)) {
             self.ask_for(hashes);
@@ -139,8 +139,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         })
     }
 
-    /// Between what the weight of the key with this hash lies, given what [`BlockedCountMin::excess`] says. The upper end
-    /// always holds, the lower one with the excess's confidence.
+    /// Between what the weight of the key with this hash lies, given what [`BlockedCountMin::excess`] says. The upper
+    /// end always holds, the lower one with the excess's confidence.
     #[inline]
     pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
         let upper = self.estimate(hash);
@@ -267,8 +267,8 @@ const fn block(hash: u64, blocks: usize) -> usize {
     ((hash as u128 * blocks as u128) >> 64) as usize
 }
 
-/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: in each half of the
-/// block a cell and one of the others, all pairs as likely (to one part in 270).
+/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: in each half of
+/// the block a cell and one of the others, all pairs as likely (to one part in 270).
 #[inline(always)]
 const fn places(hash: u64) -> [usize; DEPTH] {
     const fn pair(bits: usize) -> (usize, usize) {

@@ -107,8 +107,8 @@ impl Bloom {
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted. Reads the whole filter. A full one counts as if half a bit were clear,
-    /// so far beyond the plan it says too little.
+    /// About how many distinct keys were inserted. Reads the whole filter. A full one counts as if half a bit were
+    /// clear, so far beyond the plan it says too little.
     pub fn estimated_items(&self) -> u64 {
         let bits = self.bits() as f64;
         let clear = (1.0 - self.fill()).max(0.5 / bits);

@@ -1,4 +1,5 @@
-//! What sketches have in common: the traits by which generic code, laws, benchmarks and [`Keyed`](super::Keyed) see them.
+//! What sketches have in common: the traits by which generic code, laws, benchmarks and [`Keyed`](super::Keyed) see
+//! them.
 //!
 //! Each structure has these as inherent methods too, so nobody needs the traits to use one.
 
@@ -61,7 +62,8 @@ pub trait Filter: Sketch {
     /// The probability that a foreign key is found, from what is in it now, not from the plan.
     fn false_positive_rate(&self) -> f64;
 
-    /// Whether it holds more than it was built for: its rate is above the planned one by more than chance, or it is full.
+    /// Whether it holds more than it was built for: its rate is above the planned one by more than chance, or it is
+    /// full.
     fn is_saturated(&self) -> bool;
 }
 

@@ -2,8 +2,8 @@
 //!
 //! **Errs** upwards only. With the share `error` and the probability `p` that it was built for, an estimate exceeds
 //! the truth by more than `error * total` with probability at most `p`; total is everything that was added. That is
-//! the guarantee of the plan; [`CountMin::excess`] says, mostly much less, from the counters as they are. Two estimates,
-//! of packets and of bytes, each hold on their own.
+//! the guarantee of the plan; [`CountMin::excess`] says, mostly much less, from the counters as they are. Two
+//! estimates, of packets and of bytes, each hold on their own.
 //!
 //! Two updates, told apart by type. [`Conservative`] raises only what must be raised: it never estimates more than
 //! the plain one, and on skewed traffic much less (Zipf 1.05, 10 million packets of 670,000 keys, 1 MiB, 4 rows: 10.4
@@ -47,7 +47,8 @@ pub trait Update: Copy + Eq + Debug + Send + Sync + 'static + sealed::Sealed {
     /// What an image calls it.
     const NUMBER: u8;
 
-    /// The cell after `weight` was added to a key of which it is one cell, and which is estimated at `estimate` with it.
+    /// The cell after `weight` was added to a key of which it is one cell, and which is estimated at `estimate` with
+    /// it.
     fn raise<W: Weight>(cell: W, weight: W, estimate: W) -> W;
 }
 
@@ -147,8 +148,8 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         for_depth!(self.add_in(hash, weight))
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`CountMin::add`] does one after the other; as many as the shorter
-    /// of the two has.
+    /// Adds `weights[i]` to the key with `hashes[i]`, as [`CountMin::add`] does one after the other; as many as the
+    /// shorter of the two has.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = weights[..count].iter().fold(self.total, |total, weight| total.saturating_add(*weight));
@@ -169,13 +170,14 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
     /// they are, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
     ///
-    /// It holds for a key chosen without regard to its estimate and for hashes as if drawn at random, for packets and for
-    /// bytes each; after merging and with either update. A confidence of 1 (or more, or not-a-number) gives what no cell
-    /// exceeds. Why: let the sketch be without that key. Adding to a key raises no cell by more than the
-    /// weight, and what was in a cell before keeps its effect on later updates, so with the key no cell is higher by
-    /// more than what the key had: the key's excess is at most the least of its cells in the sketch without it.
-    /// Where these lie the sketch without it says nothing about. So the excess is above `x` with at most the product,
-    /// over the rows, of the shares of cells above `x`; and with the key these shares are, if anything, larger.
+    /// It holds for a key chosen without regard to its estimate and for hashes as if drawn at random, for packets and
+    /// for bytes each; after merging and with either update. A confidence of 1 (or more, or not-a-number) gives
+    /// what no cell exceeds. Why: let the sketch be without that key. Adding to a key raises no cell by more than
+    /// the weight, and what was in a cell before keeps its effect on later updates, so with the key no cell is
+    /// higher by more than what the key had: the key's excess is at most the least of its cells in the sketch
+    /// without it. Where these lie the sketch without it says nothing about. So the excess is above `x` with at
+    /// most the product, over the rows, of the shares of cells above `x`; and with the key these shares are, if
+    /// anything, larger.
     pub fn excess(&self, confidence: f64) -> W {
         let share_above = |row: &[W], read: fn(W) -> u64, excess: u64| {
             row.iter().filter(|&&cell| read(cell) > excess).count() as f64 / self.width as f64
@@ -337,10 +339,10 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     /// The index of the key's cell in each row.
     ///
     /// Each row reads 32 bits of its own, as a fraction of the width: any width will do. The first two rows
-    /// share the hash, which a keyed hash makes independent: no double hashing, whose rows collide together. It is turned
-    /// so that its highest bits, by which other structures choose their buckets, weigh least. Each further pair takes the
-    /// next word of the `SplitMix64` stream that starts at the hash. It adds no entropy but needs none: 64 bits tell
-    /// all flows apart.
+    /// share the hash, which a keyed hash makes independent: no double hashing, whose rows collide together. It is
+    /// turned so that its highest bits, by which other structures choose their buckets, weigh least. Each further
+    /// pair takes the next word of the `SplitMix64` stream that starts at the hash. It adds no entropy but needs
+    /// none: 64 bits tell all flows apart.
     #[inline(always)]
     fn slots<const DEPTH: usize>(&self, hash: u64) -> [usize; DEPTH] {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -5,9 +5,9 @@
 //! inserted. A counter that has reached 15 stays there: keys inserted some 15 times, all counted, are never forgotten.
 //!
 //! **Cost** for 1,000,000 keys at 0.01: 5.5 MiB (46 bits a key, four and a half times a blocked Bloom filter). One
-//! cache line a key, in which it has one counter of 4 bits in each of eight words. That line has its price: at 42 bits a
-//! key the rate is 1.4 %, where counters spread over the whole filter, in seven lines a key, would have 0.65 %; for that
-//! it takes 51 bits.
+//! cache line a key, in which it has one counter of 4 bits in each of eight words. That line has its price: at 42 bits
+//! a key the rate is 1.4 %, where counters spread over the whole filter, in seven lines a key, would have 0.65 %; for
+//! that it takes 51 bits.
 //!
 //! **Papers**: Fan, Cao, Almeida and Broder, "Summary cache: a scalable wide-area web cache sharing protocol", 2000
 //! (4 bits suffice); Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007.
@@ -47,7 +47,8 @@ impl CountingBloom {
     /// A filter that, when it holds `items` distinct keys, finds a foreign key at `false_positive_rate` or less.
     ///
     /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
-    /// beyond some hundred million keys the rate is higher than planned, as [`CountingBloom::false_positive_rate`] tells.
+    /// beyond some hundred million keys the rate is higher than planned, as [`CountingBloom::false_positive_rate`]
+    /// tells.
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let plan = Plan::new(items, false_positive_rate, u64::BITS / COUNTER_BITS);
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
@@ -109,7 +110,8 @@ impl CountingBloom {
         self.plan.fill_of(self.taken())
     }
 
-    /// The probability that a foreign key is found, exactly, from the counters that are not zero. Reads the whole filter.
+    /// The probability that a foreign key is found, exactly, from the counters that are not zero. Reads the whole
+    /// filter.
     pub fn false_positive_rate(&self) -> f64 {
         self.plan.rate_of(self.taken())
     }

@@ -133,8 +133,8 @@ impl Cuckoo {
         contains_batch(&self.buckets, self.is_far(), hashes, found);
     }
 
-    /// Forgets everything; writes every bucket. (Not inlined: next to the allocation, the writes would be optimised out,
-    /// and the pages would not become resident.)
+    /// Forgets everything; writes every bucket. (Not inlined: next to the allocation, the writes would be optimised
+    /// out, and the pages would not become resident.)
     #[inline(never)]
     pub fn clear(&mut self) {
         self.buckets.fill(Bucket::default());
@@ -202,10 +202,11 @@ impl Cuckoo {
 
     /// Inserts where both buckets are full: the shortest chain of fingerprints that each move to their other bucket.
     ///
-    /// Breadth first: the ways are a tree of buckets with the two choices as roots, and each bucket's children are where
-    /// its four fingerprints would go. Numbered level by level, the child `slot` of bucket `n` is number
-    /// `2 + 4 * n + slot`. Nothing moves before a bucket with room is found. The way there has no bucket twice: from the
-    /// first of the two the rest of the way would have been found earlier, so slots are still as they were looked at.
+    /// Breadth first: the ways are a tree of buckets with the two choices as roots, and each bucket's children are
+    /// where its four fingerprints would go. Numbered level by level, the child `slot` of bucket `n` is number
+    /// `2 + 4 * n + slot`. Nothing moves before a bucket with room is found. The way there has no bucket twice: from
+    /// the first of the two the rest of the way would have been found earlier, so slots are still as they were
+    /// looked at.
     #[cold]
     #[inline(never)]
     fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {
@@ -230,8 +231,8 @@ impl Cuckoo {
         Err(Full { items: self.items, capacity: self.capacity })
     }
 
-    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, one into the place that became free, and so
-    /// on; gives the root, which then has room.
+    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, one into the place that became free, and
+    /// so on; gives the root, which then has room.
     fn move_along(&mut self, tried: &[u32; TRIED], mut child: usize, mut to: u32) -> u32 {
         while child >= 2 {
             let (parent, slot) = ((child - 2) / SLOTS, (child - 2) % SLOTS);

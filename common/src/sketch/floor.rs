@@ -1,7 +1,7 @@
 //! Which hashes can change nothing: those of no higher rank than the smallest register holds.
 //!
-//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is such a one, and a comparison
-//! of whole vectors rejects it before its register is looked for.
+//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is such a one, and a
+//! comparison of whole vectors rejects it before its register is looked for.
 
 /// Hashes looked at together: one bit each in a word.
 pub(super) const GROUP: usize = u64::BITS as usize;

@@ -22,10 +22,10 @@
 //! outgrows a large one.
 //!
 //! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact
-//! counts before a sketch, exchanged with what outgrows them); Yang et al., "Elastic sketch: adaptive and fast network-wide
-//! measurements", 2018 (heavy buckets before narrow light counters); the bound on what is outside: Metwally, Agrawal
-//! and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005. Coming in at random
-//! (Ben Basat et al., "Randomized admission policy", 2017) changed the error by less than 2 %.
+//! counts before a sketch, exchanged with what outgrows them); Yang et al., "Elastic sketch: adaptive and fast
+//! network-wide measurements", 2018 (heavy buckets before narrow light counters); the bound on what is outside:
+//! Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005.
+//! Coming in at random (Ben Basat et al., "Randomized admission policy", 2017) changed the error by less than 2 %.
 //!
 //! **Why not a crate**: crates' sketches of this kind lose the bound when a key is put out, or keep one count.
 
@@ -47,8 +47,8 @@ const WIDTH: usize = 48;
 /// Blocks at most: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 24;
 
-/// What the keys of one block share. With 32-bit counters the heavy part is one cache line; with any, the first line has
-/// what each small key reads of it.
+/// What the keys of one block share. With 32-bit counters the heavy part is one cache line; with any, the first line
+/// has what each small key reads of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 struct Block<W: Weight> {
@@ -81,8 +81,8 @@ pub struct HeavyLight<W: Weight = Tally> {
 }
 
 impl<W: Weight> HeavyLight<W> {
-    /// A sketch with as many light cells a row as a [`CountMin`](super::CountMin) of this error has: e / `error`, at most
-    /// in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
+    /// A sketch with as many light cells a row as a [`CountMin`](super::CountMin) of this error has: e / `error`, at
+    /// most in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
     ///
     /// No estimate exceeds that of a plain count-min of two rows of these cells; [`HeavyLight::bounds`] tell what each
     /// comes to.
@@ -115,7 +115,8 @@ impl<W: Weight> HeavyLight<W> {
         self.blocks[self.block(hash)].upper(fingerprint(hash))
     }
 
-    /// Puts what [`HeavyLight::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two has.
+    /// Puts what [`HeavyLight::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two
+    /// has.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         for (hashes, estimates) in hashes.chunks(CHUNK).zip(estimates.chunks_mut(CHUNK)) {
             self.ask_for(hashes);
@@ -257,8 +258,8 @@ impl<W: Weight> Block<W> {
     /// The way with this fingerprint.
     #[inline(always)]
     fn way(&self, fingerprint: u32) -> Option<usize> {
-        // All eight compared at once, without a branch: small keys are in no way. (Without bit 0: a compiler that makes it
-        // of the comparison itself treats one way unlike the others, and then compares one by one.)
+        // All eight compared at once, without a branch: small keys are in no way. (Without bit 0: a compiler that makes
+        // it of the comparison itself treats one way unlike the others, and then compares one by one.)
         const BITS: [u32; WAYS + 1] = [2, 4, 8, 16, 32, 64, 128, 256];
         let bit = |way: usize| if self.fingerprints[way] == fingerprint { BITS[way] } else { 0 };
         let matches = core::array::from_fn::<_, { WAYS + 1 }, _>(bit).into_iter().fold(0, |matches, bit| matches | bit);

@@ -152,8 +152,8 @@ impl HyperLogLog {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// Ertl's improved raw estimator, without what is left of its bias: the reciprocal of a sum that varies is too large
-    /// by the sum's relative variance.
+    /// Ertl's improved raw estimator, without what is left of its bias: the reciprocal of a sum that varies is too
+    /// large by the sum's relative variance.
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
@@ -392,8 +392,8 @@ mod tests {
     #[test]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
         // The mean of so many errors has a standard deviation of the stated error / sqrt(trials): 4.5 of them are
-        // passed by chance once in 147,160. The root mean square of so many is itself known to 1 / sqrt(2 trials): 4.5 of
-        // them once in 294,319. In 3 x 26 looks something fails by chance once in 1,250.
+        // passed by chance once in 147,160. The root mean square of so many is itself known to 1 / sqrt(2 trials): 4.5
+        // of them once in 294,319. In 3 x 26 looks something fails by chance once in 1,250.
         for (precision, trials, few) in [(4, 4_000, 1.07), (8, 1_000, 1.0), (12, 100, 1.0)] {
             let registers = 1u64 << precision;
             let mut random = SplitMix64(u64::from(precision));

@@ -26,17 +26,17 @@
 //! # The contract
 //!
 //! - **Hash once.** A sketch takes a ready 64-bit hash and derives everything from it. The hash must be keyed and
-//!   uniform ([`crate::hash::KeyedHash`]): whoever can choose colliding hashes makes any sketch lie. [`Keyed`] does that for
-//!   items of any type.
-//! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range
-//!   are brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
+//!   uniform ([`crate::hash::KeyedHash`]): whoever can choose colliding hashes makes any sketch lie. [`Keyed`] does
+//!   that for items of any type.
+//! - **Built from the question.** Constructors take items and error, not internals. Settings outside their range are
+//!   brought to its nearest end, never refused: what was really built is in `error()`, `capacity()` and the like.
 //! - **Fixed memory.** Everything is allocated at construction, and `memory_bytes()` says how much; only
-//!   [`ScalableBloom`] and [`CompactHyperLogLog`] grow. The operating system hands out zeroed pages only when they are first written: call
-//!   `clear()` once after construction to make them resident before traffic does.
+//!   [`ScalableBloom`] and [`CompactHyperLogLog`] grow. The operating system hands out zeroed pages only when they are
+//!   first written: call `clear()` once after construction to make them resident before traffic does.
 //! - **Integer state.** Counters, registers and bits; floating point appears only in answers. So the order of merges
 //!   cannot change a result: `merge` commutes, is associative, and has the empty sketch as identity. Not quite so are
-//!   [`TopK`] and [`HeavyLight`], in which the largest of both sides compete for places: their bounds hold in any order.
-//!   A [`ScalableBloom`] takes in any other and becomes the list of both.
+//!   [`TopK`] and [`HeavyLight`], in which the largest of both sides compete for places: their bounds hold in any
+//!   order. A [`ScalableBloom`] takes in any other and becomes the list of both.
 //! - **Merging like with like.** Each sketch keeps the [fingerprint](crate::hash::Key::id) of the key that its hashes
 //!   were made with; `merge` refuses another key and another geometry with a [`MergeError`].
 

@@ -14,11 +14,12 @@
 //! **Cost** for 1,000,000 keys: 2.5 MiB (21 bits a key); one cache line a key, and a few more when nearly full.
 //!
 //! **Papers**: Bender, Farach-Colton, Johnson, Kraner, Kuszmaul, Medjedovic, Montes, Shetty, Spillane and Zadok, "Don't
-//! thrash: how to cache your hash on flash", 2012. There, three bits a slot mark runs, which are found by a walk; Pandey,
-//! Bender, Johnson and Patro, "A general-purpose counting filter", 2017, find them by rank and select. Counts instead
-//! cost two bits more, and are added up by one multiplication.
+//! thrash: how to cache your hash on flash", 2012. There, three bits a slot mark runs, which are found by a walk;
+//! Pandey, Bender, Johnson and Patro, "A general-purpose counting filter", 2017, find them by rank and select. Counts
+//! instead cost two bits more, and are added up by one multiplication.
 //!
-//! **Why not a crate**: sizes other than powers of two, twice the speed, and merging that changes nothing when it fails.
+//! **Why not a crate**: sizes other than powers of two, twice the speed, and merging that changes nothing when it
+//! fails.
 
 use alloc::{boxed::Box, vec};
 use core::ops::Range;
@@ -44,15 +45,16 @@ pub const REMAINDER_BITS: u32 = 16;
 
 /// The load that is planned for.
 const LOAD: f64 = 0.9;
-/// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200 here.
+/// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
+/// here.
 const LOAD_MAX_PERCENT: u64 = 95;
 /// Keys whose lines are on their way from memory at once.
 const BATCH: usize = 32;
 /// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 
-/// A quotient filter of 16-bit remainders: a multiset, so that a key that was inserted twice is found until it was removed
-/// twice. One key goes in 15 times at most.
+/// A quotient filter of 16-bit remainders: a multiset, so that a key that was inserted twice is found until it was
+/// removed twice. One key goes in 15 times at most.
 ///
 /// ```
 /// use weir_common::{hash::Key, sketch::{Keyed, Quotient}};
@@ -154,26 +156,27 @@ impl Quotient {
         insert_batch(self, hashes)
     }
 
-    /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the shorter
-    /// of the two has.
+    /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the
+    /// shorter of the two has.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         contains_batch(self, hashes, found);
     }
 
     /// The fingerprints that are in, each as often as it is, in ascending order: hashes of which the low bits are zero.
-    /// Inserted into another filter of at most as many [`Quotient::fingerprint_bits`], they are found there by the same keys.
-    /// Each costs a division of 128 bits.
+    /// Inserted into another filter of at most as many [`Quotient::fingerprint_bits`], they are found there by the same
+    /// keys. Each costs a division of 128 bits.
     pub fn fingerprints(&self) -> impl Iterator<Item = u64> {
         self.places().map(|place| self.fingerprint(place))
     }
 
-    /// Takes in another filter: afterwards this one has what both had, each as often as in both together. It is the very
-    /// filter that all their keys would have made. (They go into a copy first, so that nothing has changed if it fails.)
+    /// Takes in another filter: afterwards this one has what both had, each as often as in both together. It is the
+    /// very filter that all their keys would have made. (They go into a copy first, so that nothing has changed if
+    /// it fails.)
     ///
     /// # Errors
     ///
-    /// They differ in geometry or key; or there is no room for what both have: [`Quotient::resize`] both before. Nothing
-    /// has changed then.
+    /// They differ in geometry or key; or there is no room for what both have: [`Quotient::resize`] both before.
+    /// Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let full = MergeError::Full { items: self.items + other.items, room: self.items_max() };
@@ -335,8 +338,8 @@ impl Quotient {
         at + 1
     }
 
-    /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot. Where
-    /// that is too far away, nothing changes.
+    /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot.
+    /// Where that is too far away, nothing changes.
     #[inline(always)]
     fn open(&mut self, mut line: usize, mut at: usize, mut remainder: u16) -> bool {
         let mut is_last = self.lines[line].has_room();
@@ -447,8 +450,8 @@ impl Remove for Quotient {
     }
 }
 
-/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them puts each in
-/// its place again, and so always has a sound filter.
+/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them puts each
+/// in its place again, and so always has a sound filter.
 impl Image for Quotient {
     const KIND: Kind = Kind::Quotient;
 
@@ -472,8 +475,8 @@ impl Image for Quotient {
         let items = payload.varint("the number of fingerprints")?;
         payload.allow::<Line>("the lines", lines)?;
         let mut filter = Self::new(lines, bits, capacity, key_id);
-        // Counted first, so that each goes where it stays. (If they were inserted, a forger could have each of them move
-        // through thousands of lines.)
+        // Counted first, so that each goes where it stays. (If they were inserted, a forger could have each of them
+        // move through thousands of lines.)
         let at = payload.at();
         let mut counted = payload.clone();
         filter.read_places(&mut counted, items, |filter, place| filter.has_room(place).then(|| filter.count(place)))?;
@@ -868,7 +871,8 @@ mod tests {
 
     #[test]
     fn images_are_read_however_far_remainders_spill() {
-        // As many as go into the quotients of some lines in a row: also of the last ones, from which they spill into the first.
+        // As many as go into the quotients of some lines in a row: also of the last ones, from which they spill into
+        // the first.
         const LINES: u64 = 1 << 13;
         const FULL: u64 = (QUOTIENTS * RUN_MAX) as u64;
         let image = |lines: Range<u64>| {

@@ -1,7 +1,7 @@
 //! What holds for every filter that can forget a key.
 //!
-//! The oracle counts, in a map, how often each *identity* is in: what the filter can tell of a key. Held against that, a
-//! filter may not err at all, in either direction.
+//! The oracle counts, in a map, how often each *identity* is in: what the filter can tell of a key. Held against that,
+//! a filter may not err at all, in either direction.
 
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 

@@ -1,15 +1,15 @@
 //! Scalable Bloom filter: was this key here before, of nobody knows how many?
 //!
-//! A row of [`BlockedBloom`]s, its stages. New keys go to the last; when that holds as many as planned, a larger one with
-//! a lower rate is added. All are asked.
+//! A row of [`BlockedBloom`]s, its stages. New keys go to the last; when that holds as many as planned, a larger one
+//! with a lower rate is added. All are asked.
 //!
 //! **Errs** only towards "yes": a key that was inserted is always found; a foreign one is found at a rate whose
 //! expectation stays below the plan however many keys there are, because the stages' rates are a falling geometric
 //! series with the plan as its sum; and that is computed exactly from the bits that are set.
 //!
 //! **Cost**: memory grows with the keys. 1,000,000 keys that began with room for 10,000 take 2.6 MiB at 0.01, twice as
-//! much as if their number had been known, in seven stages, the last not yet full. An absent key takes one cache line in
-//! each stage. An insertion that makes it grow allocates.
+//! much as if their number had been known, in seven stages, the last not yet full. An absent key takes one cache line
+//! in each stage. An insertion that makes it grow allocates.
 //!
 //! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
 //!
@@ -29,8 +29,8 @@ pub use super::split_block::{RATE_MAX, RATE_MIN};
 pub const GROWTH: u32 = 2;
 /// The most that it may be.
 pub const GROWTH_MAX: u32 = 16;
-/// A stage's rate in the one's before, unless said otherwise: so that filters which grow much stay small (Almeida et al.,
-/// section 4).
+/// A stage's rate in the one's before, unless said otherwise: so that filters which grow much stay small (Almeida et
+/// al., section 4).
 pub const TIGHTENING: f64 = 0.85;
 /// The least that it may be.
 pub const TIGHTENING_MIN: f64 = 0.5;
@@ -66,8 +66,8 @@ struct Settings {
 
 impl ScalableBloom {
     /// A filter that begins with room for `items` keys, and however many it holds finds a foreign key at
-    /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at [`TIGHTENING`]
-    /// times its rate.
+    /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at
+    /// [`TIGHTENING`] times its rate.
     ///
     /// The rate is brought within 7e-9 and [`RATE_MAX`]. It ends growing when the next stage would need more than
     /// 4 GiB or a rate below [`RATE_MIN`]; then its rate rises, as [`ScalableBloom::false_positive_rate`] tells.
@@ -143,8 +143,8 @@ impl ScalableBloom {
     }
 
     /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
-    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each. It
-    /// grows on as if it had not merged.
+    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each.
+    /// It grows on as if it had not merged.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
         self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
@@ -294,13 +294,14 @@ impl Image for ScalableBloom {
         let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
         let rate = f64::from_bits(payload.u64("the false-positive rate")?);
         let tightening = f64::from_bits(payload.u64("the tightening")?);
-        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real one.
+        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real
+        // one.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
         let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
-        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller, and the
-        // next: whoever sends a small filter cannot have a large one built.
+        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller,
+        // and the next: whoever sends a small filter cannot have a large one built.
         if current.plan() != settings.stage(growths as i32) {
             let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
             return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });

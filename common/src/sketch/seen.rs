@@ -67,8 +67,8 @@ impl Seen {
         self.generations.iter().any(|generation| generation.contains(hash))
     }
 
-    /// Asks for the cache lines of the flow with this hash, ahead of its insertion. Pays where a generation is larger than
-    /// a core's second-level cache; within it, costs time.
+    /// Asks for the cache lines of the flow with this hash, ahead of its insertion. Pays where a generation is larger
+    /// than a core's second-level cache; within it, costs time.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         // Of both: a new flow, and one that moves on, needs both.

@@ -3,9 +3,10 @@
 //! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
 //! planned at construction and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.001: 2.0 MiB (17.0 bits a key); one cache line a key, and two atomic updates to insert a
-//! new one; the exact rate reads everything. For one thread alone [`BlockedBloom`](super::BlockedBloom) is smaller: with a bit
-//! in each of eight words it takes 15.7 bits a key, but each word takes an atomic update of some 20 cycles.
+//! **Cost** for 1,000,000 keys at 0.001: 2.0 MiB (17.0 bits a key); one cache line a key, and two atomic updates to
+//! insert a new one; the exact rate reads everything. For one thread alone [`BlockedBloom`](super::BlockedBloom) is
+//! smaller: with a bit in each of eight words it takes 15.7 bits a key, but each word takes an atomic update of some 20
+//! cycles.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; a word in each of a block's
 //! sectors: Lang, Neumann, Kemper and Boncz, "Performance-optimal filtering", 2019 (there: cache-sectorised).
@@ -72,11 +73,12 @@ impl SharedBloom {
 
     /// Inserts the key with this hash; tells whether it was absent.
     ///
-    /// Of threads that insert the same absent key at once, at most one is told so: the one that sets a bit in the last word
-    /// in which it found one missing. (Two that are told by the same word would each have set its last missing bit. If one
-    /// is told by the first word, it found the second complete before, with the bit that the other set there, who had been
-    /// to the first word before: so it would have found that complete, too.) None is told in one case: at that instant
-    /// other keys set the very bits. A key that is there costs no write, so that threads keep sharing its cache line.
+    /// Of threads that insert the same absent key at once, at most one is told so: the one that sets a bit in the last
+    /// word in which it found one missing. (Two that are told by the same word would each have set its last missing
+    /// bit. If one is told by the first word, it found the second complete before, with the bit that the other set
+    /// there, who had been to the first word before: so it would have found that complete, too.) None is told in
+    /// one case: at that instant other keys set the very bits. A key that is there costs no write, so that threads
+    /// keep sharing its cache line.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         let ([first, second], [first_mask, second_mask]) = self.words_of(hash);
@@ -98,8 +100,8 @@ impl SharedBloom {
         words.iter().zip(masks).fold(0, |missing, (word, mask)| missing | mask & !word.load(Relaxed)) == 0
     }
 
-    /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a core's
-    /// second-level cache; within it, costs time.
+    /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a
+    /// core's second-level cache; within it, costs time.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
@@ -131,8 +133,9 @@ impl SharedBloom {
         -libm::expm1(-load * (1.0 - power(1.0 - 1.0 / WIDTH)))
     }
 
-    /// The probability that a foreign key is found, exactly, from the bits that are set: the mean over all blocks of the
-    /// product over sectors of the mean over their words of a word's fill to the fourth power. Reads the whole filter.
+    /// The probability that a foreign key is found, exactly, from the bits that are set: the mean over all blocks of
+    /// the product over sectors of the mean over their words of a word's fill to the fourth power. Reads the whole
+    /// filter.
     pub fn false_positive_rate(&self) -> f64 {
         let sector = |words: &[AtomicU64; WORDS]| words.iter().map(|word| power(fill_of(word))).sum::<f64>();
         let found = self.blocks.iter().map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
@@ -140,14 +143,16 @@ impl SharedBloom {
     }
 
     /// Whether it holds more keys than it was planned for, by more than chance: four standard deviations of as many
-    /// independent bits. (They are not, but what they have in common makes their number vary less.) Reads the whole filter.
+    /// independent bits. (They are not, but what they have in common makes their number vary less.) Reads the whole
+    /// filter.
     pub fn is_saturated(&self) -> bool {
         let (planned, bits) = (self.planned_fill(), (self.blocks.len() * SECTORS * WORDS) as f64 * WIDTH);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, from each word's bits: j keys leave one clear with (63/64)^4j. A full
-    /// word counts as if half a bit were clear, so far beyond the plan it says too little. Reads the whole filter.
+    /// About how many distinct keys were inserted, from each word's bits: j keys leave one clear with (63/64)^4j. A
+    /// full word counts as if half a bit were clear, so far beyond the plan it says too little. Reads the whole
+    /// filter.
     pub fn estimated_items(&self) -> u64 {
         let keys = |word: &AtomicU64| {
             let clear = (WIDTH * (1.0 - fill_of(word))).max(0.5) / WIDTH;
@@ -264,8 +269,8 @@ fn power(base: f64) -> f64 {
     base * base * (base * base)
 }
 
-/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of keys in a
-/// block of the square of [`Sector::found`].
+/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of keys
+/// in a block of the square of [`Sector::found`].
 fn rate_at(load: f64) -> f64 {
     let mut sector = Sector::new();
     poisson_mean(load, |_| {
@@ -278,8 +283,8 @@ fn rate_at(load: f64) -> f64 {
 /// A sector to which one key after the other comes: with what probability it has all bits of a foreign key.
 ///
 /// By inclusion and exclusion, the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn with
-/// repetition are clear: if d of them differ, n keys leave them clear with (3/4 + (1 - d/64)^4 / 4)^n, as a key comes to
-/// the foreign key's word with 1/4.
+/// repetition are clear: if d of them differ, n keys leave them clear with (3/4 + (1 - d/64)^4 / 4)^n, as a key comes
+/// to the foreign key's word with 1/4.
 struct Sector {
     /// By how many bits differ: the probability that n keys leave them clear.
     clear: [f64; BITS + 1],

@@ -123,8 +123,8 @@ pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     (block as usize, hash.wrapping_mul(ODD))
 }
 
-/// Six bits of the word for each lane. (Not the topmost: a field that needs no masking would be one of its own kind, and
-/// the compiler would not make one vector of the eight.)
+/// Six bits of the word for each lane. (Not the topmost: a field that needs no masking would be one of its own kind,
+/// and the compiler would not make one vector of the eight.)
 #[inline(always)]
 pub(super) fn fields(word: u64) -> [u64; LANES] {
     core::array::from_fn(|lane| (word >> (10 + 6 * lane)) & 63)
@@ -184,8 +184,8 @@ fn load_for(rate: f64, slots: u32) -> f64 {
     largest_load(rate, 4.4 * f64::from(slots), |load| rate_at(load, slots))
 }
 
-/// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself is
-/// brought within [`RATE_MIN`] and [`RATE_MAX`].
+/// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself
+/// is brought within [`RATE_MIN`] and [`RATE_MAX`].
 pub(super) fn largest_load(rate: f64, most: f64, rate_at: impl Fn(f64) -> f64) -> f64 {
     const HALVINGS: u32 = 32;
     let rate = rate.clamp(RATE_MIN, RATE_MAX);
@@ -257,8 +257,8 @@ mod tests {
         }
     }
 
-    /// Counts pairs of fields of many words in 4,096 cells, and holds chi-squared against its 4,095 degrees of freedom: a
-    /// standard deviation is 90. More than six of them happen once in 10^8, for each of 72 pairs.
+    /// Counts pairs of fields of many words in 4,096 cells, and holds chi-squared against its 4,095 degrees of freedom:
+    /// a standard deviation is 90. More than six of them happen once in 10^8, for each of 72 pairs.
     fn assert_pairs_are_uniform(what: &str, words: impl Fn() -> Box<dyn Iterator<Item = u64>>) {
         for (one, other) in (0..LANES).map(|lane| (lane, (lane + 1) % LANES)).chain((0..4).map(|lane| (lane, lane + 4)))
         {

@@ -1,10 +1,10 @@
 //! Spread: which keys touch many others, and how many? A scanner touches many destinations, a flooded host is touched
 //! by many sources.
 //!
-//! Every key has a few lines of registers, picked by its hash and shared with whatever other keys pick them; each of its
-//! pairs (key and item) goes to one of them. What the others put there is known well enough to be taken off: it is what
-//! a key would find that touched nothing. Besides, each line remembers the key of one of its pairs, each pair with the
-//! same chance: keys that touch many cannot hide.
+//! Every key has a few lines of registers, picked by its hash and shared with whatever other keys pick them; each of
+//! its pairs (key and item) goes to one of them. What the others put there is known well enough to be taken off: it is
+//! what a key would find that touched nothing. Besides, each line remembers the key of one of its pairs, each pair with
+//! the same chance: keys that touch many cannot hide.
 //!
 //! **Errs** both ways: by 0.106 / sqrt(lines per key), and by how much the lines' other content varies. The bounds hold
 //! both, with the probability [`CONFIDENCE`]; those of a key far below the resolution say only that it is. A key at the
@@ -48,7 +48,8 @@ pub const LINES_PER_KEY: [usize; 3] = [4, 8, 16];
 const Z: f64 = 3.481;
 /// The mean of the two quartiles in the middle varies by so much more than the mean of all.
 const QUARTILES_VARIANCE: f64 = 1.2;
-/// Keys that touched nothing, drawn to learn what their lines hold. A quarter of what [`CONFIDENCE`] leaves is 5 of them.
+/// Keys that touched nothing, drawn to learn what their lines hold. A quarter of what [`CONFIDENCE`] leaves is 5 of
+/// them.
 const IDLE_KEYS: usize = 20_000;
 /// Of them, so many are beyond a bound.
 const IDLE_KEYS_BEYOND: usize = 5;
@@ -263,9 +264,9 @@ pub struct Spread<K> {
 }
 
 impl<K: Copy> Spread<K> {
-    /// A sketch for this many `pairs` (a key and an item) of all keys together, in which keys that touch `smallest` items
-    /// or more stand out, and have this relative error once they touch many more. The error is brought to one that
-    /// [`LINES_PER_KEY`] has, the lines to [`LINES_MIN`] and [`LINES_MAX`]. More pairs widen the bounds.
+    /// A sketch for this many `pairs` (a key and an item) of all keys together, in which keys that touch `smallest`
+    /// items or more stand out, and have this relative error once they touch many more. The error is brought to one
+    /// that [`LINES_PER_KEY`] has, the lines to [`LINES_MIN`] and [`LINES_MAX`]. More pairs widen the bounds.
     pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Self {
         let [few, some, many] = LINES_PER_KEY;
         let lines_per_key = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
@@ -455,7 +456,8 @@ impl<'a, K: Copy> Survey<'a, K> {
         spreaders
     }
 
-    /// How many pairs there were of all keys together. What each line holds is known to 10 %, and most of that evens out.
+    /// How many pairs there were of all keys together. What each line holds is known to 10 %, and most of that evens
+    /// out.
     pub fn pairs(&self) -> f64 {
         self.counts.iter().sum()
     }
@@ -511,8 +513,9 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_the_error_is_as_stated() {
-        // Per setting 8 x 1,032 estimates, of which 8 may miss. The bounds of one sketch share what they were taken from,
-        // so misses come together: three times as many are allowed, and under a tenth of them were seen in 100 sketches.
+        // Per setting 8 x 1,032 estimates, of which 8 may miss. The bounds of one sketch share what they were taken
+        // from, so misses come together: three times as many are allowed, and under a tenth of them were seen
+        // in 100 sketches.
         for lines_per_key in LINES_PER_KEY {
             let (mut misses, mut errors) = (0, Vec::new());
             for seed in 0..8 {

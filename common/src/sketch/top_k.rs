@@ -10,17 +10,17 @@
 //! ```
 //!
 //! **Errs** never: the truth is within `[lower, upper]` for every key, held or not, in packets and in bytes. A held
-//! key's lower bound is what was counted since it came in; its upper bound adds what its light cells held then. A key that is
-//! not held has at most the lesser of its light cells. It may lack a large key, at the margin of what it can hold: under
-//! Zipf's law with exponent 1.05 a table of 8,192 entries has 998 to 1,000 of the largest 1,000.
+//! key's lower bound is what was counted since it came in; its upper bound adds what its light cells held then. A key
+//! that is not held has at most the lesser of its light cells. It may lack a large key, at the margin of what it can
+//! hold: under Zipf's law with exponent 1.05 a table of 8,192 entries has 998 to 1,000 of the largest 1,000.
 //!
-//! **Cost** for 8,192 flows: 128 KiB of blocks and 640 KiB of entries; two cache lines a key, side by side for one that is
-//! not held.
+//! **Cost** for 8,192 flows: 128 KiB of blocks and 640 KiB of entries; two cache lines a key, side by side for one that
+//! is not held.
 //!
 //! **Papers**: randomised admission, which keeps a flood of small keys from churning the table: Ben Basat, Chen,
-//! Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume estimation", 2019;
-//! heavy candidates before a light sketch: Yang et al., "Elastic sketch", 2018; the conservative update of the light cells:
-//! Estan and Varghese, "New directions in traffic measurement and accounting", 2002.
+//! Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume estimation",
+//! 2019; heavy candidates before a light sketch: Yang et al., "Elastic sketch", 2018; the conservative update of the
+//! light cells: Estan and Varghese, "New directions in traffic measurement and accounting", 2002.
 //!
 //! **Why not a crate**: crates keep one number a key, in maps and heaps that allocate as they go, without bounds; here
 //! it must be packets and bytes with bounds for both, in memory fixed beforehand.
@@ -104,8 +104,8 @@ impl<K> Candidate<K> {
     }
 }
 
-/// One number for packets and bytes, by which keys compete: a packet counts as much as 512 bytes. So the largest by either are
-/// among the largest. In units of four bytes; below 2^62 + 2^61.
+/// One number for packets and bytes, by which keys compete: a packet counts as much as 512 bytes. So the largest by
+/// either are among the largest. In units of four bytes; below 2^62 + 2^61.
 #[inline(always)]
 const fn score(tally: Tally) -> u64 {
     (tally.bytes >> 2) + (min(tally.packets, 1 << 54) << 7)
@@ -138,8 +138,8 @@ impl<K: Copy + Eq + Default> TopK<K> {
         }
     }
 
-    /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which holds at
-    /// least `entries` keys.
+    /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which
+    /// holds at least `entries` keys.
     pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
         // What is not held spreads over the cells of a row. Half of the error is for how unevenly it does.
         let blocks = libm::ceil(2.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
@@ -221,8 +221,8 @@ impl<K: Copy + Eq + Default> TopK<K> {
 
     /// Takes in another table, as if both had shared the stream.
     ///
-    /// Bounds hold for all that both were fed. Of a block's candidates the eight largest stay; what was missed adds up, so
-    /// bounds are as far apart as those of both together.
+    /// Bounds hold for all that both were fed. Of a block's candidates the eight largest stay; what was missed adds up,
+    /// so bounds are as far apart as those of both together.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Two-choice filter: is this key here, and has not been removed? At a speed that does not depend on how full it is.
 //!
-//! A key's fingerprint goes to the emptier one of two cache lines: with 31 slots a line, that fills lines so evenly that
-//! hardly ever a fingerprint must move to make room. So there is no cliff, as a [`Cuckoo`](super::Cuckoo) filter has, at
-//! the price of a rate of false positives eight times as high.
+//! A key's fingerprint goes to the emptier one of two cache lines: with 31 slots a line, that fills lines so evenly
+//! that hardly ever a fingerprint must move to make room. So there is no cliff, as a [`Cuckoo`](super::Cuckoo) filter
+//! has, at the price of a rate of false positives eight times as high.
 //!
 //! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
 //! inserted and not removed. A foreign key is found at 0.09 % at most, computed exactly from the fingerprints.

@@ -3,12 +3,12 @@
 //! A [`HyperLogLog`](super::HyperLogLog) register remembers the highest rank that came; here it also remembers whether
 //! each of the two ranks before came, in the two bits of a byte that are free anyway.
 //!
-//! **Errs** both ways, by a relative standard error of 0.761 / sqrt(registers): 27 % less than `HyperLogLog` in the same
-//! memory, or the same in 54 % of it (of 16 registers: 5 % more). Less for small counts. Its bias is below
+//! **Errs** both ways, by a relative standard error of 0.761 / sqrt(registers): 27 % less than `HyperLogLog` in the
+//! same memory, or the same in 54 % of it (of 16 registers: 5 % more). Less for small counts. Its bias is below
 //! 0.3 / registers of the count, from 0 up, which is nothing beside that error.
 //!
-//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB; an insertion touches one register and takes twice as long as
-//! `HyperLogLog`'s; an answer reads them all and solves an equation in some ten steps.
+//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB; an insertion touches one register and takes twice as long
+//! as `HyperLogLog`'s; an answer reads them all and solves an equation in some ten steps.
 //!
 //! **Papers**: Ertl, "`UltraLogLog`: a practical and more space-efficient alternative to `HyperLogLog` for approximate
 //! distinct counting", 2023: the registers are those of the paper, byte for byte (but for ranks above 52, of which one
@@ -281,8 +281,8 @@ mod tests {
 
     #[test]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
-        // As for HyperLogLog: 4.5 standard deviations of the bias and of the root mean square in 3 x 26 looks; one false
-        // alarm in 1,250.
+        // As for HyperLogLog: 4.5 standard deviations of the bias and of the root mean square in 3 x 26 looks; one
+        // false alarm in 1,250.
         for (precision, trials, few) in [(4, 2_000, 1.05), (8, 400, 1.0), (12, 40, 1.0)] {
             let registers = 1u64 << precision;
             let mut random = SplitMix64(u64::from(precision));

@@ -9,8 +9,8 @@ use crate::ledger::Tally;
 
 /// What is added to a key and kept in a counter; the default is zero.
 ///
-/// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each from
-/// another side.
+/// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each
+/// from another side.
 pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
     type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;

@@ -5,11 +5,11 @@
 //! edge came. Those on their way do not add up from window to window; what the program never sees does. So only what
 //! was missing at two edges in a row, and is more than any such queue holds at the rate of the window, is told.
 //!
-//! What offloads merge, some interfaces count merged and some do not (a veth counts buffers, `WireGuard` counts packets and
-//! merges them afterwards). So any count from the buffers to the packets in them is taken for complete.
+//! What offloads merge, some interfaces count merged and some do not (a veth counts buffers, `WireGuard` counts packets
+//! and merges them afterwards). So any count from the buffers to the packets in them is taken for complete.
 //!
-//! What a packet socket dropped is declared as lost, and a merged buffer among it as one packet. What else is missing in a
-//! window with such a loss cannot be told from it, and nothing is said of that window.
+//! What a packet socket dropped is declared as lost, and a merged buffer among it as one packet. What else is missing
+//! in a window with such a loss cannot be told from it, and nothing is said of that window.
 
 use std::time::Duration;
 

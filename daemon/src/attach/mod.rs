@@ -248,8 +248,8 @@ impl<'a> Attachments<'a> {
         Ok(all)
     }
 
-    /// Measures what should be measured now; `gone` are the interfaces that vanished since the last time, even if others
-    /// have their indexes and names by now.
+    /// Measures what should be measured now; `gone` are the interfaces that vanished since the last time, even if
+    /// others have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
         let settled = match self.links.list() {
             Ok(links) => self.settle(&links, gone, false),
@@ -401,8 +401,8 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// The slot that this interface has, or may have: its own, or for a pattern the one it had in this window, or a free
-    /// one.
+    /// The slot that this interface has, or may have: its own, or for a pattern the one it had in this window, or a
+    /// free one.
     fn slot_for(&self, rule: usize, name: &str, way: Way) -> Option<usize> {
         let own =
             |slot: &Attachment| (slot.rule, slot.way) == (rule, way) && slot.present.is_none() && slot.name == name;
@@ -426,8 +426,8 @@ impl<'a> Attachments<'a> {
         self.slots.iter().flatten().map(|slot| (slot.name.as_str(), slot.way, slot.obtained))
     }
 
-    /// The account of a window that is closed, of this length and with these ledgers, by slot: what was measured and how
-    /// much of it. Warns of packets that a program does not see, and frees the slots of what is gone for good.
+    /// The account of a window that is closed, of this length and with these ledgers, by slot: what was measured and
+    /// how much of it. Warns of packets that a program does not see, and frees the slots of what is gone for good.
     pub fn close(&mut self, ledgers: &[Ledger], length: Duration) -> Vec<Measured> {
         let mut all = Vec::new();
         for (slot, ledger) in ledgers.iter().enumerate() {

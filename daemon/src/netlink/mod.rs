@@ -2,8 +2,8 @@
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
 //! A handful of requests and attributes are all that is needed, so this speaks the protocol itself: `message` is its
-//! form, `socket` asks and takes the answers, `routing` describes interfaces and `generic` what their drivers can do. All
-//! integers are in the byte order of the machine. Nothing is changed, and no privilege is needed.
+//! form, `socket` asks and takes the answers, `routing` describes interfaces and `generic` what their drivers can do.
+//! All integers are in the byte order of the machine. Nothing is changed, and no privilege is needed.
 
 mod generic;
 mod message;

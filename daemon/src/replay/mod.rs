@@ -236,7 +236,8 @@ impl Run<'_> {
         Ok(Ok(()))
     }
 
-    /// Lets time go on to a packet's: closes the open window if it is over, and opens the one that the packet belongs to.
+    /// Lets time go on to a packet's: closes the open window if it is over, and opens the one that the packet belongs
+    /// to.
     ///
     /// A packet from up to one interval before the open window is counted in it: captures are not sorted. One from
     /// longer ago begins a window of its own: another capture, or a clock that was set back.

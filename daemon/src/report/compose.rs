@@ -17,7 +17,8 @@ use crate::{
     window::Span,
 };
 
-/// Upper edges of the packet-size buckets, in bytes: the field's usual ones (RFC 2819), then jumbo frames and merged segments.
+/// Upper edges of the packet-size buckets, in bytes: the field's usual ones (RFC 2819), then jumbo frames and merged
+/// segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
 /// Everything about a window that the summary does not know.

@@ -96,8 +96,8 @@ pub struct Interface {
     /// How its packets were seen: `xdp-native`, `xdp-generic`, `tcx`, `replay`, or `gone` when it disappeared, or
     /// `left-out` when the same packets are counted on an interface that it is stacked on.
     pub mode: String,
-    /// Which of its packets: `ingress` for those that it received, `egress` for those that it sent. One interface may be
-    /// listed once for each. Absent for a capture.
+    /// Which of its packets: `ingress` for those that it received, `egress` for those that it sent. One interface may
+    /// be listed once for each. Absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// One packet in this many was taken, at random, or more at times; 1 is every packet.
@@ -105,10 +105,10 @@ pub struct Interface {
     pub sampling: u32,
     /// Where every packet went.
     pub ledger: Ledger,
-    /// The packets seen for each one that the interface itself counted in this window; below 1 some passed unseen. A little
-    /// to either side is that the two are not counted at one instant. What offloads merged into one counts as seen whether
-    /// the interface counts it as one packet or as several. Absent when the interface's count is not known, or it
-    /// counted none.
+    /// The packets seen for each one that the interface itself counted in this window; below 1 some passed unseen. A
+    /// little to either side is that the two are not counted at one instant. What offloads merged into one counts
+    /// as seen whether the interface counts it as one packet or as several. Absent when the interface's count is
+    /// not known, or it counted none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage: Option<f64>,
@@ -132,9 +132,9 @@ pub struct Ledger {
     pub lost: BTreeMap<String, Tally>,
 }
 
-/// Packets and bytes, counted together; exact, but for the bytes of what a packet socket dropped (`lost.socket_drop`): each
-/// such packet is taken to be as large as the mean of those that the socket handed over in the same window, or in the last
-/// one that had any.
+/// Packets and bytes, counted together; exact, but for the bytes of what a packet socket dropped (`lost.socket_drop`):
+/// each such packet is taken to be as large as the mean of those that the socket handed over in the same window, or in
+/// the last one that had any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Packets.

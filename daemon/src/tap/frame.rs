@@ -63,8 +63,8 @@ impl Frame<'_> {
         &scratch[..tagged + rest.len()]
     }
 
-    /// How long the headers of TCP or UDP are, from the buffer's first byte to its payload's: what offloads repeat. 0 for
-    /// others.
+    /// How long the headers of TCP or UDP are, from the buffer's first byte to its payload's: what offloads repeat. 0
+    /// for others.
     fn header_bytes(&self, link: Link) -> usize {
         match self.transport.or_else(|| self.outer_transport(link)) {
             Some((proto::TCP, at)) => at + usize::from(self.byte(at + 12) >> 4) * 4,

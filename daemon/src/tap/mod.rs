@@ -5,9 +5,10 @@
 //! reader, a thread:  rings of its taps -> what was on the wire (`frame`) -> the kernel program's twin -> shard
 //! ```
 //!
-//! There are as many readers as taps, but no more than CPUs. A tap is a socket of one direction of one interface, so that
-//! what a socket dropped is known for each. The attaching thread opens it and hands it to its reader; from then on only the
-//! reader touches it. Rings are read whether or not a window closes, and nothing of the eBPF path waits for them.
+//! There are as many readers as taps, but no more than CPUs. A tap is a socket of one direction of one interface, so
+//! that what a socket dropped is known for each. The attaching thread opens it and hands it to its reader; from then on
+//! only the reader touches it. Rings are read whether or not a window closes, and nothing of the eBPF path waits for
+//! them.
 //!
 //! What it costs beside eBPF: the kernel copies each packet's beginning, and userspace parses it. What it sees: ingress
 //! after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
@@ -134,8 +135,8 @@ pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
     interfaces.iter().filter(tapped).map(slots).sum::<usize>().min(INTERFACES_MAX as usize)
 }
 
-/// Whether taps may stand in for programs that could not be loaded: this process lacks the privilege for eBPF but not the
-/// one for packet sockets, and no interface asks for a program.
+/// Whether taps may stand in for programs that could not be loaded: this process lacks the privilege for eBPF but not
+/// the one for packet sockets, and no interface asks for a program.
 pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
     let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
     (error.is_not_permitted() || !has_cap_bpf())

@@ -41,8 +41,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Statistics are looked at this often: the kernel counts drops in 32 bits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost, and is
-/// passed over should it come.
+/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost, and
+/// is passed over should it come.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Reads some taps.

@@ -1,14 +1,14 @@
-//! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings of
-//! packets, a block at a time. The daemon's only unsafe code is here.
+//! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings
+//! of packets, a block at a time. The daemon's only unsafe code is here.
 //!
-//! `pnet` binds the socket to its interface and has no part in reading: its receiver takes one packet a system call, does
-//! not tell which way it went, has lost the VLAN tag that the kernel took out of it, cuts it at the length of its buffer
-//! without saying so, and knows nothing of what the socket dropped. A ring brings all of that, hundreds of packets at a
-//! time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
+//! `pnet` binds the socket to its interface and has no part in reading: its receiver takes one packet a system call,
+//! does not tell which way it went, has lost the VLAN tag that the kernel took out of it, cuts it at the length of its
+//! buffer without saying so, and knows nothing of what the socket dropped. A ring brings all of that, hundreds of
+//! packets at a time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
 //!
 //! The kernel counts a packet as received under the same lock under which it gives it its place in the ring. So one
-//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to be
-//! read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
+//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to
+//! be read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
 //! counted twice or never.
 #![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
 
@@ -35,8 +35,8 @@ use crate::{config::Way, netlink::Link};
 
 /// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
 const BLOCKS: usize = 32;
-/// A block that is not full is handed over after this long, in milliseconds: how late a packet may be read, and a window
-/// be closed.
+/// A block that is not full is handed over after this long, in milliseconds: how late a packet may be read, and a
+/// window be closed.
 const RETIRE_MS: c_uint = 20;
 /// What the kernel may put before and behind the beginning of a packet in the ring, at most.
 const FRAME_ROOM: usize = 256;
@@ -67,8 +67,8 @@ struct Cursor {
 }
 
 impl PacketSocket {
-    /// Opens a socket that sees the packets of `link` that go this `way`, from now on, with a ring of `bytes` bytes: a power
-    /// of two, at least a page.
+    /// Opens a socket that sees the packets of `link` that go this `way`, from now on, with a ring of `bytes` bytes: a
+    /// power of two, at least a page.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl PacketSocket {
         unbound().is_ok()
     }
 
-    /// Hands over packets of the next block, in order and `most` at most, but for those that were given up; gives how many,
-    /// or `None` where no block is there to be read.
+    /// Hands over packets of the next block, in order and `most` at most, but for those that were given up; gives how
+    /// many, or `None` where no block is there to be read.
     pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
         let block = self.blocks.get(self.block)?;
         let (header, _) = BlockHeader::read_from_prefix(block).ok()?;
@@ -127,8 +127,8 @@ impl PacketSocket {
         Some(read)
     }
 
-    /// Looks at the socket's statistics; gives how many packets were dropped since the last time. What came before this is
-    /// in the ring: see [`PacketSocket::unread`].
+    /// Looks at the socket's statistics; gives how many packets were dropped since the last time. What came before this
+    /// is in the ring: see [`PacketSocket::unread`].
     ///
     /// # Errors
     ///
@@ -279,8 +279,8 @@ impl Blocks {
         Some(unsafe { slice::from_raw_parts(self.start(nth).as_ptr(), self.bytes) })
     }
 
-    /// Gives a block back to the kernel, wiped as far as it was `used`: where the kernel gives up on a packet half way, it
-    /// leaves the place as it was, and that is to show.
+    /// Gives a block back to the kernel, wiped as far as it was `used`: where the kernel gives up on a packet half way,
+    /// it leaves the place as it was, and that is to show.
     fn release(&mut self, nth: usize, used: usize) {
         let wiped = size_of::<BlockHeader>()..used.clamp(size_of::<BlockHeader>(), self.bytes);
         // SAFETY: within the mapping, and the block is weir's until the store below.
@@ -353,8 +353,8 @@ struct OffloadHeader {
 const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
 const _: () = assert!(FRAME_ROOM >= 48 + 20 + 16 + size_of::<OffloadHeader>() + 64);
 
-/// The packet at `at` in a block, and how far it is to the next one. There is none where the kernel gave up half way; it
-/// has counted that one as dropped.
+/// The packet at `at` in a block, and how far it is to the next one. There is none where the kernel gave up half way;
+/// it has counted that one as dropped.
 fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
     let whole = block.get(at..)?;
     let (header, _) = FrameHeader::read_from_prefix(whole).ok()?;
@@ -402,8 +402,8 @@ impl OffloadHeader {
         if self.kind == 0 { 0 } else { self.segment }
     }
 
-    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel merged:
-    /// its protocol, known by where its checksum is, and where it begins.
+    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel
+    /// merged: its protocol, known by where its checksum is, and where it begins.
     const fn transport(self) -> Option<(u8, usize)> {
         const NEEDS_CHECKSUM: u8 = 1;
         if self.flags & NEEDS_CHECKSUM == 0 {
@@ -453,7 +453,8 @@ mod tests {
         assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
     }
 
-    /// A socket of no packets, with one block in its ring that holds `packets` of them, each `room` bytes from the last.
+    /// A socket of no packets, with one block in its ring that holds `packets` of them, each `room` bytes from the
+    /// last.
     fn with_block(packets: u32, room: u32) -> PacketSocket {
         let (bytes, count) = (page_size(), 1);
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

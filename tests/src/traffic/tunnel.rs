@@ -123,8 +123,8 @@ fn gre(random: &mut Random, kind: u16) -> Vec<u8> {
     header
 }
 
-/// TS 29.281 section 5: with any flag set, four bytes more, of which the last is the first extension header's type. Each
-/// of those begins with its length in units of four bytes and ends with the type of the next.
+/// TS 29.281 section 5: with any flag set, four bytes more, of which the last is the first extension header's type.
+/// Each of those begins with its length in units of four bytes and ends with the type of the next.
 fn gtp_u(random: &mut Random) -> Vec<u8> {
     const PDU_SESSION_CONTAINER: u8 = 0x85;
     let (extensions, sequence) = (random.between(0, 4), random.chance(0.5));

@@ -1,14 +1,15 @@
 //! Frequent items in `DataSketches`' form: the largest keys, each with bounds.
 //!
-//! 8 bytes of preamble (its length in 64-bit words, the form's version, the family, lg of the greatest and of the present
-//! table, flags), and unless it is empty 24 bytes (how many items, all weight, the error), the lower bounds, and the items:
-//! longs of 8 bytes, or strings of UTF-8 behind a length of 4 bytes. Everything is little endian.
+//! 8 bytes of preamble (its length in 64-bit words, the form's version, the family, lg of the greatest and of the
+//! present table, flags), and unless it is empty 24 bytes (how many items, all weight, the error), the lower bounds,
+//! and the items: longs of 8 bytes, or strings of UTF-8 behind a length of 4 bytes. Everything is little endian.
 //!
-//! **Errs** one way: an item's weight is at least its lower bound and at most [`FrequentItems::error`] more; an item that is
-//! absent has at most that. The form has one error for all items, so bounds of unequal width are written with the widest.
+//! **Errs** one way: an item's weight is at least its lower bound and at most [`FrequentItems::error`] more; an item
+//! that is absent has at most that. The form has one error for all items, so bounds of unequal width are written with
+//! the widest.
 //!
-//! **Source**: `DataSketches`' documentation of the form and its C++ `fi` folder; Anderson, Bevan, Lang, Liberty, Rhodes and
-//! Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
+//! **Source**: `DataSketches`' documentation of the form and its C++ `fi` folder; Anderson, Bevan, Lang, Liberty,
+//! Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
 
 use alloc::{string::String, vec::Vec};
 
@@ -52,7 +53,8 @@ pub struct FrequentItems<T> {
 }
 
 impl<T: Item> FrequentItems<T> {
-    /// From items with bounds, the weight of the whole stream, and the most that an item may have which is not among them.
+    /// From items with bounds, the weight of the whole stream, and the most that an item may have which is not among
+    /// them.
     ///
     /// Numbers above 2^63 - 1 become that. An item whose lower bound is 0 is left out: the form cannot hold it, and the
     /// error covers it.

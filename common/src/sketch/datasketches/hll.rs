@@ -1,11 +1,11 @@
 //! `HyperLogLog` in `DataSketches`' form: written as `HLL_8`, read as any.
 //!
-//! All share 8 bytes of preamble: its length in 32-bit words, the form's version, the family, lg of the registers, lg of a
-//! table's entries, flags, the least rank (or a list's length), and the mode. What follows is
+//! All share 8 bytes of preamble: its length in 32-bit words, the form's version, the family, lg of the registers, lg
+//! of a table's entries, flags, the least rank (or a list's length), and the mode. What follows is
 //!
 //! - for a small count a list (LIST) or a hash table (SET) of *coupons*: 26 bits of place and 6 of rank each;
-//! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or 4
-//!   bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
+//! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or
+//!   4 bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
 //!
 //! **What is lost**: ranks beyond the highest that a hash of 64 bits can give here (one key in 2^46 or fewer), and
 //! registers beyond 2^18, which are joined to that many, as a union there would do.

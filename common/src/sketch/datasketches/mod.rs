@@ -8,9 +8,9 @@
 //! # Whose hashes?
 //!
 //! The forms have no place for a key. A `HyperLogLog` fed with keyed hashes can be exported, counted and joined with
-//! others of the same key and the same number of registers; joined with anything else it is counted twice, and nobody can
-//! notice. To be joined with sketches that others made, it must be fed with *their* hashes: [`PublicHash`], in a sketch
-//! whose key is [`PUBLIC`], so that weir itself never merges the two kinds.
+//! others of the same key and the same number of registers; joined with anything else it is counted twice, and nobody
+//! can notice. To be joined with sketches that others made, it must be fed with *their* hashes: [`PublicHash`], in a
+//! sketch whose key is [`PUBLIC`], so that weir itself never merges the two kinds.
 //!
 //! ```
 //! use std::net::Ipv4Addr;
@@ -25,14 +25,15 @@
 //! assert_eq!(hll::read(&image, PUBLIC), Ok(sources));
 //! ```
 //!
-//! **Public hashes can be aimed at.** Whoever can choose addresses can choose such as make a public sketch count far too
-//! few, or far too many. Bounds hold for traffic that nobody aims at the sketch; what must withstand an attacker is the keyed one.
+//! **Public hashes can be aimed at.** Whoever can choose addresses can choose such as make a public sketch count far
+//! too few, or far too many. Bounds hold for traffic that nobody aims at the sketch; what must withstand an attacker is
+//! the keyed one.
 //!
 //! # What is left out
 //!
-//! - `DataSketches`' Bloom filter is another structure than weir's: its bits follow from two xxHash64 of the *item*, each
-//!   modulo the number of bits, so a filter fed with weir's hashes answers nobody's questions, and the official Python
-//!   package has none to compare with.
+//! - `DataSketches`' Bloom filter is another structure than weir's: its bits follow from two xxHash64 of the *item*,
+//!   each modulo the number of bits, so a filter fed with weir's hashes answers nobody's questions, and the official
+//!   Python package has none to compare with.
 //! - Its HIP estimate, which depends on the order of arrival and is gone after the first merge.
 
 pub mod frequent_items;
@@ -45,6 +46,6 @@ mod golden;
 pub use frequent_items::FrequentItems;
 pub use murmur::PublicHash;
 
-/// The key's fingerprint of sketches that are fed with [`PublicHash`]: no key at all. (A secret key has this fingerprint
-/// with a probability of 2^-64.)
+/// The key's fingerprint of sketches that are fed with [`PublicHash`]: no key at all. (A secret key has this
+/// fingerprint with a probability of 2^-64.)
 pub const PUBLIC: u64 = 0;

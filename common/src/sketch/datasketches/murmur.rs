@@ -1,7 +1,8 @@
 //! The hash that all sketches of Apache `DataSketches` share, so that anybody's can be joined: `MurmurHash3` for 64-bit
 //! machines, 128 bits, with the seed 9001.
 //!
-//! **Not keyed**: anybody can make items that collide. Only for what leaves the machine to be joined with others' sketches.
+//! **Not keyed**: anybody can make items that collide. Only for what leaves the machine to be joined with others'
+//! sketches.
 //!
 //! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `DataSketches`' `hll_sketch` (what becomes of its
 //! bits).
@@ -53,8 +54,8 @@ impl PublicHash {
         Self::of_bytes(&address.octets())
     }
 
-    /// The 64 bits with which a [`HyperLogLog`](crate::sketch::HyperLogLog) of this precision has in each register what a
-    /// sketch of `DataSketches` has in its own: the register's number, then the bits whose zeros are counted.
+    /// The 64 bits with which a [`HyperLogLog`](crate::sketch::HyperLogLog) of this precision has in each register what
+    /// a sketch of `DataSketches` has in its own: the register's number, then the bits whose zeros are counted.
     #[inline]
     pub const fn for_precision(self, precision: u32) -> u64 {
         self.place << (u64::BITS - precision) | self.rank >> precision

@@ -7,11 +7,13 @@
 //! [`HyperLogLog`] does, whose registers it has then: nothing is lost by having begun small.
 //!
 //! **Cost**: 6 to 12 bytes a key at first (seldom 24, at least 64 in all), at most the registers; an insertion into the
-//! list mostly touches one cache line. Unlike weir's other sketches it allocates while it counts: up to a maximum known beforehand.
+//! list mostly touches one cache line. Unlike weir's other sketches it allocates while it counts: up to a maximum known
+//! beforehand.
 //!
 //! **Papers**: Heule, Nunkesser and Hall, "`HyperLogLog` in practice", 2013 (the sparse form, with hashes at a higher
-//! precision); the list is a hash table with linear probing in which tokens stay in order, so that equal sets look equal
-//! whatever order they came in: Blelloch and Golovin, "Strongly history-independent hashing with applications", 2007.
+//! precision); the list is a hash table with linear probing in which tokens stay in order, so that equal sets look
+//! equal whatever order they came in: Blelloch and Golovin, "Strongly history-independent hashing with applications",
+//! 2007.
 //!
 //! **Why not a crate**: those of [`HyperLogLog`].
 
@@ -88,7 +90,8 @@ impl CompactHyperLogLog {
         match &self.form {
             Form::List(tokens) => {
                 let pairs_equal = (tokens.count * tokens.count) as f64 / 2.0 * TOKENS_EQUAL;
-                // A Poisson number: below the first bound it is 0 with the stated confidence, above it within the second.
+                // A Poisson number: below the first bound it is 0 with the stated confidence, above it within the
+                // second.
                 let most = if pairs_equal < 0.001 { 0.0 } else { pairs_equal + 4.0 * libm::sqrt(pairs_equal) + 2.0 };
                 let count = tokens.count as u64;
                 let value = count + libm::round(pairs_equal) as u64;

@@ -14,16 +14,16 @@
 //! Numbers are little endian. In a payload single numbers are written in groups of seven bits, and rows of them so that
 //! stretches of zeros cost nothing. Each structure's payload is with the structure, in its `impl Image`.
 //!
-//! Sketches that keep keys ([`TopK`](super::TopK), [`Spread`](super::Spread), which are generic over them) have none here, nor
-//! has [`Seen`](super::Seen), which is of one process. The largest keys leave as
+//! Sketches that keep keys ([`TopK`](super::TopK), [`Spread`](super::Spread), which are generic over them) have none
+//! here, nor has [`Seen`](super::Seen), which is of one process. The largest keys leave as
 //! [`FrequentItems`](super::datasketches::FrequentItems).
 //!
-//! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against the
-//! bytes that are there, and memory against what the caller allows, before anything is allocated: because empty stretches
-//! cost nothing, some bytes may well stand for a large empty sketch.
+//! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against
+//! the bytes that are there, and memory against what the caller allows, before anything is allocated: because empty
+//! stretches cost nothing, some bytes may well stand for a large empty sketch.
 //!
-//! **What it does not**: the checksum finds accidents, not forgeries. Whoever can send images can say whatever a sketch can
-//! say; take them from whom you trust, over a channel that proves who it is.
+//! **What it does not**: the checksum finds accidents, not forgeries. Whoever can send images can say whatever a sketch
+//! can say; take them from whom you trust, over a channel that proves who it is.
 
 use alloc::vec::Vec;
 

@@ -104,8 +104,8 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at, allowed: core::mem::take(&mut self.allowed) })
     }
 
-    /// `count` numbers as [`Writer::numbers`](super::Writer::numbers) wrote them. `put` is told those that are not 0, and may
-    /// say what belongs there instead.
+    /// `count` numbers as [`Writer::numbers`](super::Writer::numbers) wrote them. `put` is told those that are not 0,
+    /// and may say what belongs there instead.
     pub fn numbers(
         &mut self,
         field: &'static str,
@@ -133,8 +133,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `count` weights as [`Writer::weights`](super::Writer::weights) wrote them. `put` is told of each weight its parts that
-    /// are not 0, a number at a time: to be added up.
+    /// `count` weights as [`Writer::weights`](super::Writer::weights) wrote them. `put` is told of each weight its
+    /// parts that are not 0, a number at a time: to be added up.
     pub fn weights<W: Weight>(
         &mut self,
         field: &'static str,

@@ -26,8 +26,8 @@ pub(super) struct Block {
 const _: () = assert!(size_of::<Block>() == 128);
 
 /// A score with the way that has it in the three lowest bits, so that the least of the eight says which way it is: the
-/// nearest number of 21 significant bits, in the order of scores below 2^63. At least that of 1: a key without weight has
-/// its way, too.
+/// nearest number of 21 significant bits, in the order of scores below 2^63. At least that of 1: a key without weight
+/// has its way, too.
 #[inline(always)]
 const fn rank(score: u64, way: usize) -> u32 {
     // Positive floating-point numbers are in the order of their bits.
@@ -124,8 +124,8 @@ impl Light {
     }
 }
 
-/// Packets in the highest 24 bits, bytes in the others. What does not fit is endless. In a table of 8,000 entries, a cell has
-/// one part in 4,000 of what small keys have: 16 million packets there are 10^11 in a window.
+/// Packets in the highest 24 bits, bytes in the others. What does not fit is endless. In a table of 8,000 entries, a
+/// cell has one part in 4,000 of what small keys have: 16 million packets there are 10^11 in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell(u64);
 

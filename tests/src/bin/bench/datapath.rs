@@ -29,8 +29,9 @@ use crate::{
 
 /// Turns of each kind.
 const ROUNDS: usize = 11;
-/// Runs in a turn: (calls, runs a call). Before and after a call of more than one run the kernel waits for all CPUs, some
-/// 20 ms together, so that calls should be few; and it gives whole nanoseconds, so that there should be more than one.
+/// Runs in a turn: (calls, runs a call). Before and after a call of more than one run the kernel waits for all CPUs,
+/// some 20 ms together, so that calls should be few; and it gives whole nanoseconds, so that there should be more than
+/// one.
 const TURN: (u32, u32) = (8, 1 << 17);
 /// The same where the ring is drained between the calls: no more runs a call than records fit the ring.
 const TURN_DRAINED: (u32, u32) = (8, 1 << 17);

@@ -22,8 +22,8 @@ pub fn udp_v6() -> Vec<u8> {
     frame(&[], 0x86dd, &[&ipv6(UDP, 8), &udp()])
 }
 
-/// The deepest that the parser goes: all VLAN tags, PPP over Ethernet, and all MPLS labels and extension headers that it
-/// walks.
+/// The deepest that the parser goes: all VLAN tags, PPP over Ethernet, and all MPLS labels and extension headers that
+/// it walks.
 pub fn deepest() -> Vec<u8> {
     let tags: Vec<_> = (1..=VLAN_TAGS_MAX as u16).collect();
     let mut chain = Vec::new();

@@ -1,8 +1,8 @@
 //! What weir costs a router that forwards, and what other tools cost it.
 //!
 //! Everything runs in network namespaces ([`route`]). Tools take turns, so that what disturbs the machine disturbs all
-//! alike. After each of weir's runs its ledger must balance, and it must have seen what the interface received: a time for
-//! the wrong answer is no time. What other tools report is only told.
+//! alike. After each of weir's runs its ledger must balance, and it must have seen what the interface received: a time
+//! for the wrong answer is no time. What other tools report is only told.
 
 use std::{fs, time::Duration};
 
@@ -102,8 +102,8 @@ fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Re
     })
 }
 
-/// What weir saw lies between what came in while it certainly measured and what came in while it may have. Nothing comes
-/// but what is generated, so that the two are nearly always the same number.
+/// What weir saw lies between what came in while it certainly measured and what came in while it may have. Nothing
+/// comes but what is generated, so that the two are nearly always the same number.
 fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
     ensure!(
         (least.packets..=most.packets).contains(&seen.packets) && (least.bytes..=most.bytes).contains(&seen.bytes),

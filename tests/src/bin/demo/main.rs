@@ -208,8 +208,9 @@ fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Repor
 
 /// Says what was sent and what weir saw of it.
 ///
-/// What the hosts sent while weir certainly measured is the least that it must have seen, and what they sent from before it
-/// attached until after it ended the most. Both are the same but for what a kernel says on its own in between.
+/// What the hosts sent while weir certainly measured is the least that it must have seen, and what they sent from
+/// before it attached until after it ended the most. Both are the same but for what a kernel says on its own in
+/// between.
 fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Result<()> {
     let Sent { client, server } = *sent;
     let Traffic { injected, returned: Returned { stream_bytes, datagrams } } = traffic;

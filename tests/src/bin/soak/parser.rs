@@ -1,7 +1,7 @@
 //! The kernel's parser and its twin in userspace over mutated frames, on every CPU at once.
 //!
-//! With `busy` set each frame that has a key leaves a record of its own at once, so that records come out of the ring in
-//! the order of the frames.
+//! With `busy` set each frame that has a key leaves a record of its own at once, so that records come out of the ring
+//! in the order of the frames.
 
 use std::{
     io::{self, Write},
