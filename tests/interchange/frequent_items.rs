@@ -10,10 +10,15 @@ use crate::peer;
 
 /// More than the least table holds, at the very edge of the next, one less, and many.
 const COUNTS: [u64; 5] = [0, 1, 12, 13, 3_000];
+/// The weight of the whole stream.
+const TOTAL: u64 = 1 << 40;
+/// Between an item's bounds, and the most of an absent one.
+const ERROR: u64 = 2;
 
 pub fn the_package_reads_longs() -> Result<()> {
-    let said =
-        said("longs", |n| FrequentItems::new(items(n).map(|(n, bounds)| (n as i64 - 3, bounds)), 1 << 40, 2).write())?;
+    let said = said("longs", |n| {
+        FrequentItems::new(items(n).map(|(n, bounds)| (n as i64 - 3, bounds)), TOTAL, ERROR).write()
+    })?;
     for (count, said) in COUNTS.into_iter().zip(said) {
         compare(&said, items(count).map(|(n, bounds)| json!([n as i64 - 3, bounds.lower, bounds.upper])))?;
     }
@@ -23,16 +28,16 @@ pub fn the_package_reads_longs() -> Result<()> {
 pub fn the_package_reads_strings() -> Result<()> {
     let text = |n: u64| if n == 0 { String::new() } else { format!("192.0.2.1:{n} → ☃") };
     let said =
-        said("strings", |n| FrequentItems::new(items(n).map(|(n, bounds)| (text(n), bounds)), 1 << 40, 2).write())?;
+        said("strings", |n| FrequentItems::new(items(n).map(|(n, bounds)| (text(n), bounds)), TOTAL, ERROR).write())?;
     for (count, said) in COUNTS.into_iter().zip(said) {
         compare(&said, items(count).map(|(n, bounds)| json!([text(n), bounds.lower, bounds.upper])))?;
     }
     Ok(())
 }
 
-/// Items with bounds that are all two apart.
+/// Items with bounds that are all [`ERROR`] apart.
 fn items(count: u64) -> impl Iterator<Item = (u64, Estimate)> {
-    (0..count).map(|n| (n, Estimate { value: n + 3, lower: n + 1, upper: n + 3 }))
+    (0..count).map(|n| (n, Estimate { value: n + 1 + ERROR, lower: n + 1, upper: n + 1 + ERROR }))
 }
 
 /// What the package says of each count's image.
@@ -44,11 +49,10 @@ fn said(kind: &str, image: impl Fn(u64) -> Vec<u8>) -> Result<Vec<Value>> {
 }
 
 fn compare(said: &Value, items: impl Iterator<Item = Value>) -> Result<()> {
+    ensure!(said["total"] == TOTAL && said["absent"] == ERROR, "not {TOTAL} in all, {ERROR} if absent: {said}");
     // The package gives the largest first; lower bounds are all different here.
     let mut expected: Vec<_> = items.collect();
     expected.reverse();
-    let total: u64 = if expected.is_empty() { 0 } else { 1 << 40 };
-    ensure!(said["total"] == total, "the total is not {total} in {said}");
     ensure!(said["items"] == Value::Array(expected), "the items are not as written in {said}");
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Sketches leave the machine and come back: what weir writes is read by Apache `DataSketches`' own Python package, and
 //! what that writes is read by weir.
 //!
-//! The package is brought into the target folder by pip at the first run. Without Python, pip or a network the tests
-//! count as ignored; what the package wrote once is read by `weir-common`'s unit tests all the same.
+//! `scripts/setup` brings the package into the target folder. Without it the tests count as ignored; what the package
+//! wrote once is read by `weir-common`'s unit tests all the same.
 
 use std::process::ExitCode;
 

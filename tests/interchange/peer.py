@@ -108,16 +108,20 @@ def read_hll(image):
 
 
 def read_longs(image):
-    return read_items(frequent_items_sketch.deserialize(image, PyLongsSerDe()))
+    return read_items(frequent_items_sketch.deserialize(image, PyLongsSerDe()), absent=-1_000)
 
 
 def read_strings(image):
-    return read_items(frequent_strings_sketch.deserialize(image))
+    return read_items(frequent_strings_sketch.deserialize(image), absent="absent")
 
 
-def read_items(sketch):
+def read_items(sketch, absent):
     rows = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_NEGATIVES, 0)
-    return {"total": sketch.total_weight, "items": [[item, lower, upper] for item, _, lower, upper in rows]}
+    return {
+        "total": sketch.total_weight,
+        "absent": sketch.get_upper_bound(absent),
+        "items": [[item, lower, upper] for item, _, lower, upper in rows],
+    }
 
 
 main()

@@ -4,46 +4,26 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::scratch::Scratch;
 
-const PACKAGE: &str = "datasketches";
-const VERSION: &str = "5.2.0";
-
-/// A Python that has the package: the system's, or one of its own in the target folder, made now if need be.
+/// The Python that has the package, if `scripts/setup` could bring it. It leaves the list beside it when all is there.
 ///
 /// # Errors
 ///
-/// What is missing.
-pub fn python() -> Result<&'static Path, String> {
-    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    PYTHON.get_or_init(find).as_deref().map_err(Clone::clone)
-}
-
-fn find() -> Result<PathBuf, String> {
-    let system = PathBuf::from("python3");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{PACKAGE}-{VERSION}"));
-    let own = folder.join("bin/python");
-    if let Some(python) = [&system, &own].into_iter().find(|python| has_package(python)) {
-        return Ok(python.clone());
+/// It is missing, or another list's.
+pub fn python() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("datasketches");
+    let python = folder.join("bin/python");
+    let list = std::fs::read(folder.join("requirements.txt"));
+    if list.is_ok_and(|list| list == include_bytes!("requirements.txt")) && python.exists() {
+        Ok(python)
+    } else {
+        Err(format!("no Python with datasketches in {}: run scripts/setup", folder.display()))
     }
-    run(Command::new(&system).args(["-m", "venv", "--clear"]).arg(&folder))
-        .and_then(|_| {
-            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"];
-            let patience = ["--timeout=10", "--retries=1"];
-            run(Command::new(&own).args(pip).args(patience).arg(format!("{PACKAGE}=={VERSION}")))
-        })
-        .map_err(|error| format!("no Python with {PACKAGE} {VERSION}: {error:#}"))?;
-    Ok(own)
-}
-
-fn has_package(python: &Path) -> bool {
-    let version = format!("import {PACKAGE}, importlib.metadata as m; print(m.version('{PACKAGE}'))");
-    run(Command::new(python).args(["-c", &version])).is_ok_and(|version| version.trim() == VERSION)
 }
 
 /// What the package wrote, by file name.
