@@ -1,27 +1,29 @@
 //! Sketches: answers about any number of flows in memory fixed at construction, each with its error.
 //!
-//! | structure | question | errs | memory | removes | merges |
-//! |---|---|---|---|---|---|
-//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly |
-//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly |
-//! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly |
-//! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no |
-//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up |
-//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key |
-//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no |
-//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no |
-//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly |
-//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors |
-//! | [`BlockedCountMin`] | the same, in two cache lines | the same, by a little more | the same | no | the same |
-//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | a third of the error of `CountMin` | no | bounds hold |
-//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 96 bytes and the key a candidate | no | bounds hold |
-//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly |
-//! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly |
-//! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly |
-//! | [`Spread`] | which keys touch many? | both ways; within its bounds at 99.9 % | 5 bytes a key | no | exactly |
+//! | structure | question | errs | memory | removes | merges | ns |
+//! |---|---|---|---|---|---|---|
+//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly | 17 / 29 |
+//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly | 3.5 / 3.6 |
+//! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly | |
+//! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no | 25, known 11 |
+//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up | 9.7 / 10 |
+//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key | 3.9 / 3.5 |
+//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 5.0 / 3.7 |
+//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 7.3 / 4.6 |
+//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 14 / 8.4 |
+//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 13 / 6.1, plain 7.3 / 6.2 |
+//! | [`BlockedCountMin`] | the same, in two cache lines | the same, by a little more | the same | no | the same | plain 5.7 / 5.2 |
+//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | a third of the error of `CountMin` | no | bounds hold | 14 / 9.0 |
+//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 96 bytes and the key a candidate | no | bounds hold | 18 |
+//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 3.0 |
+//! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | |
+//! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly | 3.8 |
+//! | [`Spread`] | which keys touch many? | both ways; within its bounds at 99.9 % | 5 to 10 bytes a key | no | exactly | 15 |
 //!
 //! weir's pipeline has [`TopK`] (top talkers), [`HyperLogLog`] (unique addresses and flows) and [`Seen`] (new flows).
-//! What each costs in time, beside the best crates for the same question, is what `scripts/bench sketches` prints.
+//! Times are of a virtual machine (Xeon, AVX-512) with keys of 8 bytes, hashing included, in batches, inside the
+//! second-level cache: insert (or add) / look up what is absent (or estimate). `scripts/bench sketches` prints them,
+//! other sizes and the best crates for the same questions; `scripts/bench pipeline` those of [`Seen`].
 //!
 //! # The contract
 //!
