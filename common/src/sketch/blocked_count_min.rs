@@ -33,7 +33,7 @@ use super::{
     image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess},
 };
-use crate::{ledger::Tally, simd::prefetch};
+use crate::{hash::scale, ledger::Tally, simd::prefetch};
 
 /// Cells a block.
 const CELLS: usize = 32;
@@ -87,7 +87,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
-        let Block(cells) = &mut self.blocks[block(hash, self.blocks.len())];
+        let Block(cells) = &mut self.blocks[scale(hash, self.blocks.len() as u64) as usize];
         let places = places(hash);
         let estimate = least(cells, places).saturating_add(weight);
         for place in places {
@@ -108,7 +108,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     /// The weight of the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
-        least(&self.blocks[block(hash, self.blocks.len())].0, places(hash))
+        least(&self.blocks[scale(hash, self.blocks.len() as u64) as usize].0, places(hash))
     }
 
     /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
@@ -191,7 +191,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     fn ask_for(&self, hashes: &[u64]) {
         if size_of_val(&*self.blocks) > PREFETCH_ABOVE_BYTES {
             for &hash in hashes {
-                let Block(cells) = &self.blocks[block(hash, self.blocks.len())];
+                let Block(cells) = &self.blocks[scale(hash, self.blocks.len() as u64) as usize];
                 let [first, second, third, fourth] = places(hash);
                 prefetch(&cells[first]);
                 prefetch(&cells[third]);
@@ -259,12 +259,6 @@ impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
     }
-}
-
-/// The key's block among so many: the hash as a fraction of them.
-#[inline(always)]
-const fn block(hash: u64, blocks: usize) -> usize {
-    ((hash as u128 * blocks as u128) >> 64) as usize
 }
 
 /// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: in each half of

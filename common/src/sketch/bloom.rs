@@ -18,7 +18,7 @@ use super::{
     Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
 };
-use crate::hash::mix;
+use crate::hash::{mix, scale};
 
 /// Bits at most: 4 GiB.
 pub const BITS_MAX: u64 = 1 << 35;
@@ -153,12 +153,6 @@ impl Bloom {
             ((position / u64::from(u64::BITS)) as usize, 1 << (position % u64::from(u64::BITS)))
         })
     }
-}
-
-/// A word brought from the range below 2^64 to that below `end`, without a division.
-#[inline(always)]
-const fn scale(word: u64, end: u64) -> u64 {
-    ((word as u128 * end as u128) >> 64) as u64
 }
 
 impl Sketch for Bloom {

@@ -38,7 +38,7 @@ use super::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     weight::Weight,
 };
-use crate::{ledger::Tally, simd::prefetch};
+use crate::{hash::scale, ledger::Tally, simd::prefetch};
 
 /// Large keys a block.
 pub const WAYS: usize = 7;
@@ -186,7 +186,7 @@ impl<W: Weight> HeavyLight<W> {
     /// The key's block: the hash as a fraction of the blocks.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
-        ((hash as u128 * self.blocks.len() as u128) >> 64) as usize
+        scale(hash, self.blocks.len() as u64) as usize
     }
 
     /// Asks for what the keys may touch ahead of its use, if it may be far. Not for counts behind the first line: whose

@@ -6,19 +6,17 @@ use std::{error::Error, format, string::String};
 
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
-    HyperLogLog, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
+    HyperLogLog, Merge, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
 use crate::{hash::Key, ledger::Tally};
 
 /// A sketch as the laws see it: small, so that keys share what they can share.
-trait Lawful: core::fmt::Debug + Sized {
+trait Lawful: Merge + core::fmt::Debug + Sized {
     fn small(key_id: u64) -> Self;
     fn larger(key_id: u64) -> Self;
     fn feed(&mut self, hash: u64, weight: Tally);
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError>;
-    fn empty(&mut self);
 
     fn state(&self) -> String {
         format!("{self:?}")
@@ -35,12 +33,6 @@ impl Lawful for CountMin {
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
     }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
 }
 
 impl Lawful for CountMin<Tally, Plain> {
@@ -52,12 +44,6 @@ impl Lawful for CountMin<Tally, Plain> {
     }
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -71,12 +57,6 @@ impl Lawful for BlockedCountMin {
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
     }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
 }
 
 impl Lawful for BlockedCountMin<Tally, Plain> {
@@ -88,12 +68,6 @@ impl Lawful for BlockedCountMin<Tally, Plain> {
     }
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -107,12 +81,6 @@ impl Lawful for HeavyLight {
     fn feed(&mut self, hash: u64, weight: Tally) {
         self.add(hash, weight);
     }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
 }
 
 impl Lawful for HyperLogLog {
@@ -124,12 +92,6 @@ impl Lawful for HyperLogLog {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -144,12 +106,6 @@ impl Lawful for CompactHyperLogLog {
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
     }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
-    }
 }
 
 impl Lawful for UltraLogLog {
@@ -161,12 +117,6 @@ impl Lawful for UltraLogLog {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -180,12 +130,6 @@ impl Lawful for Spread<u64> {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -201,12 +145,6 @@ macro_rules! lawful_filters {
             fn feed(&mut self, hash: u64, _: Tally) {
                 self.insert(hash);
             }
-            fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-                self.merge(other)
-            }
-            fn empty(&mut self) {
-                self.clear();
-            }
         })+
     };
 }
@@ -221,12 +159,6 @@ impl Lawful for Quotient {
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash).unwrap();
-    }
-    fn take_in(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-    fn empty(&mut self) {
-        self.clear();
     }
 }
 
@@ -250,7 +182,7 @@ fn fed<S: Lawful>(seeds: &[u64]) -> S {
 }
 
 fn merged<S: Lawful>(mut one: S, other: &S) -> S {
-    one.take_in(other).unwrap();
+    Merge::merge(&mut one, other).unwrap();
     one
 }
 
@@ -279,13 +211,15 @@ fn refuses_another_geometry_and_key<S: Lawful>() {
     let mut ours = fed::<S>(&STREAMS);
     let before = ours.state();
     let other_key = Key([11, 14]).id();
-    let Err(error @ MergeError::Geometry { ours: our_geometry, theirs }) = ours.take_in(&S::larger(KEY.id())) else {
+    let Err(error @ MergeError::Geometry { ours: our_geometry, theirs }) =
+        Merge::merge(&mut ours, &S::larger(KEY.id()))
+    else {
         panic!("merged another geometry");
     };
     assert_ne!(our_geometry, theirs);
     let text = format!("{error}");
     assert!(text.contains(&format!("{our_geometry}")) && text.contains(&format!("{theirs}")), "{text}");
-    let error = ours.take_in(&S::small(other_key)).unwrap_err();
+    let error = Merge::merge(&mut ours, &S::small(other_key)).unwrap_err();
     assert_eq!(error, MergeError::Key { ours: KEY.id(), theirs: other_key });
     let text = format!("{error}");
     assert!(text.contains(&format!("{:016x}", KEY.id())) && text.contains(&format!("{other_key:016x}")), "{text}");
@@ -296,7 +230,7 @@ fn is_as_new_when_cleared<S: Lawful>() {
     let mut sketch = fed::<S>(&STREAMS);
     let new = S::small(KEY.id()).state();
     assert_ne!(sketch.state(), new);
-    sketch.empty();
+    sketch.clear();
     assert_eq!(sketch.state(), new);
 }
 

@@ -8,7 +8,7 @@ use super::{
     Geometry,
     image::{ImageError, Reader, Writer},
 };
-use crate::simd::prefetch;
+use crate::{hash::scale, simd::prefetch};
 
 /// Lanes a block; a key takes one slot in each.
 pub(super) const LANES: usize = 8;
@@ -119,8 +119,7 @@ impl Plan {
 pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     /// 2^64 divided by the golden ratio.
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let block = (hash as u128 * blocks as u128) >> 64;
-    (block as usize, hash.wrapping_mul(ODD))
+    (scale(hash, blocks as u64) as usize, hash.wrapping_mul(ODD))
 }
 
 /// Six bits of the word for each lane. (Not the topmost: a field that needs no masking would be one of its own kind,

@@ -36,6 +36,10 @@ fn main() -> ExitCode {
     let mut bench = Bench::new(settings);
     rows::run(&mut bench);
     let Bench { settings, groups, wrong } = bench;
+    if let (true, Some(only)) = (groups.is_empty(), &settings.only) {
+        eprintln!("scripts/bench sketches: no structure's name has {only:?} in it (try bloom, count-min, top)");
+        return ExitCode::from(2);
+    }
     if let Some(path) = settings.plot
         && let Err(error) = std::fs::write(&path, plot::svg(&groups))
     {
