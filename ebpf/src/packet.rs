@@ -2,7 +2,7 @@
 
 use core::{arch::asm, marker::PhantomData};
 
-use aya_ebpf::programs::XdpContext;
+use aya_ebpf::programs::{TcContext, XdpContext};
 use weir_common::{
     ledger::Skip,
     packet::{Bytes, HEADER_MAX, Link, Parsed, REACH_MAX, Window, parse},
@@ -37,6 +37,12 @@ impl Frame {
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize) -> Self {
         Self { data: ctx.data(), data_end: ctx.data_end(), captured, zero: zero(ctx.ingress_ifindex()) }
+    }
+
+    /// The linear part of the context's socket buffer.
+    #[inline(always)]
+    pub fn linear(ctx: &TcContext) -> Self {
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured: usize::MAX, zero: 0 }
     }
 }
 
