@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring
-//! worker, per CPU:  ring -> shard            (pinned; never waits for anybody)
+//! worker, per CPU:  ring -> shard            (never waits for anybody)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)

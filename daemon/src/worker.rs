@@ -1,19 +1,20 @@
-//! One thread per CPU, pinned to it: drains its ring into its shard, and closes windows there.
+//! One thread per CPU: drains its ring into its shard, wherever the scheduler finds room for it, so that a CPU which has
+//! its hands full with forwarding need not do this, too. It goes to that CPU to close windows.
 //!
 //! The loop in plain text:
 //!
 //! ```text
 //! wait for the ring, an order, or a quarter of a second
 //! for each record in the ring, in order: into the shard, in batches
-//! ordered to close the window? run `flush` on this CPU until it is done, draining after each run:
+//! ordered to close the window? on the ring's CPU, run `flush` until it is done, draining after each run:
 //!     records of the closed epoch go to the shard, records of the next one to the spare
 //!     the edge comes last; hand over shard and edge, go on with the spare
 //! ```
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
 use tracing::info;
 use weir_common::{control::Flush, record::Entry, sketch::Seen};
@@ -67,11 +68,14 @@ pub enum WorkerError {
         cpu: u32,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
+    /// The thread may not run where it could before.
+    #[error("cannot run on other CPUs again")]
+    Unpin(#[source] io::Error),
     /// A packet socket failed its reader.
     #[error("cannot read a packet socket")]
-    Tap(#[source] std::io::Error),
+    Tap(#[source] io::Error),
     /// Running `flush` failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -85,7 +89,12 @@ pub enum WorkerError {
 pub fn pin(cpu: u32) -> Result<(), WorkerError> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu as usize);
-    sched_setaffinity(None, &cpus).map_err(|error| WorkerError::Pin { cpu, source: error.into() })
+    run_on(&cpus).map_err(|source| WorkerError::Pin { cpu, source })
+}
+
+/// Lets this thread run on these CPUs.
+fn run_on(cpus: &CpuSet) -> io::Result<()> {
+    Ok(sched_setaffinity(None, cpus)?)
 }
 
 /// Reads one ring into shards: the part of a worker that replay through the kernel uses too.
@@ -215,7 +224,10 @@ pub fn run(
     closed: &Sender<Closed>,
 ) -> Result<(), WorkerError> {
     let cpu = collector.ring.cpu();
+    let allowed = sched_getaffinity(None).map_err(|error| WorkerError::Unpin(error.into()))?;
+    // That the CPU is one of them should be known now, not when the first window ends.
     pin(cpu)?;
+    run_on(&allowed).map_err(WorkerError::Unpin)?;
     loop {
         let drained = collector.drain();
         throttle.observe(cpu, drained)?;
@@ -224,7 +236,9 @@ pub fn run(
         }
         match orders.try_recv() {
             Ok(Order::Close(spare)) => {
+                pin(cpu)?;
                 let window = collector.close(spare)?;
+                run_on(&allowed).map_err(WorkerError::Unpin)?;
                 if closed.send(window).is_err() {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! The ring: one per CPU, read by the worker that is pinned to that CPU.
+//! The ring: one per CPU, read by that CPU's worker.
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
