@@ -19,7 +19,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    split_block::{LANES, Plan, fields, find_all, insert_all, place},
+    split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
 
@@ -165,19 +165,28 @@ dispatch! {
 
 dispatch! {
     fn insert_many(blocks: &mut [Block], hashes: &[u64]) {
-        insert_all(blocks, hashes, Block::insert::<ROTATES>);
+        change_all::<Insert<ROTATES>, _>(blocks, hashes);
     }
 }
 
 dispatch! {
     fn count_new(blocks: &mut [Block], hashes: &[u64]) -> u64 {
-        insert_all(blocks, hashes, Block::insert::<ROTATES>)
+        change_all::<Insert<ROTATES>, _>(blocks, hashes)
     }
 }
 
 dispatch! {
     fn find_many(blocks: &[Block], hashes: &[u64], found: &mut [bool]) {
         find_all(blocks, hashes, found, Block::covers::<ROTATES>);
+    }
+}
+
+struct Insert<const ROTATES: bool>;
+
+impl<const ROTATES: bool> Change<Block> for Insert<ROTATES> {
+    #[inline(always)]
+    fn change(block: &mut Block, word: u64) -> bool {
+        block.insert::<ROTATES>(word)
     }
 }
 
@@ -396,7 +405,7 @@ mod tests {
             let mut found = std::vec![false; wanted.len()];
             let (blocks, keys): (&mut [Block], &[u64]) = (&mut filter.blocks, &keys);
             let new = at_level!(level, (blocks: &mut [Block], keys: &[u64]) -> u64 {
-                insert_all(blocks, keys, Block::insert::<ROTATES>)
+                change_all::<Insert<ROTATES>, _>(blocks, keys)
             });
             let (blocks, wanted, answers): (&[Block], &[u64], &mut [bool]) = (&filter.blocks, &wanted, &mut found);
             at_level!(level, (blocks: &[Block], wanted: &[u64], answers: &mut [bool]) {

@@ -137,14 +137,7 @@ impl Quotient {
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
-        let place = self.place(hash);
-        let (at, is_there) = search(&self.lines, place);
-        if is_there {
-            self.lines[place.line()].counts -= 1 << (COUNT_BITS * place.nth());
-            self.close(place.line(), at);
-            self.items -= 1;
-        }
-        is_there
+        self.remove_at(self.place(hash))
     }
 
     /// Inserts many keys, one after the other.
@@ -154,6 +147,11 @@ impl Quotient {
     /// As for one; those before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         insert_batch(self, hashes)
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        remove_batch(self, hashes)
     }
 
     /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the
@@ -305,6 +303,17 @@ impl Quotient {
         Ok(!is_there)
     }
 
+    #[inline(always)]
+    fn remove_at(&mut self, place: Place) -> bool {
+        let (at, is_there) = search(&self.lines, place);
+        if is_there {
+            self.lines[place.line()].counts -= 1 << (COUNT_BITS * place.nth());
+            self.close(place.line(), at);
+            self.items -= 1;
+        }
+        is_there
+    }
+
     /// Whether neither the filter nor the quotient is full.
     #[inline(always)]
     fn has_room(&self, place: Place) -> bool {
@@ -447,6 +456,9 @@ impl Filter for Quotient {
 impl Remove for Quotient {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
+    }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
     }
 }
 
@@ -655,6 +667,25 @@ fn insert_all(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
 }
 
 simd::dispatch! {
+    /// Removes keys.
+    fn remove_batch(filter: &mut Quotient, hashes: &[u64]) -> u64 {
+        remove_all(filter, hashes)
+    }
+}
+
+#[inline(always)]
+fn remove_all(filter: &mut Quotient, hashes: &[u64]) -> u64 {
+    let mut removed = 0;
+    for hashes in hashes.chunks(BATCH) {
+        prefetch(filter, hashes);
+        for &hash in hashes {
+            removed += u64::from(filter.remove_at(filter.place(hash)));
+        }
+    }
+    removed
+}
+
+simd::dispatch! {
     /// Looks up keys in lanes.
     fn contains_batch(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
         find_all(filter, hashes, found);
@@ -857,7 +888,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_inserts_the_same() {
+    fn every_level_inserts_and_removes_the_same() {
         let hashes: Vec<u64> = (0..1_050).map(|item| hash(1, item)).collect();
         for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
             let mut one = Quotient::with_capacity(1_000, 7);
@@ -866,6 +897,11 @@ mod tests {
                 insert_all(filter, hashes)
             });
             assert_eq!((done, format!("{one:?}")), (Ok(()), format!("{:?}", fed(1_000, 1, 1_050))), "{level:?}");
+            let filter = &mut one;
+            let removed = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> u64 {
+                remove_all(filter, hashes)
+            });
+            assert_eq!((removed, one.items()), (1_050, 0), "{level:?}");
         }
     }
 
