@@ -18,7 +18,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    partial_key::{BATCH, Place, Places, other},
+    partial_key::{Ahead, BATCH, Place, other},
 };
 use crate::simd;
 
@@ -109,10 +109,9 @@ impl Cuckoo {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
         }
-        let mut places = Places::new();
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, true);
         for hashes in hashes.chunks(BATCH) {
-            places.set::<FINGERPRINT_MIN>(hashes, self.count());
-            places.prefetch(&self.buckets);
+            let places = ahead.next(&self.buckets);
             (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)).map(drop))?;
         }
         Ok(())
@@ -120,13 +119,10 @@ impl Cuckoo {
 
     /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        let mut places = Places::new();
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
         let mut removed = 0;
         for hashes in hashes.chunks(BATCH) {
-            places.set::<FINGERPRINT_MIN>(hashes, self.count());
-            if self.is_far() {
-                places.prefetch(&self.buckets);
-            }
+            let places = ahead.next(&self.buckets);
             for nth in 0..hashes.len() {
                 removed += u64::from(self.remove_at(places.get(nth)));
             }
@@ -451,13 +447,10 @@ simd::dispatch! {
 /// Looks up keys: places, then buckets, then comparisons, each of them a loop that lanes can share.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
-    let mut places = Places::new();
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
     let mut pairs = [[Bucket::default(); BATCH]; 2];
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-        places.set::<FINGERPRINT_MIN>(hashes, buckets.len() as u32);
-        if is_far {
-            places.prefetch(buckets);
-        }
+        let places = ahead.next(buckets);
         for (buckets_of_keys, choices) in pairs.iter_mut().zip(&places.choices) {
             for (bucket, &choice) in buckets_of_keys.iter_mut().zip(choices) {
                 *bucket = buckets[choice as usize];

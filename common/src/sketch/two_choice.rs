@@ -21,7 +21,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    partial_key::{BATCH, Place, Places, other},
+    partial_key::{Ahead, BATCH, Place, other},
 };
 use crate::simd;
 
@@ -101,12 +101,9 @@ impl TwoChoice {
     ///
     /// As for one; those before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        let mut places = Places::new();
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.lines, self.is_far());
         for hashes in hashes.chunks(BATCH) {
-            places.set::<FINGERPRINT_MIN>(hashes, self.count());
-            if self.is_far() {
-                places.prefetch(&self.lines);
-            }
+            let places = ahead.next(&self.lines);
             (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)))?;
         }
         Ok(())
@@ -422,13 +419,10 @@ simd::dispatch! {
 /// Removes keys: places, then both lines of each.
 #[inline(always)]
 fn remove_all(filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
-    let mut places = Places::new();
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &filter.lines, filter.is_far());
     let mut removed = 0;
     for hashes in hashes.chunks(BATCH) {
-        places.set::<FINGERPRINT_MIN>(hashes, filter.lines.len() as u32);
-        if filter.is_far() {
-            places.prefetch(&filter.lines);
-        }
+        let places = ahead.next(&filter.lines);
         for nth in 0..hashes.len() {
             removed += u64::from(filter.remove_at(places.get(nth)));
         }
@@ -446,12 +440,9 @@ simd::dispatch! {
 /// Looks up keys: places, then both lines of each.
 #[inline(always)]
 fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) {
-    let mut places = Places::new();
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, lines, is_far);
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-        places.set::<FINGERPRINT_MIN>(hashes, lines.len() as u32);
-        if is_far {
-            places.prefetch(lines);
-        }
+        let places = ahead.next(lines);
         for (nth, found) in found.iter_mut().enumerate().take(hashes.len()) {
             let Place { fingerprint, choices } = places.get(nth);
             let [one, two] = choices.map(|choice| &lines[choice as usize]);
