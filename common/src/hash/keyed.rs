@@ -22,7 +22,7 @@
 //! Longer items are cut into blocks of eight words, whose hashes are hashed by SipHash-1-3.
 //!
 //! **Cost**: two multiplications a word, independent of each other (SipHash-1-3 takes some 40 dependent instructions a
-//! word).
+//! word). One after the other on a Xeon: 1.2 ns for 8 bytes, 2.0 for 13, 3.6 for 40; text of 5 to 40 bytes 5 to 11.
 //!
 //! **Papers**: Carter and Wegman, "Universal classes of hash functions", 1979; Lemire and Kaser, "Strongly universal
 //! string hashing is fast", 2014 (theorem 1: of sums modulo 2^128 of 64-bit words, the 65 highest bits are strongly
