@@ -62,8 +62,7 @@ impl Places {
     }
 }
 
-/// The places of many keys, [`BATCH`] at a time. While some are worked on, the lines of the next are on their way, so that
-/// memory never waits.
+/// The places of many keys, [`BATCH`] at a time. While some are worked on, the lines of the next are on their way.
 pub(super) struct Ahead<'a, const LOWEST: u16> {
     hashes: core::slice::Chunks<'a, u64>,
     next: Places,
