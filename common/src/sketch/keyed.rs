@@ -103,6 +103,12 @@ impl<S: Remove> Keyed<S> {
     pub fn remove<T: Hash + ?Sized>(&mut self, item: &T) -> bool {
         self.sketch.remove(self.hash.of(item))
     }
+
+    /// Removes one insertion of each of many items; tells of how many there was one.
+    pub fn remove_batch<T: Hash>(&mut self, items: &[T]) -> u64 {
+        let Self { sketch, hash } = self;
+        items.chunks(BATCH).map(|items| sketch.remove_batch(hash_all(hash, items, &mut [0; BATCH]))).sum()
+    }
 }
 
 impl<S: Frequency> Keyed<S> {
@@ -187,6 +193,8 @@ mod tests {
         let mut filter = Keyed::new(KEY, |key_id| Cuckoo::with_capacity(100, key_id));
         filter.insert("a").unwrap();
         assert!(filter.remove("a") && !filter.contains("a"));
+        filter.insert_batch(&["b", "c"]).unwrap();
+        assert_eq!((filter.remove_batch(&["a", "b", "c", "c"]), filter.fill()), (2, 0.0));
         let mut counts = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
         counts.add("a", 3);
         assert_eq!((counts.add("a", 4), counts.estimate("a"), counts.estimate("b")), (7, 7, 0));

@@ -2,15 +2,15 @@
 //!
 //! | structure | question | errs | memory | removes | merges | ns |
 //! |---|---|---|---|---|---|---|
-//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly | 17 / 29 |
-//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly | 3.5 / 3.6 |
+//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly | 14 / 26 |
+//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly | 2.5 / 2.7 |
 //! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly | |
 //! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no | 25, known 11 |
-//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up | 9.7 / 10 |
-//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key | 3.9 / 3.5 |
-//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 5.0 / 3.7 |
-//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 7.3 / 4.6 |
-//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 14 / 8.4 |
+//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up | 8.1 / 8.7 |
+//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key | 3.3 / 2.9 |
+//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 4.8 / 3.8 |
+//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 6.5 / 4.1 |
+//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 13 / 7.7 |
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 13 / 6.1, plain 7.3 / 6.2 |
 //! | [`BlockedCountMin`] | the same, in two cache lines | the same, by a little more | the same | no | the same | plain 5.7 / 5.2 |
 //! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | a third of the error of `CountMin` | no | bounds hold | 14 / 9.0 |
