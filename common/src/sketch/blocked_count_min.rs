@@ -32,7 +32,7 @@ use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
     Bounds, Frequency, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    count_min::{AHEAD, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update, least},
+    count_min::{AHEAD, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess, sum},
 };
@@ -113,7 +113,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
         let Block(cells) = &self.blocks[self.block(hash)];
-        least(places(hash).map(|place| cells[place]))
+        least(read(cells, places(hash)))
     }
 
     /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
