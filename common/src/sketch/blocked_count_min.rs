@@ -133,8 +133,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     ///
     /// It holds as, and for the reason, given at [`CountMin::excess`](super::CountMin::excess).
     pub fn excess(&self, confidence: f64) -> W {
-        // Of a half, all pairs of cells are as likely, and of the other all cells; each half has the pair in half of the
-        // cases.
+        // Of a half, all pairs of cells are as likely, and of the other all cells; each half has the pair in half of
+        // the cases.
         let share = |above: [usize; 2]| {
             let ways = |[pair, other]: [usize; 2]| pair * pair.saturating_sub(1) * other;
             (ways(above) + ways([above[1], above[0]])) as f64 / (2 * HALF * (HALF - 1) * HALF) as f64
@@ -276,8 +276,8 @@ impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
     }
 }
 
-/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell, another
-/// one of its half (to one part in 9,362 as likely as each other one) and one of the other half.
+/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell,
+/// another one of its half (all as likely, to one part in 9,362) and one of the other half.
 #[inline(always)]
 const fn places(hash: u64) -> [usize; DEPTH] {
     let low = hash as usize;

@@ -292,8 +292,8 @@ impl<W: Weight, U: Update> CountMin<W, U> {
 
 /// Calls `touch` for each key of a batch, with its number there and the indices of its cells.
 ///
-/// What is near is found for many keys at once. What is far is asked for some keys ahead; that takes so much longer that
-/// finding it twice costs nothing.
+/// What is near is found for many keys at once. What is far is asked for some keys ahead; that takes so much longer
+/// that finding it twice costs nothing.
 #[inline(always)]
 fn visit<W, C: AsRef<[W]>, const DEPTH: usize>(
     cells: &mut C,

@@ -17,12 +17,12 @@
 //!
 //! The largest error of all was 126 and 55 packets, where count-min's of two rows was 6,463 and 50.
 //!
-//! One light cell a key, and not two of which the less counts: with two, of as many each, and seven large keys the error
-//! was 3.4 and 20.5, and an estimate took twice as long.
+//! One light cell a key, and not two of which the less counts: with two rows of cells, and seven large keys a block of
+//! twice the size, the error was 3.4 and 20.5 packets, and an estimate took twice as long.
 //!
-//! **Cost** at error 0.0005: 237 blocks of 128 bytes with 32-bit counters = 30 KiB, 119 KiB with packets and bytes. With
-//! counters of at most 64 bits a large key touches one cache line, with packets and bytes at most two; a small key one
-//! more than the first, unless it outgrows a large one.
+//! **Cost** at error 0.0005: 237 blocks of 128 bytes with 32-bit counters = 30 KiB, 119 KiB with packets and bytes. A
+//! large key touches one cache line (with packets and bytes at most two), a small one at most two, unless it outgrows a
+//! large one.
 //!
 //! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact
 //! counts before a sketch, exchanged with what outgrows them); Yang et al., "Elastic sketch: adaptive and fast
