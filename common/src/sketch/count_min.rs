@@ -11,7 +11,7 @@
 //! would be that was fed both.
 //!
 //! **Cost** at error 0.0005 and probability 0.001: 5,437 cells x 7 rows x 16 bytes = 595 KiB; an update touches one
-//! cache line a row. Far beyond the caches each row costs some 10 ns: in memory of small pages, the walk to its page.
+//! cache line a row. Far beyond the caches each row costs some 10 ns, in huge pages 8.
 //!
 //! **Papers**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its
 //! applications", 2005; conservative update: Estan and Varghese, "New directions in traffic measurement and
