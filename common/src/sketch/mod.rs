@@ -11,9 +11,9 @@
 //! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 4.8 / 3.8 |
 //! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 6.5 / 4.1 |
 //! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 13 / 7.7 |
-//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 13 / 6.1, plain 7.3 / 6.2 |
-//! | [`BlockedCountMin`] | the same, in two cache lines | the same, by a little more | the same | no | the same | plain 5.7 / 5.2 |
-//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | a third of the error of `CountMin` | no | bounds hold | 14 / 9.0 |
+//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 6.9 / 4.9, plain 6.0 / 4.8 |
+//! | [`BlockedCountMin`] | the same, in one or two cache lines | the same on average; few keys by much more | the same | no | the same | plain 5.0 / 4.3 |
+//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` | no | bounds hold | 12 / 5.5 |
 //! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 96 bytes and the key a candidate | no | bounds hold | 18 |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 3.0 |
 //! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | |

@@ -130,6 +130,16 @@ impl Weight for Tally {
     }
 }
 
+/// The sum of many weights, up to the largest value.
+pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
+    // In four parts: one sum would wait for itself.
+    let (chunks, rest) = weights.as_chunks::<4>();
+    let parts = chunks
+        .iter()
+        .fold([W::default(); 4], |parts, chunk| core::array::from_fn(|part| parts[part].saturating_add(chunk[part])));
+    parts.iter().chain(rest).fold(W::default(), |sum, &weight| sum.saturating_add(weight))
+}
+
 /// Between what a key's weight lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds<W> {
@@ -183,6 +193,13 @@ mod tests {
         }
         let tally = Tally::new(9, 1 << 32);
         assert_eq!(Tally::widen(tally.narrow()), Tally::new(9, u64::MAX));
+    }
+
+    #[test]
+    fn sums_are_whole_and_stop_at_the_largest_number() {
+        let weights: std::vec::Vec<u64> = (1..=11).collect();
+        assert_eq!([0, 1, 4, 11].map(|count| sum(&weights[..count])), [0, 1, 10, 66]);
+        assert_eq!(sum(&[u64::MAX, 1, 2, 3, 4]), u64::MAX);
     }
 
     #[test]
