@@ -14,7 +14,7 @@
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 6.9 / 4.9, plain 6.0 / 4.8 |
 //! | [`BlockedCountMin`] | the same, in one or two cache lines | the same on average; few keys by much more | the same | no | the same | plain 5.0 / 4.3 |
 //! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` | no | bounds hold | 12 / 5.5 |
-//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 96 bytes and the key a candidate | no | bounds hold | 18 |
+//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 24 bytes and the key a candidate; with packets and bytes 40 | no | bounds hold | 9.7 |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 3.0 |
 //! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | |
 //! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly | 3.8 |
@@ -45,7 +45,6 @@
 use core::fmt;
 
 use self::datasketches::PUBLIC;
-use crate::ledger::Tally;
 
 pub mod blocked_bloom;
 pub mod blocked_count_min;
@@ -261,10 +260,4 @@ fn check_mergeable(ours: (Geometry, u64), theirs: (Geometry, u64)) -> Result<(),
         return Err(MergeError::Key { ours: ours.1, theirs: theirs.1 });
     }
     Ok(())
-}
-
-/// The sum, stopping at 2^64 - 1: an upper bound must not wrap.
-#[inline(always)]
-const fn saturating_add(one: Tally, other: Tally) -> Tally {
-    Tally::new(one.packets.saturating_add(other.packets), one.bytes.saturating_add(other.bytes))
 }

@@ -7,6 +7,9 @@ use core::fmt::Debug;
 
 use crate::ledger::Tally;
 
+/// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
+const CELLS_BYTES: usize = 48;
+
 /// What is added to a key and kept in a counter; the default is zero.
 ///
 /// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each
@@ -14,6 +17,9 @@ use crate::ledger::Tally;
 pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
     type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
+
+    /// As many narrow numbers as fill 48 bytes.
+    type Cells: Copy + Default + Eq + Debug + Send + Sync + AsRef<[Self::Narrow]> + AsMut<[Self::Narrow]> + 'static;
 
     /// The sum, up to the largest value.
     #[must_use]
@@ -40,6 +46,9 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The number that decides which of two keys is larger; of packets and bytes it is the bytes.
     fn rank(self) -> u64;
 
+    /// One number for all of them, below 2^62 + 2^61, by which keys compete where the largest by any number matter.
+    fn score(self) -> u64;
+
     /// A weight made number by number: `number` is told how to read its number from a weight.
     fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
 }
@@ -48,6 +57,7 @@ macro_rules! count {
     ($wide:ty, $narrow:ty) => {
         impl Weight for $wide {
             type Narrow = $narrow;
+            type Cells = [$narrow; CELLS_BYTES / size_of::<$narrow>()];
 
             #[inline(always)]
             fn saturating_add(self, other: Self) -> Self {
@@ -77,6 +87,10 @@ macro_rules! count {
             fn rank(self) -> u64 {
                 self.into()
             }
+            #[inline(always)]
+            fn score(self) -> u64 {
+                Ord::min(self.into(), 1 << 62)
+            }
             fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
                 Self::try_from(number(Self::into)).unwrap_or(Self::MAX)
             }
@@ -96,6 +110,7 @@ pub struct NarrowTally {
 
 impl Weight for Tally {
     type Narrow = NarrowTally;
+    type Cells = [NarrowTally; CELLS_BYTES / size_of::<NarrowTally>()];
 
     #[inline(always)]
     fn saturating_add(self, other: Self) -> Self {
@@ -124,6 +139,11 @@ impl Weight for Tally {
     #[inline(always)]
     fn rank(self) -> u64 {
         self.bytes
+    }
+    /// A packet counts as much as 512 bytes, in units of four bytes. So the largest by either are among the largest.
+    #[inline(always)]
+    fn score(self) -> u64 {
+        (self.bytes >> 2) + (Ord::min(self.packets, 1 << 54) << 7)
     }
     fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
         Self::new(number(|tally| tally.packets), number(|tally| tally.bytes))
