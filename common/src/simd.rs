@@ -65,7 +65,8 @@ pub fn prefetch<T>(value: &T) {
 
 /// Defines a function that is compiled for each [`Level`] and runs the best version that this CPU has.
 ///
-/// Whatever the body calls must be `#[inline(always)]` to be compiled for that level too.
+/// Whatever the body calls must be `#[inline(always)]` to be compiled for that level too. In the body, `ROTATES` says
+/// whether this version has an instruction that rotates each lane by a number of its own.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
@@ -80,7 +81,11 @@ macro_rules! at_level {
     ($level:expr, ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
         debug_assert!($level <= $crate::simd::level(), "this CPU has no {:?}", $level);
         #[inline(always)]
-        fn portable($($arg: $type),*) $(-> $ret)? $body
+        fn portable($($arg: $type),*) $(-> $ret)? {
+            #[allow(dead_code, reason = "few bodies ask")]
+            const ROTATES: bool = false;
+            $body
+        }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
         fn avx2($($arg: $type),*) $(-> $ret)? { portable($($arg),*) }
@@ -88,7 +93,11 @@ macro_rules! at_level {
         #[target_feature(
             enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
         )]
-        fn avx512($($arg: $type),*) $(-> $ret)? { portable($($arg),*) }
+        fn avx512($($arg: $type),*) $(-> $ret)? {
+            #[allow(dead_code, reason = "few bodies ask")]
+            const ROTATES: bool = true;
+            $body
+        }
         #[cfg(target_arch = "x86_64")]
         #[allow(unsafe_code, reason = "the one place where a version is chosen")]
         match $level {

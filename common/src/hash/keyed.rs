@@ -4,14 +4,15 @@
 //! high half is taken (multilinear hashing):
 //!
 //! ```text
-//! hash(w1 .. wn) = mix((offset[n] + w1 * key[1] + .. + wn * key[n]) >> 64)
+//! hash(w1 .. wn) = finish((offset[n] + w1 * key[1] + .. + wn * key[n]) >> 64)
 //! ```
 //!
 //! **Promises**: for any two different items that are chosen without knowledge of the key, the pair of their hashes is
 //! uniform over all pairs of 64-bit words. That is what the analyses of count-min and Bloom filters ask of a hash, and
 //! it leaves an attacker who knows this code but not the key nothing to compute: each two of his items meet by chance
-//! only. [`mix`] is a bijection, so it keeps the promise; it is there because sums of products keep arithmetic
-//! progressions, and addresses come in rows.
+//! only. `finish` is a bijection, so it keeps the promise; it is there because sums of products keep arithmetic
+//! progressions, and addresses come in rows. One multiplication breaks them up: the sum is secret, so a finaliser need
+//! not spread every single bit, as one for public numbers must.
 //!
 //! **Does not promise** anything once the attacker sees hashes, or answers that depend on few of them, again and again:
 //! this is no pseudo-random function, and enough outputs give the key away. weir's hashes never leave it, and the key
@@ -21,7 +22,7 @@
 //! Longer items are cut into blocks of eight words, whose hashes are hashed by SipHash-1-3.
 //!
 //! **Cost**: two multiplications a word, independent of each other (SipHash-1-3 takes some 40 dependent instructions a
-//! word).
+//! word). One after the other on a Xeon: 1.2 ns for 8 bytes, 2.0 for 13, 3.6 for 40; text of 5 to 40 bytes 5 to 11.
 //!
 //! **Papers**: Carter and Wegman, "Universal classes of hash functions", 1979; Lemire and Kaser, "Strongly universal
 //! string hashing is fast", 2014 (theorem 1: of sums modulo 2^128 of 64-bit words, the 65 highest bits are strongly
@@ -35,7 +36,7 @@ use core::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher13;
 
-use super::{Key, mix, sip};
+use super::{Key, sip};
 
 /// Words a block: a flow key has five.
 pub(super) const WORDS: usize = 8;
@@ -91,10 +92,14 @@ impl KeyedHash {
     }
 }
 
-/// The hash that a sum comes to.
+/// The hash that a sum comes to: its high half, in which the upper 32 bits reach the lower ones, those by an odd factor
+/// (degski's) all above them, and these the lower ones again.
 #[inline(always)]
 pub(super) const fn finish(sum: u128) -> u64 {
-    mix((sum >> 64) as u64)
+    const ODD: u64 = 0xd6e8_feb8_6659_fd93;
+    let high = (sum >> 64) as u64;
+    let product = (high ^ high >> 32).wrapping_mul(ODD);
+    product ^ product >> 32
 }
 
 impl core::fmt::Debug for KeyedHash {
@@ -124,7 +129,8 @@ impl<'key> KeyedHasher<'key> {
     #[inline(always)]
     fn word(&mut self, word: u64) {
         if self.count == WORDS {
-            self.next_block();
+            self.blocks = Some(with_block(self.blocks, self.block(), self.key.long));
+            (self.sum, self.count) = (0, 0);
         }
         self.sum = self.sum.wrapping_add(self.key.product(self.count % WORDS, word));
         self.count += 1;
@@ -135,69 +141,91 @@ impl<'key> KeyedHasher<'key> {
     fn block(&self) -> u64 {
         finish(self.key.offsets[self.count].wrapping_add(self.sum))
     }
+}
 
-    #[cold]
-    fn next_block(&mut self) {
-        let long = self.key.long;
-        let block = self.block();
-        self.blocks.get_or_insert_with(|| SipHasher13::new_with_keys(long.0[0], long.0[1])).write_u64(block);
-        (self.sum, self.count) = (0, 0);
+/// The hash of the blocks before, to which one more is added. (By value, here and below: so what hashes an item of a
+/// few words is never in memory.)
+#[cold]
+fn with_block(blocks: Option<SipHasher13>, block: u64, key: Key) -> SipHasher13 {
+    let mut blocks = blocks.unwrap_or_else(|| SipHasher13::new_with_keys(key.0[0], key.0[1]));
+    blocks.write_u64(block);
+    blocks
+}
+
+/// The number that fewer than eight bytes are, the first in its lowest bits. (By overlapping parts, not by a copy: a
+/// copy of a length that is not known beforehand is a call.)
+#[inline(always)]
+fn short(bytes: &[u8]) -> u64 {
+    let length = bytes.len();
+    match (bytes.first_chunk(), bytes.last_chunk(), bytes) {
+        (Some(first), Some(last), _) => {
+            let [first, last] = [first, last].map(|four| u64::from(u32::from_le_bytes(*four)));
+            first | last << (8 * (length - 4))
+        }
+        (_, _, [first, .., last]) => {
+            let middle = u64::from(bytes[length / 2]) << (8 * (length / 2));
+            u64::from(*first) | middle | u64::from(*last) << (8 * (length - 1))
+        }
+        (_, _, [only]) => u64::from(*only),
+        _ => 0,
+    }
+}
+
+/// The number that the last bytes are, those behind the whole words.
+#[inline(always)]
+fn rest(bytes: &[u8]) -> u64 {
+    match bytes.last_chunk() {
+        // The shift is by 64 if there are none, which one alone could not be.
+        Some(last) => u64::from_le_bytes(*last) >> 8 >> (8 * (7 - bytes.len() % 8)),
+        None => short(bytes),
     }
 }
 
 impl Hasher for KeyedHasher<'_> {
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
+        bytes.as_chunks().0.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
         // The last word says how many bytes it has, and is there even if it has none: no other bytes make these words.
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        last[7] = rest.len() as u8;
-        self.word(u64::from_le_bytes(last));
+        self.word(rest(bytes) | (bytes.len() as u64 % 8) << 56);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u8(&mut self, number: u8) {
         self.word(number.into());
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u16(&mut self, number: u16) {
         self.word(number.into());
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u32(&mut self, number: u32) {
         self.word(number.into());
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u64(&mut self, number: u64) {
         self.word(number);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u128(&mut self, number: u128) {
         self.word(number as u64);
         self.word((number >> 64) as u64);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_usize(&mut self, number: usize) {
         self.word(number as u64);
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish(&self) -> u64 {
         let block = self.block();
-        match &self.blocks {
+        match self.blocks {
             None => block,
-            Some(blocks) => {
-                let mut blocks = *blocks;
-                blocks.write_u64(block);
-                blocks.finish()
-            }
+            blocks => with_block(blocks, block, self.key.long).finish(),
         }
     }
 }
@@ -209,32 +237,64 @@ mod tests {
 
     const KEY: Key = Key([3, 5]);
 
-    /// 64 points in a row, a stride, one bit each: what attackers and address plans make.
+    /// Items a family.
+    const ITEMS: usize = 4096;
+
+    /// All choices of twelve bits, each a place in a word.
+    fn cube(place: impl Fn(usize) -> (usize, usize)) -> Vec<[u64; 5]> {
+        let item = |choice: usize| {
+            let mut words = [0; 5];
+            for bit in 0..12 {
+                let (word, at) = place(bit);
+                words[word] |= (choice as u64 >> bit & 1) << at;
+            }
+            words
+        };
+        (0..ITEMS).map(item).collect()
+    }
+
+    /// Rows, strides, planes, bits: what attackers and address plans make.
     fn families() -> Vec<(&'static str, Vec<[u64; 5]>)> {
+        let each = |item: fn(u64) -> [u64; 5]| (0..ITEMS as u64).map(item).collect();
         vec![
-            ("a row", (0..4096).map(|n| [0, 0, 0, 0, n]).collect()),
-            ("a stride of 2^32", (0..4096).map(|n| [n << 32, 1, 2, 3, 4]).collect()),
-            ("a stride of 2^52", (0..4096).map(|n| [0, n << 52, 0, 0, 0]).collect()),
-            ("two words in step", (0..4096).map(|n| [n, n, 0, 0, 0]).collect()),
-            ("two words in opposite step", (0..4096u64).map(|n| [0, n, 0, 0, n.wrapping_neg()]).collect()),
-            ("a plane", (0..4096).map(|n| [n % 64, 0, n / 64, 0, 0]).collect()),
+            ("a row", each(|n| [0, 0, 0, 0, n])),
+            ("a row in network order", each(|n| [0, n.swap_bytes(), 0, 0, 0])),
+            ("a stride of 2^32", each(|n| [n << 32, 1, 2, 3, 4])),
+            ("a stride of 2^52", each(|n| [0, n << 52, 0, 0, 0])),
+            ("squares", each(|n| [n * n, 0, 0, 0, 0])),
+            ("two words in step", each(|n| [n, n, 0, 0, 0])),
+            ("two words in opposite step", each(|n| [0, n, 0, 0, n.wrapping_neg()])),
+            ("a plane", each(|n| [n % 64, 0, n / 64, 0, 0])),
+            ("a space", each(|n| [n % 16, 0, n / 16 % 16, 0, n / 256])),
+            ("every fifth bit of a word", cube(|bit| (1, 5 * bit))),
+            ("the highest bits of a word", cube(|bit| (0, 52 + bit))),
+            ("some bits of every word", cube(|bit| (bit % 5, 60 - 7 * (bit / 5)))),
         ]
     }
 
     #[test]
     fn structured_items_spread_as_random_ones() {
-        // 4,096 balls in 4,096 bins fill 2,589 of them, with a standard deviation of 32 for random hashes: six are
-        // allowed. 6 families x 16 keys x 4 cuts of the hash: a false alarm once in a million.
+        // Chi-squared of 4,096 cells has a standard deviation of 90.5 for random hashes. Six of them are allowed: 12
+        // families x 16 keys x 6 cuts of the hash give a false alarm once in a million. Their mean square is 1 +- 0.04.
+        const CUTS: [u32; 6] = [0, 13, 22, 31, 42, 52];
+        let (mut squares, mut count) = (0.0, 0.0);
         for seed in 0..16 {
             let hash = KeyedHash::new(Key([seed, 99]));
             for (name, family) in families() {
-                for shift in [0, 13, 31, 52] {
-                    let bins: HashSet<_> = family.iter().map(|words| hash.words(*words) >> shift & 0xfff).collect();
-                    let filled = bins.len();
-                    assert!((2589 - 192..=2589 + 192).contains(&filled), "{name}, seed {seed}, {shift}: {filled}");
+                let hashes: Vec<u64> = family.iter().map(|words| hash.words(*words)).collect();
+                for cut in CUTS {
+                    let mut cells = vec![0i64; ITEMS];
+                    hashes.iter().for_each(|hash| cells[(hash >> cut) as usize % ITEMS] += 1);
+                    let chi_squared: i64 = cells.iter().map(|count| (count - 1).pow(2)).sum();
+                    let deviation = (chi_squared as f64 - 4095.0) / 90.5;
+                    assert!(deviation.abs() < 6.0, "{name}, seed {seed}, cut {cut}: {deviation}");
+                    squares += deviation * deviation;
+                    count += 1.0;
                 }
             }
         }
+        let mean = squares / count;
+        assert!((0.8..1.2).contains(&mean), "{mean}");
     }
 
     #[test]
@@ -265,6 +325,24 @@ mod tests {
         assert_ne!(hash.of("ABCDEFG"), hash.of("ABCDEFG\u{7}"));
         assert_ne!(hash.of(&("ab", "c")), hash.of(&("a", "bc")));
         assert_ne!(hash.words([1]), hash.words([1, 0]));
+    }
+
+    #[test]
+    fn the_last_word_is_the_rest_and_its_length() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for length in 0..bytes.len() {
+            let mut number = [0; 8];
+            let behind = &bytes[length - length % 8..length];
+            number[..behind.len()].copy_from_slice(behind);
+            assert_eq!(rest(&bytes[..length]), u64::from_le_bytes(number), "{length} bytes");
+        }
+        let hash = KeyedHash::new(KEY);
+        let mut bytes = KeyedHasher::new(&hash);
+        bytes.write(b"ABCDEFGHIJK");
+        assert_eq!(
+            bytes.finish(),
+            hash.words([u64::from_le_bytes(*b"ABCDEFGH"), u64::from_le_bytes(*b"IJK\0\0\0\0\x03")])
+        );
     }
 
     #[test]

@@ -43,9 +43,10 @@ impl Key {
         Self([half(0), half(1)])
     }
 
-    /// A fingerprint that tells two keys apart and gives neither away.
+    /// A fingerprint that tells two keys apart and gives neither away. It is of the hash as well: sketches of one key
+    /// whose hashes were made in different ways do not belong together either.
     pub fn id(self) -> u64 {
-        self.derive("id").0[0]
+        self.derive("id, second hash").0[0]
     }
 }
 

@@ -73,6 +73,12 @@ pub trait Remove: Filter {
     ///
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key's place with it.
     fn remove(&mut self, hash: u64) -> bool;
+
+    /// Removes one insertion of each of many keys, as [`Remove::remove`] does one after the other; tells of how many
+    /// there was one.
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        hashes.iter().filter(|hash| self.remove(**hash)).count() as u64
+    }
 }
 
 /// "How much of it?": never below the truth.

@@ -19,7 +19,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    split_block::{LANES, Plan, fields, find_all, insert_all, place},
+    split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
 
@@ -81,6 +81,11 @@ impl CountingBloom {
     /// Inserts many keys.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         insert_many(&mut self.blocks, hashes);
+    }
+
+    /// Removes one insertion of each of many keys; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        remove_many(&mut self.blocks, hashes)
     }
 
     /// Looks up many keys: `found[i]` is what [`CountingBloom::contains`] says of `hashes[i]`. Looks at as many as the
@@ -175,13 +180,37 @@ dispatch! {
 
 dispatch! {
     fn insert_many(blocks: &mut [Block], hashes: &[u64]) {
-        insert_all(blocks, hashes, Block::insert);
+        change_all::<CountIn, _>(blocks, hashes);
+    }
+}
+
+dispatch! {
+    fn remove_many(blocks: &mut [Block], hashes: &[u64]) -> u64 {
+        change_all::<CountOut, _>(blocks, hashes)
     }
 }
 
 dispatch! {
     fn find_many(blocks: &[Block], hashes: &[u64], found: &mut [bool]) {
         find_all(blocks, hashes, found, Block::covers);
+    }
+}
+
+struct CountIn;
+
+impl Change<Block> for CountIn {
+    #[inline(always)]
+    fn change(block: &mut Block, word: u64) -> bool {
+        block.insert(word)
+    }
+}
+
+struct CountOut;
+
+impl Change<Block> for CountOut {
+    #[inline(always)]
+    fn change(block: &mut Block, word: u64) -> bool {
+        block.remove(word)
     }
 }
 
@@ -316,6 +345,9 @@ impl Remove for CountingBloom {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
     }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
 }
 
 #[cfg(test)]
@@ -399,8 +431,8 @@ mod tests {
             let mut found = std::vec![false; keys.len()];
             let (blocks, hashes): (&mut [Block], &[u64]) = (&mut filter.blocks, &keys);
             at_level!(level, (blocks: &mut [Block], hashes: &[u64]) {
-                insert_all(blocks, hashes, Block::insert);
-                insert_all(blocks, &hashes[..2_000], |block, word| block.remove(word));
+                change_all::<CountIn, _>(blocks, hashes);
+                change_all::<CountOut, _>(blocks, &hashes[..2_000]);
             });
             let (blocks, hashes, answers): (&[Block], &[u64], &mut [bool]) = (&filter.blocks, &keys, &mut found);
             at_level!(level, (blocks: &[Block], hashes: &[u64], answers: &mut [bool]) {

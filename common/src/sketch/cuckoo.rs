@@ -18,7 +18,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    partial_key::{BATCH, Place, Places, other},
+    partial_key::{Ahead, BATCH, Place, other},
 };
 use crate::simd;
 
@@ -97,16 +97,7 @@ impl Cuckoo {
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
-        let Place { fingerprint, choices } = self.place(hash);
-        for choice in choices {
-            let bucket = &mut self.buckets[choice as usize];
-            if let Some(slot) = bucket.find(fingerprint) {
-                bucket.take(slot);
-                self.items -= 1;
-                return true;
-            }
-        }
-        false
+        self.remove_at(self.place(hash))
     }
 
     /// Inserts many keys, one after the other.
@@ -118,13 +109,25 @@ impl Cuckoo {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
         }
-        let mut places = Places::new();
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, true);
         for hashes in hashes.chunks(BATCH) {
-            places.set::<FINGERPRINT_MIN>(hashes, self.count());
-            places.prefetch(&self.buckets);
+            let places = ahead.next(&self.buckets);
             (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)).map(drop))?;
         }
         Ok(())
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
+        let mut removed = 0;
+        for hashes in hashes.chunks(BATCH) {
+            let places = ahead.next(&self.buckets);
+            for nth in 0..hashes.len() {
+                removed += u64::from(self.remove_at(places.get(nth)));
+            }
+        }
+        removed
     }
 
     /// Looks up many keys: `found[i]` is what [`Cuckoo::contains`] says of `hashes[i]`. Looks at as many as the shorter
@@ -198,6 +201,18 @@ impl Cuckoo {
         }
         self.items += 1;
         Ok(is_new)
+    }
+
+    /// Which bucket has the fingerprint cannot be foreseen: it is chosen without a branch.
+    #[inline(always)]
+    fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
+        let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
+        let (choice, matches) = if in_one != 0 { (one, in_one) } else { (two, in_two) };
+        if matches != 0 {
+            self.buckets[choice as usize].take(first(matches));
+            self.items -= 1;
+        }
+        matches != 0
     }
 
     /// Inserts where both buckets are full: the shortest chain of fingerprints that each move to their other bucket.
@@ -318,6 +333,9 @@ impl Remove for Cuckoo {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
     }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
 }
 
 impl Image for Cuckoo {
@@ -381,7 +399,7 @@ impl Bucket {
     const fn find(self, fingerprint: u16) -> Option<usize> {
         match self.matches(fingerprint) {
             0 => None,
-            matches => Some((matches.trailing_zeros() / FINGERPRINT_BITS) as usize),
+            matches => Some(first(matches)),
         }
     }
 
@@ -407,6 +425,12 @@ impl Bucket {
     }
 }
 
+/// The first slot of some matches.
+#[inline(always)]
+const fn first(matches: u64) -> usize {
+    (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
+}
+
 /// Whether either bucket has the fingerprint. Both are always read: which one has it cannot be foreseen.
 #[inline(always)]
 fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
@@ -423,13 +447,10 @@ simd::dispatch! {
 /// Looks up keys: places, then buckets, then comparisons, each of them a loop that lanes can share.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
-    let mut places = Places::new();
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
     let mut pairs = [[Bucket::default(); BATCH]; 2];
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-        places.set::<FINGERPRINT_MIN>(hashes, buckets.len() as u32);
-        if is_far {
-            places.prefetch(buckets);
-        }
+        let places = ahead.next(buckets);
         for (buckets_of_keys, choices) in pairs.iter_mut().zip(&places.choices) {
             for (bucket, &choice) in buckets_of_keys.iter_mut().zip(choices) {
                 *bucket = buckets[choice as usize];

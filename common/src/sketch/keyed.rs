@@ -2,11 +2,8 @@
 
 use core::hash::Hash;
 
-use super::{Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK};
-use crate::{
-    hash::{Key, KeyedHash},
-    ledger::Tally,
-};
+use super::{Bounds, Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK, Weight};
+use crate::hash::{Key, KeyedHash};
 
 /// Items of a batch that are hashed before the sketch gets them: half a KiB of hashes.
 const BATCH: usize = 64;
@@ -103,6 +100,12 @@ impl<S: Remove> Keyed<S> {
     pub fn remove<T: Hash + ?Sized>(&mut self, item: &T) -> bool {
         self.sketch.remove(self.hash.of(item))
     }
+
+    /// Removes one insertion of each of many items; tells of how many there was one.
+    pub fn remove_batch<T: Hash>(&mut self, items: &[T]) -> u64 {
+        let Self { sketch, hash } = self;
+        items.chunks(BATCH).map(|items| sketch.remove_batch(hash_all(hash, items, &mut [0; BATCH]))).sum()
+    }
 }
 
 impl<S: Frequency> Keyed<S> {
@@ -117,14 +120,14 @@ impl<S: Frequency> Keyed<S> {
     }
 }
 
-impl<K: Copy + Eq + Default + Hash> Keyed<TopK<K>> {
+impl<K: Copy + Eq + Default + Hash, W: Weight> Keyed<TopK<K, W>> {
     /// Adds `weight` to a key that may be among the largest.
-    pub fn add_key(&mut self, key: K, weight: Tally) {
+    pub fn add_key(&mut self, key: K, weight: W) {
         self.sketch.add(self.hash.of(&key), key, weight);
     }
 
-    /// What a key had, held or not: at least, and at most.
-    pub fn bounds_of(&self, key: &K) -> (Tally, Tally) {
+    /// Between what a key's weight lies, held or not.
+    pub fn bounds_of(&self, key: &K) -> Bounds<W> {
         self.sketch.bounds(self.hash.of(key), key)
     }
 }
@@ -153,7 +156,10 @@ fn hash_all<'a, T: Hash>(hash: &KeyedHash, items: &[T], hashes: &'a mut [u64; BA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::{BlockedBloom, CountMin, Cuckoo, HeavyLight, HyperLogLog};
+    use crate::{
+        ledger::Tally,
+        sketch::{BlockedBloom, CountMin, Cuckoo, HeavyLight, HyperLogLog},
+    };
     use std::{format, string::String, vec::Vec};
 
     const KEY: Key = Key([4, 2]);
@@ -187,6 +193,8 @@ mod tests {
         let mut filter = Keyed::new(KEY, |key_id| Cuckoo::with_capacity(100, key_id));
         filter.insert("a").unwrap();
         assert!(filter.remove("a") && !filter.contains("a"));
+        filter.insert_batch(&["b", "c"]).unwrap();
+        assert_eq!((filter.remove_batch(&["a", "b", "c", "c"]), filter.fill()), (2, 0.0));
         let mut counts = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
         counts.add("a", 3);
         assert_eq!((counts.add("a", 4), counts.estimate("a"), counts.estimate("b")), (7, 7, 0));
@@ -195,6 +203,6 @@ mod tests {
         assert_eq!(largest.estimate("a"), 3);
         let mut top = Keyed::new(KEY, |key_id| TopK::with_capacity(64, key_id));
         top.add_key(7u32, Tally::new(1, 60));
-        assert_eq!(top.bounds_of(&7), (Tally::new(1, 60), Tally::new(1, 60)));
+        assert_eq!(top.bounds_of(&7), Bounds { lower: Tally::new(1, 60), upper: Tally::new(1, 60) });
     }
 }

@@ -26,6 +26,7 @@ impl Place {
 }
 
 /// The places of some keys, each part of them in an array of its own, so that all are computed in lanes.
+#[derive(Clone, Copy)]
 pub(super) struct Places {
     pub fingerprints: [u16; BATCH],
     pub choices: [[u32; BATCH]; 2],
@@ -35,13 +36,9 @@ pub(super) struct Places {
 pub(super) const BATCH: usize = 32;
 
 impl Places {
-    pub const fn new() -> Self {
-        Self { fingerprints: [0; BATCH], choices: [[0; BATCH]; 2] }
-    }
-
     /// Of [`BATCH`] hashes at most.
     #[inline(always)]
-    pub fn set<const LOWEST: u16>(&mut self, hashes: &[u64], count: u32) {
+    fn set<const LOWEST: u16>(&mut self, hashes: &[u64], count: u32) {
         let [one, two] = &mut self.choices;
         let places = self.fingerprints.iter_mut().zip(one).zip(two);
         for (((fingerprint, one), two), &hash) in places.zip(hashes) {
@@ -58,9 +55,45 @@ impl Places {
 
     /// Asks for the lines in which their buckets begin.
     #[inline(always)]
-    pub fn prefetch<T>(&self, buckets: &[T]) {
+    fn prefetch<T>(&self, buckets: &[T]) {
         for choices in &self.choices {
             choices.iter().for_each(|&choice| simd::prefetch(&buckets[choice as usize]));
+        }
+    }
+}
+
+/// The places of many keys, [`BATCH`] at a time. While some are worked on, the lines of the next are on their way.
+pub(super) struct Ahead<'a, const LOWEST: u16> {
+    hashes: core::slice::Chunks<'a, u64>,
+    next: Places,
+    /// Whether lines must be expected to come from memory.
+    is_far: bool,
+}
+
+impl<'a, const LOWEST: u16> Ahead<'a, LOWEST> {
+    #[inline(always)]
+    pub fn new<T>(hashes: &'a [u64], buckets: &[T], is_far: bool) -> Self {
+        let next = Places { fingerprints: [0; BATCH], choices: [[0; BATCH]; 2] };
+        let mut ahead = Self { hashes: hashes.chunks(BATCH), next, is_far };
+        ahead.ask(buckets);
+        ahead
+    }
+
+    /// The places of the next of `hashes.chunks(BATCH)`.
+    #[inline(always)]
+    pub fn next<T>(&mut self, buckets: &[T]) -> Places {
+        let places = self.next;
+        self.ask(buckets);
+        places
+    }
+
+    #[inline(always)]
+    fn ask<T>(&mut self, buckets: &[T]) {
+        if let Some(hashes) = self.hashes.next() {
+            self.next.set::<LOWEST>(hashes, buckets.len() as u32);
+            if self.is_far {
+                self.next.prefetch(buckets);
+            }
         }
     }
 }

@@ -21,16 +21,18 @@
 //! **Why not a crate**: sizes other than powers of two, twice the speed, and merging that changes nothing when it
 //! fails.
 
+mod batch;
+mod image;
+mod line;
+
 use alloc::{boxed::Box, vec};
 use core::ops::Range;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use super::{
-    Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
-    image::{Image, ImageError, Kind, Reader, Writer},
+use self::{
+    batch::{contains_batch, insert_batch, remove_batch},
+    line::{COUNT_BITS, Line},
 };
-use crate::simd;
+use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
 
 /// Lines at most: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
@@ -48,8 +50,6 @@ const LOAD: f64 = 0.9;
 /// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
 /// here.
 const LOAD_MAX_PERCENT: u64 = 95;
-/// Keys whose lines are on their way from memory at once.
-const BATCH: usize = 32;
 /// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 
@@ -137,14 +137,7 @@ impl Quotient {
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
-        let place = self.place(hash);
-        let (at, is_there) = search(&self.lines, place);
-        if is_there {
-            self.lines[place.line()].counts -= 1 << (COUNT_BITS * place.nth());
-            self.close(place.line(), at);
-            self.items -= 1;
-        }
-        is_there
+        self.remove_at(self.place(hash))
     }
 
     /// Inserts many keys, one after the other.
@@ -154,6 +147,11 @@ impl Quotient {
     /// As for one; those before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         insert_batch(self, hashes)
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        remove_batch(self, hashes)
     }
 
     /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the
@@ -305,6 +303,17 @@ impl Quotient {
         Ok(!is_there)
     }
 
+    #[inline(always)]
+    fn remove_at(&mut self, place: Place) -> bool {
+        let (at, is_there) = search(&self.lines, place);
+        if is_there {
+            self.lines[place.line()].counts -= 1 << (COUNT_BITS * place.nth());
+            self.close(place.line(), at);
+            self.items -= 1;
+        }
+        is_there
+    }
+
     /// Whether neither the filter nor the quotient is full.
     #[inline(always)]
     fn has_room(&self, place: Place) -> bool {
@@ -315,27 +324,6 @@ impl Quotient {
     fn count(&mut self, place: Place) {
         self.lines[place.line()].counts += 1 << (COUNT_BITS * place.nth());
         self.items += 1;
-    }
-
-    /// Notes in each line how much spills into it when all are counted; nothing if one cannot count that.
-    fn spill(&mut self) -> Option<()> {
-        let (count, mut spilled) = (self.lines.len(), 0);
-        // Again from the first line, with what spills into it from the last.
-        for line in (0..count).chain(0..count) {
-            let line = &mut self.lines[line];
-            line.spilled = u16::try_from(spilled).ok()?;
-            spilled = (spilled + sum(line.counts)).saturating_sub(SLOTS);
-        }
-        Some(())
-    }
-
-    /// Puts a remainder where it stays when all are counted and have spilled: they come in ascending order, and the one
-    /// before it went before slot `next` of all lines. Gives the slot after it.
-    fn append(&mut self, place: Place, next: usize) -> usize {
-        let line = place.line();
-        let at = next.max(line * SLOTS + usize::from(self.lines[line].spilled));
-        self.lines[at / SLOTS % self.lines.len()].remainders[at % SLOTS] = place.remainder;
-        at + 1
     }
 
     /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot.
@@ -448,147 +436,9 @@ impl Remove for Quotient {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
     }
-}
-
-/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them puts each
-/// in its place again, and so always has a sound filter.
-impl Image for Quotient {
-    const KIND: Kind = Kind::Quotient;
-
-    fn write(&self, payload: &mut Writer) {
-        let Self { lines, fingerprint_bits, items, capacity, key_id: _ } = self;
-        let numbers = [*capacity, (*fingerprint_bits).into(), lines.len() as u64, *items];
-        numbers.into_iter().for_each(|number| payload.varint(number));
-        self.fingerprints().fold(0, |before, fingerprint| {
-            payload.varint((fingerprint - before) >> (u64::BITS - fingerprint_bits));
-            fingerprint
-        });
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
     }
-    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
-        const BITS_MIN: u32 = QUOTIENTS.ilog2() + REMAINDER_BITS;
-        const BITS_MAX: u32 = (LINES_MAX * QUOTIENTS).ilog2() + REMAINDER_BITS;
-        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
-        let bits = BITS_MIN.into()..=BITS_MAX.into();
-        let bits = payload.within("the fingerprints' bits", bits, "from 20 to 46", Reader::varint)? as u32;
-        let lines = (1 << (bits - BITS_MIN))..=LINES_MAX as u64;
-        let lines = payload.within("the lines", lines, "enough for the bits, at most 2^26", Reader::varint)? as usize;
-        let items = payload.varint("the number of fingerprints")?;
-        payload.allow::<Line>("the lines", lines)?;
-        let mut filter = Self::new(lines, bits, capacity, key_id);
-        // Counted first, so that each goes where it stays. (If they were inserted, a forger could have each of them
-        // move through thousands of lines.)
-        let at = payload.at();
-        let mut counted = payload.clone();
-        filter.read_places(&mut counted, items, |filter, place| filter.has_room(place).then(|| filter.count(place)))?;
-        let too_far = "so spread that no line has more than 65535 of earlier ones";
-        filter.spill().ok_or(ImageError::Value { field: "the fingerprints", at, found: items, expected: too_far })?;
-        let mut next = 0;
-        filter.read_places(payload, items, |filter, place| {
-            next = filter.append(place, next);
-            Some(())
-        })?;
-        Ok(filter)
-    }
-}
-
-impl Quotient {
-    /// Reads fingerprints as an image has them; `take` is told where each belongs, and says whether it has room.
-    fn read_places(
-        &mut self,
-        payload: &mut Reader,
-        items: u64,
-        mut take: impl FnMut(&mut Self, Place) -> Option<()>,
-    ) -> Result<(), ImageError> {
-        let mut fingerprint = 0u64;
-        for _ in 0..items {
-            let at = payload.at();
-            let difference = payload.varint("a fingerprint")?;
-            let refused = |expected| ImageError::Value { field: "a fingerprint", at, found: difference, expected };
-            fingerprint = difference
-                .checked_mul(1 << (u64::BITS - self.fingerprint_bits))
-                .and_then(|difference| fingerprint.checked_add(difference))
-                .ok_or(refused("of no more bits than are said before"))?;
-            take(self, self.place(fingerprint)).ok_or(refused("one for which there is room"))?;
-        }
-        Ok(())
-    }
-}
-
-/// Bits a quotient's count.
-const COUNT_BITS: u32 = u64::BITS / QUOTIENTS as u32;
-
-/// One cache line: sixteen quotients and 27 remainders.
-#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes)]
-#[repr(C, align(64))]
-struct Line {
-    /// How many fingerprints each quotient has, the first in the lowest bits.
-    counts: u64,
-    /// How many remainders of earlier lines come first. May be more than this line has slots.
-    spilled: u16,
-    /// By quotient, and those of one quotient by size; slots that are free are zero.
-    remainders: [u16; SLOTS],
-}
-
-const _: () = assert!(size_of::<Line>() == 64 && RUN_MAX + 1 == 1 << COUNT_BITS);
-
-impl Line {
-    /// As many lanes of 16 bits as a line has.
-    const LANES: usize = 32;
-    /// The lane of the first remainder.
-    const FIRST: usize = Self::LANES - SLOTS;
-
-    /// Where a quotient's remainders are, counted in slots from this line's first one.
-    #[inline(always)]
-    const fn run(&self, quotient: u32) -> Range<usize> {
-        let before = (1 << (COUNT_BITS * quotient)) - 1;
-        let start = self.spilled as usize + sum(self.counts & before);
-        start..start + (self.counts >> (COUNT_BITS * quotient)) as usize % (RUN_MAX + 1)
-    }
-
-    #[inline(always)]
-    const fn has_room(&self) -> bool {
-        self.spilled as usize + sum(self.counts) < SLOTS
-    }
-
-    /// How many remainders in these slots are smaller than this one, and whether it is among them.
-    /// All lanes are compared, whatever they are: each with the remainder, and its place with the slots.
-    #[inline(always)]
-    fn search(&self, slots: Range<usize>, remainder: u16) -> (usize, bool) {
-        let lanes: &[u16; Self::LANES] = zerocopy::transmute_ref!(self);
-        let (start, end) = (slots.start as i16, slots.end as i16);
-        let (mut smaller, mut equal) = (0u16, 0);
-        for (slot, &lane) in (-(Self::FIRST as i16)..).zip(lanes) {
-            let is_asked = (slot >= start) & (slot < end);
-            smaller += u16::from(is_asked & (lane < remainder));
-            equal |= u16::from(is_asked & (lane == remainder));
-        }
-        (smaller.into(), equal != 0)
-    }
-
-    /// Puts a remainder into a slot; those from there on move by one, and the last one falls out.
-    #[inline(always)]
-    fn open(&mut self, at: usize, remainder: u16) -> u16 {
-        let last = self.remainders[SLOTS - 1];
-        self.remainders.copy_within(at..SLOTS - 1, at + 1);
-        self.remainders[at] = remainder;
-        last
-    }
-
-    /// Takes the remainder out of a slot; those after it move back by one, and another one comes last.
-    #[inline(always)]
-    fn close(&mut self, at: usize, last: u16) {
-        self.remainders.copy_within(at + 1.., at);
-        self.remainders[SLOTS - 1] = last;
-    }
-}
-
-/// The sum of sixteen counts.
-#[inline(always)]
-const fn sum(counts: u64) -> usize {
-    const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let pairs = (counts & EVEN) + (counts >> COUNT_BITS & EVEN);
-    (pairs.wrapping_mul(ONES) >> (u64::BITS - u8::BITS)) as usize
 }
 
 /// How many lines have room for as many keys as planned.
@@ -635,56 +485,14 @@ fn remainder(lines: &[Line], line: usize, at: usize) -> u16 {
     lines[(line + at / SLOTS) % lines.len()].remainders[at % SLOTS]
 }
 
-simd::dispatch! {
-    /// Inserts keys in lanes.
-    fn insert_batch(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
-        insert_all(filter, hashes)
-    }
-}
-
-/// (Loops and not closures, which would be compiled for the portable level only.)
-#[inline(always)]
-fn insert_all(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
-    for hashes in hashes.chunks(BATCH) {
-        prefetch(filter, hashes);
-        for &hash in hashes {
-            filter.insert_at(filter.place(hash))?;
-        }
-    }
-    Ok(())
-}
-
-simd::dispatch! {
-    /// Looks up keys in lanes.
-    fn contains_batch(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
-        find_all(filter, hashes, found);
-    }
-}
-
-#[inline(always)]
-fn find_all(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
-    for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-        prefetch(filter, hashes);
-        for (found, &hash) in found.iter_mut().zip(hashes) {
-            *found = search(&filter.lines, filter.place(hash)).1;
-        }
-    }
-}
-
-/// Asks for the lines of these keys if they must be expected to come from memory. Their places are computed again when
-/// they are used: that is a multiplication, and costs less than to keep them.
-#[inline(always)]
-fn prefetch(filter: &Quotient, hashes: &[u64]) {
-    if filter.is_far() {
-        hashes.iter().for_each(|&hash| simd::prefetch(&filter.lines[filter.place(hash).line()]));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        batch::{find_all, insert_all, remove_all},
+        *,
+    };
     use crate::{
-        simd::Level,
+        simd::{self, Level},
         sketch::oracle::{SplitMix64, hash},
     };
     use std::{collections::BTreeMap, format, vec::Vec};
@@ -857,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_inserts_the_same() {
+    fn every_level_inserts_and_removes_the_same() {
         let hashes: Vec<u64> = (0..1_050).map(|item| hash(1, item)).collect();
         for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
             let mut one = Quotient::with_capacity(1_000, 7);
@@ -866,41 +674,12 @@ mod tests {
                 insert_all(filter, hashes)
             });
             assert_eq!((done, format!("{one:?}")), (Ok(()), format!("{:?}", fed(1_000, 1, 1_050))), "{level:?}");
+            let filter = &mut one;
+            let removed = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> u64 {
+                remove_all(filter, hashes)
+            });
+            assert_eq!((removed, one.items()), (1_050, 0), "{level:?}");
         }
-    }
-
-    #[test]
-    fn images_are_read_however_far_remainders_spill() {
-        // As many as go into the quotients of some lines in a row: also of the last ones, from which they spill into
-        // the first.
-        const LINES: u64 = 1 << 13;
-        const FULL: u64 = (QUOTIENTS * RUN_MAX) as u64;
-        let image = |lines: Range<u64>| {
-            let (mut payload, mut before) = (Writer::default(), 0);
-            let numbers = [100_000, 33, LINES, FULL * (lines.end - lines.start)];
-            numbers.into_iter().for_each(|number| payload.varint(number));
-            for quotient in lines.start * QUOTIENTS as u64..lines.end * QUOTIENTS as u64 {
-                for fingerprint in (0..RUN_MAX as u64).map(|nth| (quotient << REMAINDER_BITS) + nth / 2) {
-                    payload.varint(fingerprint - before);
-                    before = fingerprint;
-                }
-            }
-            payload.0
-        };
-        let read = |image: &[u8]| Quotient::read(&mut Reader::new(image, 1 << 20), 7);
-        for lines in [0..2, LINES - 20..LINES] {
-            let filter = read(&image(lines)).unwrap();
-            let mut fed = Quotient::new(LINES as usize, 33, 100_000, 7);
-            filter.fingerprints().for_each(|fingerprint| assert!(fed.insert(fingerprint).is_ok()));
-            assert_eq!(format!("{filter:?}"), format!("{fed:?}"));
-        }
-        // A line keeps 27 of its 240; so many spill that each insertion would move them through 2,400 lines.
-        let far = image(100..407);
-        let mut again = Writer::default();
-        read(&far).unwrap().write(&mut again);
-        assert!(again.0 == far);
-        let error = read(&image(100..408)).unwrap_err();
-        assert!(matches!(error, ImageError::Value { field: "the fingerprints", .. }), "{error}");
     }
 
     #[test]
@@ -912,12 +691,5 @@ mod tests {
         let smallest = Quotient::with_capacity(0, 7);
         assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
         assert_eq!(smallest.geometry(), Geometry::Quotients { count: QUOTIENTS, fingerprint_bits: 20 });
-    }
-
-    #[test]
-    fn counts_are_added_up() {
-        assert_eq!(sum(0), 0);
-        assert_eq!(sum(0xf0f0_0000_0000_000f), 45);
-        assert_eq!(sum(u64::MAX), QUOTIENTS * RUN_MAX);
     }
 }

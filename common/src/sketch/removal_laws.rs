@@ -160,6 +160,11 @@ fn batches_do_as_one_by_one<F: Lawful>() {
         let mut few = [false; 3];
         batched.contains_batch(&probes, &mut few);
         assert_eq!(few, [true; 3]);
+        // Half of the keys, each of them twice, and more of which some are found by mistake.
+        let gone: Vec<u64> = [&keys[..keys.len() / 2 + 1], &probes[..]].concat();
+        let removed = gone.iter().filter(|key| one_by_one.remove(**key)).count() as u64;
+        assert_eq!(batched.remove_batch(&gone), removed);
+        assert_eq!(format!("{batched:?}"), format!("{one_by_one:?}"));
     }
     let many: Vec<u64> = (0..2_000).map(|item| hash(2, item)).collect();
     let mut filter = F::with_capacity(1_000);

@@ -37,7 +37,7 @@ pub const TIGHTENING_MIN: f64 = 0.5;
 /// The most that it may be: nearer to 1, the first stages would have nothing left of the rate.
 pub const TIGHTENING_MAX: f64 = 0.95;
 /// So many keys are looked up in one stage before the next.
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 
 /// A Bloom filter that grows.
 #[derive(Clone, Debug, PartialEq)]

@@ -148,23 +148,30 @@ pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find
     }
 }
 
-/// Visits the blocks of many keys, each with the key's word; tells how often `insert` says that its key is new.
+/// What happens to a key's block. (A closure would be inlined only while it is small; and what is not inlined is
+/// compiled for the portable level.)
+pub(super) trait Change<B> {
+    /// Changes a block by its key's word; tells whether the key was new, or was here.
+    fn change(block: &mut B, word: u64) -> bool;
+}
+
+/// Changes the blocks of many keys; tells how often the change says yes.
 #[inline(always)]
-pub(super) fn insert_all<B>(blocks: &mut [B], hashes: &[u64], insert: impl Fn(&mut B, u64) -> bool) -> u64 {
+pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u64 {
     let (chunks, rest) = hashes.as_chunks();
-    let mut new = 0;
+    let mut changed = 0;
     for (nth, chunk) in chunks.iter().enumerate() {
         ask_ahead(blocks, chunks, nth);
         for &hash in chunk {
             let (block, word) = place(hash, blocks.len());
-            new += u64::from(insert(&mut blocks[block], word));
+            changed += u64::from(C::change(&mut blocks[block], word));
         }
     }
     for &hash in rest {
         let (block, word) = place(hash, blocks.len());
-        new += u64::from(insert(&mut blocks[block], word));
+        changed += u64::from(C::change(&mut blocks[block], word));
     }
-    new
+    changed
 }
 
 /// At the `nth` chunk of a batch, asks for the lines of one further on, where the filter is large.

@@ -1,49 +1,52 @@
 //! Top-k: which keys are the largest, and how large?
 //!
-//! Blocks of eight candidates with a small count-min for the rest. A key that comes is looked for in its block:
+//! Blocks of eight candidates with a row of light cells for the rest. A key that comes is looked for in its block:
 //!
 //! ```text
-//! held?      add to its entry
+//! held?      add to its candidate
 //! not held?  a coin with probability weight / (least score + weight):
-//!              head: takes the place of the block's least, whose count goes to the light cells
-//!              tail: add to its two light cells
+//!              head: takes the place of the block's least, whose count goes to its light cell
+//!              tail: add to its light cell
 //! ```
 //!
-//! **Errs** never: the truth is within `[lower, upper]` for every key, held or not, in packets and in bytes. A held
-//! key's lower bound is what was counted since it came in; its upper bound adds what its light cells held then. A key
-//! that is not held has at most the lesser of its light cells. It may lack a large key, at the margin of what it can
-//! hold: under Zipf's law with exponent 1.05 a table of 8,192 entries has at least 990 of the largest 1,000 (a test).
+//! 1. The least score is looked for only when the coin shows its head at a score that was the least before. Scores only
+//!    grow, so what is a tail at the old one is a tail at the new one.
+//! 2. Light cells are one row, not a count-min of two: a cell has so many small keys that the lesser of two cells is
+//!    hardly less than one of twice as many. (By Zipf's law bounds are 14 % closer for it, and adding is faster; what a
+//!    key had before it came in is known a little less well.)
 //!
-//! **Cost** for 8,192 flows: 128 KiB of blocks and 640 KiB of entries; two cache lines a key, side by side for one that
-//! is not held.
+//! **Errs** never: the truth is within `[lower, upper]` for every key, held or not, number by number. A held key's lower
+//! bound is what was counted since it came in; its upper bound adds what its light cell held then. A key that is not
+//! held has at most its light cell. It may lack a large key, at the margin of what it can hold: under Zipf's law with
+//! exponent 1.05 a table of 8,192 entries has at least 990 of the largest 1,000 (a test).
+//!
+//! **Cost** for 8,192 flows: 64 KiB of blocks and 576 KiB of candidates. One cache line for a key that is not held; for
+//! one that is, that and its candidate. A key that comes in reads its block's eight candidates: in a flood of small keys
+//! one in ten does, and fewer as it lasts.
 //!
 //! **Papers**: randomised admission, which keeps a flood of small keys from churning the table: Ben Basat, Chen,
 //! Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume estimation",
-//! 2019; heavy candidates before a light sketch: Yang et al., "Elastic sketch", 2018; the conservative update of the
-//! light cells: Estan and Varghese, "New directions in traffic measurement and accounting", 2002.
+//! 2019; heavy candidates before light cells: Yang et al., "Elastic sketch", 2018.
 //!
 //! **Why not a crate**: crates keep one number a key, in maps and heaps that allocate as they go, without bounds; here
-//! it must be packets and bytes with bounds for both, in memory fixed beforehand.
+//! it is packets and bytes, or any other [`Weight`], with bounds, in memory fixed beforehand.
 
 mod block;
+mod candidate;
 
 use alloc::{boxed::Box, vec};
+use core::cmp::Reverse;
 
-use self::block::{Block, CELLS, min};
-use super::{Geometry, Merge, MergeError, Sketch, check_mergeable, saturating_add};
+use self::block::{Block, Light, tag};
+use super::{Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable, weight::Weight};
 use crate::{hash::scale, ledger::Tally, simd};
 
-pub use self::block::WAYS;
+pub use self::{block::WAYS, candidate::Candidate};
 
-/// Candidates at most: 1.5 GiB with flow keys.
+/// Candidates at most: 1.2 GiB with flow keys.
 pub const ENTRIES_MAX: usize = 1 << 24;
-/// From a table of this size on, a batch asks for memory ahead of its use: below, it lies in the CPU's own caches.
-const PREFETCH_BYTES: usize = 256 << 10;
-/// Keys that are asked for ahead.
-const AHEAD: usize = 16;
-
-/// Credit at most: a score of it and of what is counted stays below 2^63.
-const CREDIT_MAX: u64 = 1 << 60;
+/// Keys whose memory is asked for together, ahead of its use.
+const AHEAD: usize = 32;
 
 /// What "large" means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,75 +68,32 @@ impl Metric {
     }
 }
 
-/// A key that may be among the largest.
+/// The candidates of a block: whole cache lines, so that one of 64 bytes is in one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Candidate<K> {
-    /// The key.
-    pub key: K,
-    /// Exactly what it had since it came in.
-    pub counted: Tally,
-    /// At most what it had before.
-    pub missed: Tally,
-    /// The part of the score of `missed` that it probably had.
-    credit: u64,
-}
-
-impl<K> Candidate<K> {
-    /// It had at least this.
-    pub const fn lower(&self) -> Tally {
-        self.counted
-    }
-
-    /// It had at most this.
-    #[inline]
-    pub const fn upper(&self) -> Tally {
-        saturating_add(self.counted, self.missed)
-    }
-
-    /// It had probably this: what was counted, and of what it had before as much as it took to get in.
-    pub fn value(&self) -> Tally {
-        let (credit, whole) = (u128::from(self.credit), u128::from(score(self.missed)).max(1));
-        let part = |missed: u64| (u128::from(missed) * credit / whole) as u64;
-        saturating_add(self.counted, Tally::new(part(self.missed.packets), part(self.missed.bytes)))
-    }
-
-    /// What it competes with.
-    #[inline(always)]
-    const fn score(&self) -> u64 {
-        score(self.counted) + self.credit
-    }
-}
-
-/// One number for packets and bytes, by which keys compete: a packet counts as much as 512 bytes. So the largest by
-/// either are among the largest. In units of four bytes; below 2^62 + 2^61.
-#[inline(always)]
-const fn score(tally: Tally) -> u64 {
-    (tally.bytes >> 2) + (min(tally.packets, 1 << 54) << 7)
-}
+#[repr(align(64))]
+struct Row<K, W: Weight>([Candidate<K, W>; WAYS]);
 
 /// A table of the largest keys, with bounds for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopK<K> {
-    blocks: Box<[Block]>,
+pub struct TopK<K, W: Weight = Tally> {
+    blocks: Box<[Block<W>]>,
     /// By block.
-    entries: Box<[[Candidate<K>; WAYS]]>,
+    rows: Box<[Row<K, W>]>,
     /// What the coins are thrown with.
     random: u64,
-    is_beyond_caches: bool,
     key_id: u64,
 }
 
-impl<K: Copy + Eq + Default> TopK<K> {
+impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], within one block and [`ENTRIES_MAX`].
     ///
     /// Take some eight times the k that is asked for.
     pub fn with_capacity(entries: usize, key_id: u64) -> Self {
         let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
         Self {
-            blocks: vec![Block::EMPTY; blocks].into_boxed_slice(),
-            entries: vec![[Candidate::default(); WAYS]; blocks].into_boxed_slice(),
+            blocks: vec![Block::default(); blocks].into_boxed_slice(),
+            rows: vec![Row::default(); blocks].into_boxed_slice(),
             random: key_id,
-            is_beyond_caches: blocks * (size_of::<Block>() + size_of::<[Candidate<K>; WAYS]>()) >= PREFETCH_BYTES,
             key_id,
         }
     }
@@ -141,82 +101,66 @@ impl<K: Copy + Eq + Default> TopK<K> {
     /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which
     /// holds at least `entries` keys.
     pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
-        // What is not held spreads over the cells of a row. Half of the error is for how unevenly it does.
-        let blocks = libm::ceil(2.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
+        // What is not held spreads over the cells. Two thirds of the error are for how unevenly it does.
+        let blocks = libm::ceil(3.0 / (Light::<W>::CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
         Self::with_capacity(entries.max(blocks.saturating_mul(WAYS)), key_id)
     }
 
     /// Adds `weight` to a key. The hash must be the key's.
     #[inline(always)]
-    pub fn add(&mut self, hash: u64, key: K, weight: Tally) {
-        self.add_to_block(self.block(hash), hash as u8, key, weight);
+    pub fn add(&mut self, hash: u64, key: K, weight: W) {
+        self.add_to_block(self.block(hash), tag(hash), key, weight);
     }
 
     #[inline(always)]
-    fn add_to_block(&mut self, at: usize, tag: u8, key: K, weight: Tally) {
-        let (block, entries) = (&mut self.blocks[at], &mut self.entries[at]);
-        for way in block.ways_with(tag) {
-            let entry = &mut entries[way];
-            if entry.key == key && !block.is_free(way) {
-                entry.counted = saturating_add(entry.counted, weight);
-                block.raise(way, entry.score());
-                return;
-            }
+    fn add_to_block(&mut self, at: usize, tag: u8, key: K, weight: W) {
+        let (block, Row(row)) = (&mut self.blocks[at], &mut self.rows[at]);
+        if let Some(way) = block.ways_with(tag).find(|way| row[*way].key == key) {
+            row[way].add(weight);
+            return;
         }
-        let (way, price) = block.cheapest();
-        if !block.is_free(way) {
-            if !head(&mut self.random, score(weight), price) {
-                block.light.add(tag, weight);
-                return;
-            }
-            block.light.add(block.tag(way), entries[way].counted);
+        let coin = Coin::toss(&mut self.random, weight.score());
+        if coin.is_head(block.price) {
+            admit(block, row, coin, (tag, key, weight));
+        } else {
+            block.light.add(tag, weight);
         }
-        let missed = block.light.upper(tag);
-        let credit = min(price, min(score(missed), CREDIT_MAX));
-        entries[way] = Candidate { key, counted: weight, missed, credit };
-        block.take(way, tag, entries[way].score());
     }
 
     /// Adds many, in order: of each item its hash, its key and its weight.
     #[inline]
-    pub fn add_batch<T>(&mut self, items: &[T], parts: impl Fn(&T) -> (u64, K, Tally)) {
+    pub fn add_batch<T>(&mut self, items: &[T], parts: impl Fn(&T) -> (u64, K, W)) {
         for items in items.chunks(AHEAD) {
             let mut places = [0; AHEAD];
             for (place, item) in places.iter_mut().zip(items) {
                 *place = self.block(parts(item).0);
-                if self.is_beyond_caches {
-                    simd::prefetch(&self.blocks[*place]);
-                    simd::prefetch(&self.blocks[*place].light);
-                }
+                simd::prefetch(&self.blocks[*place]);
             }
             for (place, item) in places.iter().zip(items) {
                 let (hash, key, weight) = parts(item);
-                self.add_to_block(*place, hash as u8, key, weight);
+                self.add_to_block(*place, tag(hash), key, weight);
             }
         }
     }
 
     /// The candidate with this key.
-    pub fn get(&self, hash: u64, key: &K) -> Option<&Candidate<K>> {
+    pub fn get(&self, hash: u64, key: &K) -> Option<&Candidate<K, W>> {
         let at = self.block(hash);
-        let (block, entries) = (&self.blocks[at], &self.entries[at]);
-        let mut ways = block.ways_with(hash as u8).filter(|way| !block.is_free(*way));
-        ways.find(|way| entries[*way].key == *key).map(|way| &entries[way])
+        let (block, Row(row)) = (&self.blocks[at], &self.rows[at]);
+        block.ways_with(tag(hash)).map(|way| &row[way]).find(|candidate| candidate.key == *key)
     }
 
-    /// Bounds that hold for any key: at least, and at most.
-    pub fn bounds(&self, hash: u64, key: &K) -> (Tally, Tally) {
+    /// Bounds that hold for any key.
+    pub fn bounds(&self, hash: u64, key: &K) -> Bounds<W> {
         match self.get(hash, key) {
-            Some(candidate) => (candidate.lower(), candidate.upper()),
-            None => (Tally::default(), self.blocks[self.block(hash)].light.upper(hash as u8)),
+            Some(candidate) => Bounds { lower: candidate.lower(), upper: candidate.upper() },
+            None => Bounds { lower: W::default(), upper: self.blocks[self.block(hash)].light.upper(tag(hash)) },
         }
     }
 
     /// All candidates, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Candidate<K>> {
-        self.blocks.iter().zip(&self.entries).flat_map(|(block, entries)| {
-            entries.iter().enumerate().filter(|(way, _)| !block.is_free(*way)).map(|(_, entry)| entry)
-        })
+    pub fn iter(&self) -> impl Iterator<Item = &Candidate<K, W>> {
+        self.blocks.iter().zip(&self.rows).flat_map(|(block, Row(row))| block.taken().map(|way| &row[way]))
     }
 
     /// Takes in another table, as if both had shared the stream.
@@ -230,64 +174,19 @@ impl<K: Copy + Eq + Default> TopK<K> {
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for at in 0..self.blocks.len() {
-            self.merge_block(at, &other.blocks[at], &other.entries[at]);
+            let (ours, theirs) = ((&mut self.blocks[at], &mut self.rows[at].0), (&other.blocks[at], &other.rows[at].0));
+            merge_block(ours, theirs);
         }
         self.random = self.random.wrapping_add(other.random.wrapping_sub(other.key_id));
         Ok(())
-    }
-
-    /// Takes in one block of another table.
-    fn merge_block(&mut self, at: usize, theirs: &Block, their_entries: &[Candidate<K>; WAYS]) {
-        let (block, entries) = (&mut self.blocks[at], &mut self.entries[at]);
-        let mut all: [(u8, Candidate<K>); 2 * WAYS] = [(0, Candidate::default()); 2 * WAYS];
-        let mut count = 0;
-        for way in (0..WAYS).filter(|way| !block.is_free(*way)) {
-            all[count] = (block.tag(way), entries[way]);
-            count += 1;
-        }
-        let ours = count;
-        let mut both = [false; WAYS];
-        for way in (0..WAYS).filter(|way| !theirs.is_free(*way)) {
-            let (tag, their) = (theirs.tag(way), their_entries[way]);
-            match all[..ours].iter().position(|(our_tag, our)| *our_tag == tag && our.key == their.key) {
-                Some(nth) => {
-                    both[nth] = true;
-                    let our = &mut all[nth].1;
-                    our.counted = saturating_add(our.counted, their.counted);
-                    our.missed = saturating_add(our.missed, their.missed);
-                    our.credit = min(our.credit + their.credit, CREDIT_MAX);
-                }
-                None => {
-                    let missed = saturating_add(their.missed, block.light.upper(tag));
-                    all[count] = (tag, Candidate { missed, ..their });
-                    count += 1;
-                }
-            }
-        }
-        for (tag, our) in all[..ours].iter_mut().zip(both).filter(|(_, both)| !both).map(|(our, _)| our) {
-            our.missed = saturating_add(our.missed, theirs.light.upper(*tag));
-        }
-        block.light.merge(&theirs.light);
-        // By the key's hash last, so that the order of merging seldom decides between equals.
-        let all = &mut all[..count];
-        all.sort_unstable_by_key(|(tag, entry)| (core::cmp::Reverse(entry.score()), *tag));
-        block.free();
-        for (way, (tag, entry)) in all.iter().enumerate() {
-            if way < WAYS {
-                entries[way] = *entry;
-                block.take(way, *tag, entry.score());
-            } else {
-                block.light.add(*tag, entry.counted);
-            }
-        }
     }
 
     /// Forgets everything; writes every entry. (Not inlined: next to the allocation, the writes would be optimised
     /// out, and the pages would not become resident.)
     #[inline(never)]
     pub fn clear(&mut self) {
-        self.blocks.fill(Block::EMPTY);
-        self.entries.fill([Candidate::default(); WAYS]);
+        self.blocks.fill(Block::default());
+        self.rows.fill(Row::default());
         self.random = self.key_id;
     }
 
@@ -308,7 +207,7 @@ impl<K: Copy + Eq + Default> TopK<K> {
 
     /// Everything it occupies, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.blocks.len() * (size_of::<Block>() + size_of::<[Candidate<K>; WAYS]>())
+        size_of::<Self>() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 
     /// The key's block: from the hash's high bits, where the tag has the low ones.
@@ -318,16 +217,95 @@ impl<K: Copy + Eq + Default> TopK<K> {
     }
 }
 
-/// Throws a coin: true with the probability weight / (weight + price), both below 2^63.
+/// Gives the key the place of the block's least, if the coin has it so at what that one really has.
 #[inline(always)]
-const fn head(random: &mut u64, weight: u64, price: u64) -> bool {
-    // Knuth's linear congruential generator (1998, section 3.3.4), of which only the high bits are random: they decide.
-    *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-    let drawn = (*random as u128 * (weight + price) as u128) >> 64;
-    (drawn as u64) < weight
+fn admit<K, W: Weight>(
+    block: &mut Block<W>,
+    row: &mut [Candidate<K, W>; WAYS],
+    coin: Coin,
+    (tag, key, weight): (u8, K, W),
+) {
+    let (way, price) = block.cheapest(row);
+    block.price = price;
+    if !coin.is_head(price) {
+        return block.light.add(tag, weight);
+    }
+    let missed = block.light.upper(tag);
+    // A free way has no tag and has counted nothing.
+    block.light.add(block.tag(way), row[way].lower());
+    row[way] = Candidate::new(key, weight, missed, price.min(missed.score()));
+    block.give(way, tag);
+    // It may have less than the least had: what it missed was perhaps nothing.
+    block.price = price.min(row[way].score());
 }
 
-impl<K: Copy + Eq + Default> Sketch for TopK<K> {
+/// Takes one block of another table into ours.
+fn merge_block<K: Copy + Eq + Default, W: Weight>(
+    (block, row): (&mut Block<W>, &mut [Candidate<K, W>; WAYS]),
+    (their_block, their_row): (&Block<W>, &[Candidate<K, W>; WAYS]),
+) {
+    let mut all = [(0, Candidate::default()); 2 * WAYS];
+    let mut count = 0;
+    let mut put = |tag, candidate| {
+        all[count] = (tag, candidate);
+        count += 1;
+    };
+    let twin = |block: &Block<W>, row: &[Candidate<K, W>; WAYS], tag, key| {
+        block.ways_with(tag).map(|way| row[way]).find(|candidate| candidate.key == key)
+    };
+    for (tag, our) in block.taken().map(|way| (block.tag(way), row[way])) {
+        put(
+            tag,
+            match twin(their_block, their_row, tag, our.key) {
+                Some(their) => our.and(&their),
+                None => our.missing(their_block.light.upper(tag)),
+            },
+        );
+    }
+    for (tag, their) in their_block.taken().map(|way| (their_block.tag(way), their_row[way])) {
+        if twin(block, row, tag, their.key).is_none() {
+            put(tag, their.missing(block.light.upper(tag)));
+        }
+    }
+    block.light.merge(&their_block.light);
+    // By the key's hash last, so that the order of merging seldom decides between equals.
+    let all = &mut all[..count];
+    all.sort_unstable_by_key(|(tag, candidate)| (Reverse(candidate.score()), *tag));
+    block.free();
+    for (way, (tag, candidate)) in all.iter().enumerate() {
+        if way < WAYS {
+            row[way] = *candidate;
+            block.give(way, *tag);
+        } else {
+            block.light.add(*tag, candidate.lower());
+        }
+    }
+}
+
+/// A coin that was tossed for a weight: it shows its head at prices that are low enough.
+#[derive(Clone, Copy)]
+struct Coin {
+    drawn: u64,
+    weight: u64,
+}
+
+impl Coin {
+    #[inline(always)]
+    const fn toss(random: &mut u64, weight: u64) -> Self {
+        // Knuth's linear congruential generator (1998, section 3.3.4), of which only the high bits are random: they
+        // decide.
+        *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        Self { drawn: *random, weight }
+    }
+
+    /// True with the probability weight / (weight + price), both below 2^63; if so, then for any lower price too.
+    #[inline(always)]
+    const fn is_head(self, price: u64) -> bool {
+        scale(self.drawn, self.weight + price) < self.weight
+    }
+}
+
+impl<K: Copy + Eq + Default, W: Weight> Sketch for TopK<K, W> {
     fn geometry(&self) -> Geometry {
         self.geometry()
     }
@@ -342,7 +320,7 @@ impl<K: Copy + Eq + Default> Sketch for TopK<K> {
     }
 }
 
-impl<K: Copy + Eq + Default> Merge for TopK<K> {
+impl<K: Copy + Eq + Default, W: Weight> Merge for TopK<K, W> {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge(other)
     }
@@ -369,7 +347,7 @@ mod tests {
 
     fn assert_bounds(table: &TopK<u64>, truth: &Amounts) {
         for (key, truth) in truth.iter() {
-            let (lower, upper) = table.bounds(hash(1, key), &key);
+            let Bounds { lower, upper } = table.bounds(hash(1, key), &key);
             assert!((lower.packets..=upper.packets).contains(&truth.packets), "{key}: {lower:?} {truth:?} {upper:?}");
             assert!((lower.bytes..=upper.bytes).contains(&truth.bytes), "{key}: {lower:?} {truth:?} {upper:?}");
         }
@@ -440,7 +418,7 @@ mod tests {
             feed(&mut table, &mut truth, 2, 200_000, exponent, 400_000);
             let allowed = (truth.total().bytes as f64 * 0.002) as u64;
             let wide = truth.iter().filter(|(key, _)| {
-                let (lower, upper) = table.bounds(hash(1, *key), key);
+                let Bounds { lower, upper } = table.bounds(hash(1, *key), key);
                 upper.bytes - lower.bytes > allowed
             });
             assert!(wide.count() * 100 < truth.len(), "s = {exponent}");
@@ -460,6 +438,32 @@ mod tests {
         assert_bounds(&one, &truth);
         feed(&mut one, &mut truth, 3, 50_000, 0.3, 10_000);
         assert_bounds(&one, &truth);
+    }
+
+    /// Counts alone, of a width whose light cells may overflow: feeds two tables and merges them.
+    fn assert_bounds_of_counts<W: Weight + From<u32>>() {
+        let mut tables = [0, 1].map(|_| TopK::<u64, W>::with_capacity(256, 7));
+        let (mut truth, mut random) = (Amounts::default(), SplitMix64(9));
+        let zipf = Zipf::new(20_000, 1.0);
+        for nth in 0..60_000 {
+            let (key, count) = (zipf.draw(&mut random), random.word() % 100);
+            truth.add(key, Tally::new(count, 0));
+            tables[nth % 2].add(hash(1, key), key, W::from(count as u32));
+        }
+        let [mut table, other] = tables;
+        table.merge(&other).unwrap();
+        for (key, Tally { packets, .. }) in truth.iter() {
+            let Bounds { lower, upper } = table.bounds(hash(1, key), &key);
+            assert!((lower.rank()..=upper.rank()).contains(&packets), "{key}: {lower:?} {packets} {upper:?}");
+        }
+        let held = table.iter().max_by_key(|candidate| candidate.value().rank()).unwrap();
+        assert_eq!(truth.get(held.key).packets, truth.largest(1, |tally| tally.packets)[0]);
+    }
+
+    #[test]
+    fn counts_alone_have_bounds_too() {
+        assert_bounds_of_counts::<u32>();
+        assert_bounds_of_counts::<u64>();
     }
 
     #[test]
@@ -496,16 +500,16 @@ mod tests {
             (0..times).for_each(|_| table.add(0, key, ONE));
         }
         for (key, times) in [(0, 1), (1, 2), (2, 3)] {
-            assert_eq!(table.get(0, &key).unwrap().counted.packets, times);
+            assert_eq!(table.get(0, &key).unwrap().lower().packets, times);
         }
-        assert_eq!(table.bounds(0, &9), (Tally::default(), Tally::default()), "no other key was ever there");
+        assert_eq!(table.bounds(0, &9), Bounds::default(), "no other key was ever there");
     }
 
     #[test]
     fn coins_are_fair() {
         let mut random = 5;
         for (weight, price) in [(1, 1), (1, 9), (572, 100_000), (1 << 62, 1 << 62), (1, 0)] {
-            let heads = (0..100_000).filter(|_| head(&mut random, weight, price)).count() as f64;
+            let heads = (0..100_000).filter(|_| Coin::toss(&mut random, weight).is_head(price)).count() as f64;
             let expected = 100_000.0 * weight as f64 / (weight as f64 + price as f64);
             // Five standard deviations.
             assert!((heads - expected).abs() <= 5.0 * expected.sqrt(), "{weight}, {price}: {heads}");
@@ -534,8 +538,7 @@ mod tests {
         }
         let table = TopK::<crate::flow::FlowKey>::with_error(0.0005, 1024, 7);
         assert_eq!((table.capacity(), table.key_id()), (8000, 7));
-        assert_eq!(table.memory_bytes() - size_of_val(&table), 1000 * (128 + 8 * 80));
-        assert!(table.is_beyond_caches && !TopK::<u64>::with_capacity(100, 7).is_beyond_caches);
+        assert_eq!(table.memory_bytes() - size_of_val(&table), 1000 * (64 + 8 * 72));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use alloc::{boxed::Box, vec};
 use super::{
     Filter, Full, Geometry, Remove, Sketch,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    partial_key::{BATCH, Place, Places, other},
+    partial_key::{Ahead, BATCH, Place, other},
 };
 use crate::simd;
 
@@ -92,16 +92,7 @@ impl TwoChoice {
     /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
-        let Place { fingerprint, choices } = self.place(hash);
-        for choice in choices {
-            let line = &mut self.lines[choice as usize];
-            if let Some(slot) = line.find(fingerprint) {
-                line.take(slot);
-                self.items -= 1;
-                return true;
-            }
-        }
-        false
+        self.remove_at(self.place(hash))
     }
 
     /// Inserts many keys, one after the other.
@@ -110,15 +101,17 @@ impl TwoChoice {
     ///
     /// As for one; those before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        let mut places = Places::new();
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.lines, self.is_far());
         for hashes in hashes.chunks(BATCH) {
-            places.set::<FINGERPRINT_MIN>(hashes, self.count());
-            if self.is_far() {
-                places.prefetch(&self.lines);
-            }
+            let places = ahead.next(&self.lines);
             (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)))?;
         }
         Ok(())
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        remove_batch(self, hashes)
     }
 
     /// Looks up many keys: `found[i]` is what [`TwoChoice::contains`] says of `hashes[i]`. Looks at as many as the
@@ -191,6 +184,19 @@ impl TwoChoice {
         Ok(())
     }
 
+    /// Which line has the fingerprint cannot be foreseen: it is chosen without a branch.
+    #[inline(always)]
+    fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
+        let (in_one, in_two) = (self.line(one).find(fingerprint), self.line(two).find(fingerprint));
+        let (choice, slot) = if in_one < SLOTS { (one, in_one) } else { (two, in_two) };
+        let is_there = slot < SLOTS;
+        if is_there {
+            self.lines[choice as usize].take(slot);
+            self.items -= 1;
+        }
+        is_there
+    }
+
     /// Moves one fingerprint of a full line to its other line; tells whether one of them has room.
     ///
     /// One move is enough: some of the 31 other lines have room as long as one slot in a hundred is free.
@@ -216,7 +222,7 @@ impl TwoChoice {
         (0..line.count())
             .map(|slot| {
                 let fingerprint = line.get(slot);
-                let is_repeated = line.find(fingerprint) != Some(slot);
+                let is_repeated = line.find(fingerprint) != slot;
                 let is_in_both = self.line(other(index, fingerprint, self.count())).holds(fingerprint);
                 if is_repeated { 0 } else { 2 - u64::from(is_in_both) }
             })
@@ -296,6 +302,9 @@ impl Filter for TwoChoice {
 impl Remove for TwoChoice {
     fn remove(&mut self, hash: u64) -> bool {
         self.remove(hash)
+    }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
     }
 }
 
@@ -385,11 +394,40 @@ impl Line {
         self.0.iter().fold(0, |found, &lane| found | u16::from(lane == fingerprint)) != 0
     }
 
-    /// The first slot with this fingerprint.
+    /// The first slot with this fingerprint, or a number beyond them: all are compared at once, each half to a word of
+    /// bits. (None of them is the lowest, which would be one of its own kind, and keep the compiler from lanes.)
     #[inline(always)]
-    fn find(&self, fingerprint: u16) -> Option<usize> {
-        self.0[1..].iter().position(|&lane| lane == fingerprint)
+    fn find(&self, fingerprint: u16) -> usize {
+        const HALF: usize = SLOTS.div_ceil(2);
+        let [mut low, mut high] = [0u32; 2];
+        for at in 0..HALF {
+            low |= u32::from(self.0[at] == fingerprint) << (1 + at);
+            high |= u32::from(self.0[HALF + at] == fingerprint) << (1 + at);
+        }
+        // Before the first slot are the bit that is none and the count's.
+        (u64::from(low) | u64::from(high) << HALF).trailing_zeros() as usize - 2
     }
+}
+
+simd::dispatch! {
+    /// Removes keys in lanes.
+    fn remove_batch(filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
+        remove_all(filter, hashes)
+    }
+}
+
+/// Removes keys: places, then both lines of each.
+#[inline(always)]
+fn remove_all(filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &filter.lines, filter.is_far());
+    let mut removed = 0;
+    for hashes in hashes.chunks(BATCH) {
+        let places = ahead.next(&filter.lines);
+        for nth in 0..hashes.len() {
+            removed += u64::from(filter.remove_at(places.get(nth)));
+        }
+    }
+    removed
 }
 
 simd::dispatch! {
@@ -402,12 +440,9 @@ simd::dispatch! {
 /// Looks up keys: places, then both lines of each.
 #[inline(always)]
 fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) {
-    let mut places = Places::new();
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, lines, is_far);
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-        places.set::<FINGERPRINT_MIN>(hashes, lines.len() as u32);
-        if is_far {
-            places.prefetch(lines);
-        }
+        let places = ahead.next(lines);
         for (nth, found) in found.iter_mut().enumerate().take(hashes.len()) {
             let Place { fingerprint, choices } = places.get(nth);
             let [one, two] = choices.map(|choice| &lines[choice as usize]);
@@ -423,7 +458,7 @@ mod tests {
         simd::Level,
         sketch::{oracle::hash, partial_key::all_hashes},
     };
-    use std::vec::Vec;
+    use std::{format, vec::Vec};
 
     #[test]
     fn it_takes_what_was_planned_at_any_size_and_more() {
@@ -469,6 +504,13 @@ mod tests {
                 find_batch(lines, true, hashes, found);
             });
             assert_eq!(all, one_by_one, "{level:?}");
+            let (mut batched, mut single) = (filter.clone(), filter.clone());
+            let filter = &mut batched;
+            let removed = simd::at_level!(level, (filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
+                remove_all(filter, hashes)
+            });
+            assert_eq!(removed, hashes.iter().filter(|hash| single.remove(**hash)).count() as u64, "{level:?}");
+            assert_eq!(format!("{batched:?}"), format!("{single:?}"), "{level:?}");
         }
     }
 

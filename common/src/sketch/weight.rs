@@ -7,6 +7,9 @@ use core::fmt::Debug;
 
 use crate::ledger::Tally;
 
+/// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
+const CELLS_BYTES: usize = 48;
+
 /// What is added to a key and kept in a counter; the default is zero.
 ///
 /// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each
@@ -14,6 +17,9 @@ use crate::ledger::Tally;
 pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
     type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
+
+    /// As many narrow numbers as fill 48 bytes.
+    type Cells: Copy + Default + Eq + Debug + Send + Sync + AsRef<[Self::Narrow]> + AsMut<[Self::Narrow]> + 'static;
 
     /// The sum, up to the largest value.
     #[must_use]
@@ -40,6 +46,9 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The number that decides which of two keys is larger; of packets and bytes it is the bytes.
     fn rank(self) -> u64;
 
+    /// One number for all of them, below 2^62 + 2^61, by which keys compete where the largest by any number matter.
+    fn score(self) -> u64;
+
     /// A weight made number by number: `number` is told how to read its number from a weight.
     fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
 }
@@ -48,6 +57,7 @@ macro_rules! count {
     ($wide:ty, $narrow:ty) => {
         impl Weight for $wide {
             type Narrow = $narrow;
+            type Cells = [$narrow; CELLS_BYTES / size_of::<$narrow>()];
 
             #[inline(always)]
             fn saturating_add(self, other: Self) -> Self {
@@ -77,6 +87,10 @@ macro_rules! count {
             fn rank(self) -> u64 {
                 self.into()
             }
+            #[inline(always)]
+            fn score(self) -> u64 {
+                Ord::min(self.into(), 1 << 62)
+            }
             fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
                 Self::try_from(number(Self::into)).unwrap_or(Self::MAX)
             }
@@ -96,6 +110,7 @@ pub struct NarrowTally {
 
 impl Weight for Tally {
     type Narrow = NarrowTally;
+    type Cells = [NarrowTally; CELLS_BYTES / size_of::<NarrowTally>()];
 
     #[inline(always)]
     fn saturating_add(self, other: Self) -> Self {
@@ -125,9 +140,24 @@ impl Weight for Tally {
     fn rank(self) -> u64 {
         self.bytes
     }
+    /// A packet counts as much as 512 bytes, in units of four bytes. So the largest by either are among the largest.
+    #[inline(always)]
+    fn score(self) -> u64 {
+        (self.bytes >> 2) + (Ord::min(self.packets, 1 << 54) << 7)
+    }
     fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
         Self::new(number(|tally| tally.packets), number(|tally| tally.bytes))
     }
+}
+
+/// The sum of many weights, up to the largest value.
+pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
+    // In four parts: one sum would wait for itself.
+    let (chunks, rest) = weights.as_chunks::<4>();
+    let parts = chunks
+        .iter()
+        .fold([W::default(); 4], |parts, chunk| core::array::from_fn(|part| parts[part].saturating_add(chunk[part])));
+    parts.iter().chain(rest).fold(W::default(), |sum, &weight| sum.saturating_add(weight))
 }
 
 /// Between what a key's weight lies.
@@ -183,6 +213,13 @@ mod tests {
         }
         let tally = Tally::new(9, 1 << 32);
         assert_eq!(Tally::widen(tally.narrow()), Tally::new(9, u64::MAX));
+    }
+
+    #[test]
+    fn sums_are_whole_and_stop_at_the_largest_number() {
+        let weights: std::vec::Vec<u64> = (1..=11).collect();
+        assert_eq!([0, 1, 4, 11].map(|count| sum(&weights[..count])), [0, 1, 10, 66]);
+        assert_eq!(sum(&[u64::MAX, 1, 2, 3, 4]), u64::MAX);
     }
 
     #[test]

@@ -36,10 +36,11 @@ pub fn counts(stream: &[u64], numbers: usize) -> Vec<u64> {
     counts
 }
 
-/// The numbers that come most often.
+/// The numbers that come most often, and those that come as often as the last of them: which of these a sketch names is
+/// all the same.
 pub fn largest(counts: &[u64], how_many: usize) -> Vec<u64> {
-    let mut numbers: Vec<u64> = (0..counts.len() as u64).collect();
-    numbers.sort_by_key(|number| std::cmp::Reverse(counts[*number as usize]));
-    numbers.truncate(how_many);
-    numbers
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
+    let least = sorted[how_many - 1];
+    (0..counts.len() as u64).filter(|number| counts[*number as usize] >= least).collect()
 }

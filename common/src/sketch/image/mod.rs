@@ -80,10 +80,10 @@ kinds! {
     8 Bloom "Bloom filter"
     9 CountingBloom "counting Bloom filter"
     10 ScalableBloom "scalable Bloom filter"
-    11 BlockedCountMin "blocked count-min"
-    12 HeavyLight "heavy and light"
     13 Quotient "quotient filter"
     14 SharedBloom "shared Bloom filter"
+    15 BlockedCountMin "blocked count-min"
+    16 HeavyLight "heavy and light"
 }
 
 /// A sketch that can leave the machine and come back.

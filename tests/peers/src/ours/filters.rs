@@ -53,7 +53,7 @@ impl<K: Item, F: Filter> Subject<K> for InBatches<F> {
     }
 }
 
-/// A filter that gets its keys in batches, and forgets them one by one.
+/// A filter that gets its keys in batches, and forgets them in batches.
 pub struct Removable<F>(InBatches<F>);
 
 impl<F> Removable<F> {
@@ -74,10 +74,9 @@ impl<K: Item, F: Remove> Subject<K> for Removable<F> {
         self.0.ask(keys)
     }
     fn remove(&mut self, keys: &[K]) {
-        let hash = hash();
-        for key in keys {
-            self.0.0.remove(key.digest(hash));
-        }
+        in_batches(keys, |hashes| {
+            self.0.0.remove_batch(hashes);
+        });
     }
     fn memory_bytes(&self) -> usize {
         Subject::<K>::memory_bytes(&self.0)

@@ -1,11 +1,8 @@
 //! weir's sketches as a worker uses them: each record is hashed once, and goes through them in batches.
 
-use weir_common::{
-    ledger::Tally,
-    sketch::{BlockedBloom, HyperLogLog},
-};
+use weir_common::sketch::{BlockedBloom, Bounds, HyperLogLog};
 
-use super::{BATCH, KEY, filters::within, frequency::Packet, hash, top_k::Largest};
+use super::{BATCH, KEY, filters::within, hash, top_k::Largest};
 use crate::{
     contender::Subject,
     item::Item,
@@ -51,7 +48,7 @@ impl Subject<Flow> for Ours {
             }
             self.new += self.seen.insert_counting(hashes);
             self.unique.insert_batch(hashes);
-            self.largest.table.add_batch(records, |(hash, flow)| (*hash, *flow, Tally::ONE));
+            self.largest.table.add_batch(records, |(hash, flow)| (*hash, *flow, 1));
         }
     }
     fn ask(&self, flows: &[Flow]) -> u64 {
@@ -73,7 +70,7 @@ impl RecordPath for Ours {
         self.unique.bounds().value
     }
     fn packets(&self, flow: &Flow) -> (u64, u64) {
-        let (lower, upper) = self.largest.table.bounds(flow.digest(hash()), flow);
-        (lower.packets, upper.packets)
+        let Bounds { lower, upper } = self.largest.table.bounds(flow.digest(hash()), flow);
+        (lower, upper)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use weir_common::{ledger::Tally, sketch::TopK};
+use weir_common::sketch::TopK;
 
-use super::{KEY, frequency::Packet, hash};
+use super::{BATCH, KEY, hash};
 use crate::{contender::Subject, item::Item};
 
 /// A table that is asked for its `k` largest keys.
 pub struct Largest<K> {
     /// The table.
-    pub table: TopK<K>,
+    pub table: TopK<K, u64>,
     k: usize,
 }
 
@@ -18,7 +18,7 @@ impl<K: Item> Largest<K> {
     /// As many entries as fit into this memory.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
         const TRIED: usize = 8_000;
-        let entries = bytes * TRIED / TopK::<K>::with_capacity(TRIED, KEY.id()).memory_bytes();
+        let entries = bytes * TRIED / TopK::<K, u64>::with_capacity(TRIED, KEY.id()).memory_bytes();
         Self { table: TopK::with_capacity(entries, KEY.id()), k }
     }
 }
@@ -29,11 +29,15 @@ impl<K: Item> Subject<K> for Largest<K> {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| self.table.add(key.digest(hash), *key, Tally::ONE));
+        for keys in keys.chunks(BATCH) {
+            let mut records = [(0, &keys[0]); BATCH];
+            records.iter_mut().zip(keys).for_each(|(record, key)| *record = (key.digest(hash), key));
+            self.table.add_batch(&records[..keys.len()], |(hash, key)| (*hash, **key, 1));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         let mut candidates: Vec<_> = self.table.iter().collect();
-        candidates.sort_unstable_by_key(|candidate| Reverse(candidate.value().packets));
+        candidates.sort_unstable_by_key(|candidate| Reverse(candidate.value()));
         let largest: HashSet<K> = candidates.iter().take(self.k).map(|candidate| candidate.key).collect();
         keys.iter().filter(|key| largest.contains(key)).count() as u64
     }

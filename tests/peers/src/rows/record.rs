@@ -88,7 +88,7 @@ struct Records {
     distinct: Vec<Flow>,
     /// How many packets each of them has.
     packets: Vec<u64>,
-    /// The largest.
+    /// The K largest, and those that are as large as the last of them.
     largest: Vec<Flow>,
 }
 

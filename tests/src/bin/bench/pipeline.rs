@@ -9,7 +9,7 @@ use weir_common::{
     hash::{Key, KeyedHash, mix},
     ledger::Tally,
     record::Record,
-    sketch::Seen,
+    sketch::{Bounds, Seen},
 };
 
 use crate::table::{self, least_and_median, thousands};
@@ -132,7 +132,7 @@ fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
     ensure!(shard.new_flows <= flows && missed <= allowed, "{} new flows of {flows}", shard.new_flows);
     let first = records[0].key;
     let truth: Tally = records.iter().filter(|record| record.key == first).map(Record::tally).sum();
-    let (lower, upper) = shard.top.flows.bounds(KeyedHash::new(KEY).flow(&first).flow, &first);
+    let Bounds { lower, upper } = shard.top.flows.bounds(KeyedHash::new(KEY).flow(&first).flow, &first);
     let holds = |lower, truth, upper| lower <= truth && truth <= upper;
     ensure!(
         holds(lower.bytes, truth.bytes, upper.bytes) && holds(lower.packets, truth.packets, upper.packets),
