@@ -133,7 +133,7 @@ fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     fs::write(&config, "report: {interval: 1s, top: 7}\nhash_key: \"00112233445566778899aabbccddeeff\"\n")?;
     let ended = weir(&["check", "--config", &config.display().to_string()])?;
     ended.check(0, &[])?;
-    for part in ["interval: 1s", "top: 7", "cache_flows: 4096"] {
+    for part in ["interval: 1s", "top: 7", "cache_flows: 16384"] {
         ensure!(ended.out.contains(part), "\"{part}\" is not in:\n{}", ended.out);
     }
     ensure!(!ended.out.contains("00112233"), "the key is shown:\n{}", ended.out);

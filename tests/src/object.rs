@@ -44,7 +44,7 @@ const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 /// The cache and the ring that weir has by default, for one interface.
 pub const PLAN: Plan = Plan {
     slot_key: Key([7, 11]),
-    cache_flows: 4096,
+    cache_flows: 16384,
     ring_bytes: 1 << 20,
     sampling: Packets::OneIn(1),
     interfaces: 1,

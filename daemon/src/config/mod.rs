@@ -419,7 +419,7 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 4096, ring: 1 << 20, packet_ring: 8 << 20, tunnels: Tunnels::default() }
+        Self { cache_flows: 16_384, ring: 1 << 20, packet_ring: 8 << 20, tunnels: Tunnels::default() }
     }
 }
 

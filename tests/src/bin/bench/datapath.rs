@@ -36,7 +36,7 @@ const TURN: (u32, u32) = (8, 1 << 17);
 /// The same where the ring is drained between the calls: no more runs a call than records fit the ring.
 const TURN_DRAINED: (u32, u32) = (8, 1 << 17);
 /// The default of the configuration.
-const CACHE_FLOWS: u32 = 4096;
+const CACHE_FLOWS: u32 = 16384;
 /// Large enough for a call of many runs: the kernel waits before each, and finds the CPU's caches cold after it.
 const RING_BYTES: u32 = 16 << 20;
 /// Test-run's packets come in on the loopback interface, which has this index in every network namespace.

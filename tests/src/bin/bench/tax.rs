@@ -14,11 +14,13 @@ use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
 
 use crate::table::{self, least_and_median, thousands};
 
+mod empty;
 mod flood;
 mod process;
 mod route;
 mod tool;
 
+use empty::Hook;
 pub use flood::bench as flood;
 use route::{Passed, Route};
 use tool::{Reported, Running, Tool};
@@ -28,8 +30,10 @@ const ROUNDS: usize = 5;
 const RUN: Duration = Duration::from_secs(3);
 /// Packets that tell how many there have to be for that.
 const TRIAL_PACKETS: u32 = 300_000;
-const TOOLS: [Tool; 7] = [
+const TOOLS: [Tool; 9] = [
     Tool::Nothing,
+    Tool::Empty(Hook::NativeXdp),
+    Tool::Empty(Hook::Tcx),
     Tool::Weir("auto"),
     Tool::Weir("native"),
     Tool::Weir("generic"),
@@ -136,14 +140,16 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
     for ((tool, runs), kernel) in tools.iter().zip(runs).zip(kernel) {
         let (least, most) = runs.iter().fold((f64::MAX, 0.0_f64), |(l, m), run| (l.min(run.rate), m.max(run.rate)));
         let share = median(runs, |run| run.reported.packets as f64 / run.passed.received.packets.max(1) as f64);
-        let of_tool = |figure: String| if *tool == Tool::Nothing { String::new() } else { figure };
+        let over_nothing = |figure: String| if *tool == Tool::Nothing { String::new() } else { figure };
+        let is_tool = !matches!(tool, Tool::Nothing | Tool::Empty(_));
+        let of_tool = |figure: String| if is_tool { figure } else { String::new() };
         rows.push([
             tool.name(),
             thousands(rate(runs) as u64),
             format!("{} - {}", thousands(least as u64), thousands(most as u64)),
-            of_tool(format!("{:+.1} %", 100.0 * (rate(runs) / base_rate - 1.0))),
+            over_nothing(format!("{:+.1} %", 100.0 * (rate(runs) / base_rate - 1.0))),
             format!("{:.0}", forwarding(runs)),
-            of_tool(format!("{:+.0}", forwarding(runs) - base_forwarding)),
+            over_nothing(format!("{:+.0}", forwarding(runs) - base_forwarding)),
             kernel.map(|nanoseconds| format!("{nanoseconds:.0}")).unwrap_or_default(),
             of_tool(format!("{:.0}", median(runs, |run| run.tool))),
             of_tool(format!("{:.2} %", 100.0 * share)),
@@ -180,7 +186,8 @@ fn explain(packets: u32, cpu: u32, making: f64, undelivered: u64) -> Result<()> 
          All packets are made and forwarded on CPU {cpu}: the kernel makes a batch (live frames) and forwards it in the\n\
          softirq that follows, then it makes the next. So the pace is what forwarding allows. Of the\n\
          packets of all runs {} were not delivered.\n\
-         weir reads what it measured on the same CPU; other tools' processes may run on another.\n\
+         Tools' processes may run on any CPU. The empty program only lets packets pass: what it takes, any tool at that\n\
+         hook takes.\n\
          Path: CPU time a packet of making it ({making:.0} ns of it), forwarding it, and what a tool does on its way; over\n\
          nothing: what the tool adds there. Program: the mean time of weir's eBPF program by the kernel's account\n\
          (bpf_stats, its clock included), in a run of its own. Process: CPU time a packet of the tool's processes.\n\

@@ -13,7 +13,11 @@ use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{clock, daemon::Daemon, netns::Namespace, scratch::Scratch};
 
-use super::{process, route::WAN};
+use super::{
+    empty::{self, Attached, Hook},
+    process,
+    route::WAN,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -22,6 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Tool {
     /// Nothing is attached.
     Nothing,
+    /// A program that does nothing, at this hook.
+    Empty(Hook),
     /// weir with its defaults, in this mode of the configuration.
     Weir(&'static str),
     /// Debian's `softflowd`, with its defaults, exporting `NetFlow` 5.
@@ -34,6 +40,8 @@ pub enum Tool {
 pub enum Running {
     /// There is none.
     Nothing,
+    /// The program that does nothing.
+    Empty { _attached: Attached },
     /// weir.
     Weir(Daemon),
     /// Another one.
@@ -54,6 +62,7 @@ impl Tool {
     pub fn name(self) -> String {
         match self {
             Self::Nothing => "nothing".to_owned(),
+            Self::Empty(hook) => format!("empty program, {}", hook.name()),
             Self::Weir("auto") => "weir, auto: TCX".to_owned(),
             Self::Weir("afpacket") => "weir, packet socket".to_owned(),
             Self::Weir(mode) => format!("weir, {mode} XDP"),
@@ -65,7 +74,7 @@ impl Tool {
     /// Whether it is installed.
     pub fn is_there(self) -> bool {
         let command = match self {
-            Self::Nothing | Self::Weir(_) => return true,
+            Self::Nothing | Self::Empty(_) | Self::Weir(_) => return true,
             Self::Softflowd => "softflowd",
             Self::Pmacctd => "pmacctd",
         };
@@ -81,6 +90,7 @@ impl Tool {
     pub fn start(self, router: &Namespace) -> Result<Running> {
         Ok(match self {
             Self::Nothing => Running::Nothing,
+            Self::Empty(hook) => Running::Empty { _attached: empty::attach(router, hook)? },
             Self::Weir(mode) => Running::Weir(weir(router, mode, "")?),
             Self::Softflowd => Running::Peer(Peer::softflowd(router)?),
             Self::Pmacctd => Running::Peer(Peer::pmacctd(router)?),
@@ -106,7 +116,7 @@ impl Running {
     /// Its process.
     pub fn pid(&self) -> Option<u32> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::Empty { .. } => None,
             Self::Weir(daemon) => Some(daemon.pid()),
             Self::Peer(peer) => Some(peer.child.id()),
         }
@@ -119,7 +129,7 @@ impl Running {
     /// It failed, or weir's reports are not as they have to be.
     pub fn stop(self) -> Result<Reported> {
         match self {
-            Self::Nothing => Ok(Reported::default()),
+            Self::Nothing | Self::Empty { .. } => Ok(Reported::default()),
             Self::Weir(mut daemon) => {
                 let account = account(&stop_weir(&mut daemon)?)?;
                 Ok(Reported { seen: Some(account.seen), packets: account.attributed.packets })
