@@ -32,12 +32,8 @@ pub struct Cpu {
     pub rate: u32,
     /// The same when the window that is being closed ended.
     pub closed_rate: u32,
-    /// Where in the flow cache `last` belongs.
-    pub last_slot: u32,
     /// Nothing, up to the cache line's end.
-    pub padding: [u32; 7],
-    /// What the last packet's flow did since a packet of another flow came: on its way into the flow cache.
-    pub last: Record,
+    pub padding: [u32; 8],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
     /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted

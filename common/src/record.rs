@@ -84,21 +84,6 @@ impl Record {
         self.tcp_flags |= packet.tcp_flags;
     }
 
-    /// Whether the packets of a later record, of the same flow, belong to this one.
-    #[inline(always)]
-    pub fn takes_all_of(&self, later: &Self) -> bool {
-        self.key == later.key && self.sampling == later.sampling && self.packets < Self::FULL
-    }
-
-    /// Adds the packets of a later record of the same flow.
-    #[inline(always)]
-    pub const fn add_all_of(&mut self, later: &Self) {
-        self.bytes = self.bytes.wrapping_add(later.bytes);
-        self.packets = self.packets.wrapping_add(later.packets);
-        self.last_tick = later.last_tick;
-        self.tcp_flags |= later.tcp_flags;
-    }
-
     /// Packets and bytes.
     #[inline(always)]
     pub const fn tally(&self) -> Tally {
@@ -214,31 +199,5 @@ mod tests {
         record.add(merged(1 << 16));
         assert_eq!(record.packets, Record::FULL - 1 + (1 << 16));
         assert!(!record.takes(&FlowKey::default(), merged(1)));
-    }
-
-    #[test]
-    fn a_later_record_of_the_flow_adds_up() {
-        let key = FlowKey::default().with_proto(6);
-        let mut record = Record::first(key, packet(60, 0x02, 5));
-        let mut later = Record::first(key, packet(1500, 0x10, 9));
-        later.add(packet(40, 0x01, 12));
-        assert!(record.takes_all_of(&later));
-        record.add_all_of(&later);
-        assert_eq!(record.tally(), Tally::new(3, 1600));
-        assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 12, 0x13));
-        assert!(!record.takes_all_of(&Record { sampling: 2, ..later }));
-        assert!(!record.takes_all_of(&Record { key: key.with_proto(17), ..later }));
-    }
-
-    #[test]
-    fn two_records_that_are_nearly_full_fit_into_one() {
-        let merged = |packets: u32| Sample { tally: Tally::new(packets.into(), 60), ..packet(60, 0, 0) };
-        let mut record = Record::first(FlowKey::default(), merged(Record::FULL - 1));
-        let mut later = record;
-        later.add(merged(1 << 16));
-        assert!(record.takes_all_of(&later));
-        record.add_all_of(&later);
-        assert_eq!(u64::from(record.packets), 2 * u64::from(Record::FULL - 1) + (1 << 16));
-        assert!(!record.takes_all_of(&later));
     }
 }

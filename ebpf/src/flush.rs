@@ -13,7 +13,6 @@ use weir_common::{
 };
 
 use crate::{
-    cache,
     maps::{CPUS, at, cache_bits, cache_slot, interface_count, this_cpu},
     ring::{self, NO_WAKEUP},
     sampling,
@@ -53,12 +52,6 @@ pub fn flush() -> Option<Flush> {
 
 #[inline(always)]
 fn evict(id: u32, cpu: &mut Cpu, epoch: u8, slots: u32) -> Option<Flush> {
-    if cpu.last.key.epoch() == epoch {
-        if let Err(loss) = cache::settle(id, cpu, |cpu, record| ring::push(id, cpu, record))? {
-            return Some(retry(loss));
-        }
-        cpu.last = Record::default();
-    }
     for _ in 0..SLOTS_PER_CALL {
         if cpu.cursor >= slots {
             break;

@@ -19,10 +19,8 @@
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
 //! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
-//! last.key == key?  last += packet, pass
-//! record   = this CPU's cache[hash(last.key)]
-//! record.key == last.key ? record += last : (evict record into the ring; record = last)
-//! last     = packet
+//! record   = this CPU's cache[hash(key)]
+//! record.key == key ? record += packet : (evict record into the ring; record = packet)
 //! pass
 //! ```
 

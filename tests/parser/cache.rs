@@ -142,27 +142,18 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
         for round in 0..3 {
             // Nobody reads the ring. What finds it full is known from the hash.
             let (mut cache, mut evicted) = (HashMap::<u32, (FlowKey, Tally)>::new(), Vec::new());
-            let (mut seen, mut last) = (Tally::default(), (FlowKey::default(), Tally::default()));
+            let mut seen = Tally::default();
             for Packet { frame, truth } in Traffic::new(TrafficPlan { seed: round, ..plan })? {
                 object.pass(&frame)?;
                 let one = Tally::new(1, truth.bytes);
                 seen.add(one);
                 let key = FlowKey::from(truth.flow.expect("plain traffic has flows"));
-                if key == last.0 {
-                    last.1.add(one);
-                    continue;
+                let slot = hash::slot(&slot_key, &key, TINY.cache_flows.ilog2());
+                let held = cache.entry(slot).or_insert((key, Tally::default()));
+                if held.0 != key {
+                    evicted.push(std::mem::replace(held, (key, Tally::default())).1);
                 }
-                // The flow before goes into the cache only now.
-                let (before, tally) = std::mem::replace(&mut last, (key, one));
-                if tally.is_zero() {
-                    continue;
-                }
-                let slot = hash::slot(&slot_key, &before, TINY.cache_flows.ilog2());
-                let held = cache.entry(slot).or_insert((before, Tally::default()));
-                if held.0 != before {
-                    evicted.push(std::mem::replace(held, (before, Tally::default())).1);
-                }
-                held.1.add(tally);
+                held.1.add(one);
             }
             ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
             // What the ring had no room for, but for the batch that waits for room.
