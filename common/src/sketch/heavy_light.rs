@@ -85,8 +85,9 @@ impl<W: Weight> HeavyLight<W> {
     /// A sketch with as many light cells as a [`CountMin`](super::CountMin) of this error has in two rows: e / `error`
     /// each, at most in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
     ///
-    /// No estimate exceeds that of a plain count-min of one row of these cells; [`HeavyLight::bounds`] tell what each
-    /// comes to.
+    /// No estimate exceeds that of a plain count-min of one row of these cells while no light cell is full, which each
+    /// is at 2^32 - 2 (at 65,534 where counts have 32 bits: take 64 for more). [`HeavyLight::bounds`] tell what each comes
+    /// to.
     pub fn with_error(error: f64, key_id: u64) -> Self {
         let cells = libm::ceil(2.0 * E / error.clamp(1e-9, 1.0)) as usize;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
@@ -480,6 +481,7 @@ mod tests {
         one.merge(&other).unwrap();
         check(&one, &truth);
         let foreign = one.bounds(mix(1_000));
+        // Its light cell is full, so that the ceiling is its bound, which rises with each key that is turned away.
         assert!(foreign.lower == 0 && foreign.upper <= 8 * truth.values().max().unwrap(), "{foreign:?}");
     }
 

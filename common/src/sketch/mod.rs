@@ -13,7 +13,7 @@
 //! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 13 / 7.7 |
 //! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 6.9 / 4.9, plain 6.0 / 4.8 |
 //! | [`BlockedCountMin`] | the same, in one or two cache lines | the same on average; few keys by much more | the same | no | the same | plain 5.0 / 4.3 |
-//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` | no | bounds hold | 12 / 5.5 |
+//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` with four rows | no | bounds hold | 12 / 5.5 |
 //! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 24 bytes and the key a candidate; with packets and bytes 40 | no | bounds hold | 9.7 |
 //! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 3.0 |
 //! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | |
@@ -237,7 +237,7 @@ impl fmt::Display for MergeError {
             Self::Key { ours, theirs } => write!(
                 f,
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
-                 give both observers the same secret"
+                 give both observers the same secret and version of weir"
             ),
             Self::Full { items, room } => {
                 write!(

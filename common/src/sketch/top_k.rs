@@ -100,6 +100,10 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
 
     /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which
     /// holds at least `entries` keys.
+    ///
+    /// That is so while the cells for what is not held are not full, which each is at 2^32 - 1 packets or bytes (at
+    /// 65,535 where counts have 32 bits): together they have room for some 10^10 / `error`. What is in a full one has no
+    /// upper bound but the total.
     pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
         // What is not held spreads over the cells. Two thirds of the error are for how unevenly it does.
         let blocks = libm::ceil(3.0 / (Light::<W>::CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
@@ -442,11 +446,12 @@ mod tests {
 
     /// Counts alone, of a width whose light cells may overflow: feeds two tables and merges them.
     fn assert_bounds_of_counts<W: Weight + From<u32>>() {
+        const MOST: u64 = 10_000;
         let mut tables = [0, 1].map(|_| TopK::<u64, W>::with_capacity(256, 7));
         let (mut truth, mut random) = (Amounts::default(), SplitMix64(9));
         let zipf = Zipf::new(20_000, 1.0);
         for nth in 0..60_000 {
-            let (key, count) = (zipf.draw(&mut random), random.word() % 100);
+            let (key, count) = (zipf.draw(&mut random), random.word() % MOST);
             truth.add(key, Tally::new(count, 0));
             tables[nth % 2].add(hash(1, key), key, W::from(count as u32));
         }

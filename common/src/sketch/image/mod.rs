@@ -69,6 +69,7 @@ macro_rules! kinds {
     };
 }
 
+// 11 and 12 placed their keys in other cells; nothing else may have these numbers.
 kinds! {
     1 HyperLogLog "`HyperLogLog`"
     2 CountMin "count-min"

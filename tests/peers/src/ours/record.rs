@@ -1,4 +1,4 @@
-//! weir's sketches as a worker uses them: each record is hashed once, and goes through them in batches.
+//! weir's sketches as a worker uses them, each record hashed once and in batches, but of packets alone, as peers count.
 
 use weir_common::sketch::{BlockedBloom, Bounds, HyperLogLog};
 

@@ -63,7 +63,7 @@ impl Row for PlainRow {
 struct OneLineRow;
 
 impl Row for OneLineRow {
-    const STRUCTURE: &'static str = "Count-min in one or two cache lines, 4 rows";
+    const STRUCTURE: &'static str = "Count-min in one or two cache lines, in as much memory as 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
