@@ -156,6 +156,8 @@ pub struct Parts<'a> {
     pub replay: &'a Xdp,
     /// Does nothing; to be loaded by [`Kernel::load_benchmark`].
     pub baseline: &'a Xdp,
+    /// Measures packets as those of two flows in turn; to be loaded likewise.
+    pub two_flows: &'a Xdp,
     /// Measures every packet as one of a new flow; to be loaded likewise.
     pub all_miss: &'a Xdp,
     /// Measures every packet as one of a million flows; to be loaded likewise.
@@ -186,7 +188,7 @@ impl Kernel {
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let fragments = u32::from(features.fragments);
-        let cpus = possible_cpus()?;
+        let cpus = cpu_blocks()?;
         let bits = plan.cache_flows.ilog2();
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
@@ -228,7 +230,7 @@ impl Kernel {
     ///
     /// The kernel did not take one.
     pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
-        load_programs(&mut self.ebpf, &["baseline", "all_miss", "zipf"])
+        load_programs(&mut self.ebpf, &["baseline", "two_flows", "all_miss", "zipf"])
     }
 
     /// Makes the ring of `cpu`.
@@ -274,7 +276,7 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay) = (None, None, None);
-        let (mut baseline, mut all_miss, mut zipf) = (None, None, None);
+        let (mut baseline, mut two_flows, mut all_miss, mut zipf) = (None, None, None, None);
         let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
@@ -284,6 +286,7 @@ impl Kernel {
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
+                ("two_flows", Program::Xdp(program)) => two_flows = Some(&*program),
                 ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
                 ("zipf", Program::Xdp(program)) => zipf = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
@@ -303,6 +306,7 @@ impl Kernel {
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
+            two_flows: two_flows.ok_or(KernelError::Missing("two_flows"))?,
             all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
             zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
             interfaces: &mut self.interfaces,
@@ -319,10 +323,11 @@ pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
     aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
 }
 
-/// How many CPUs there can ever be here; their numbers are below.
-fn possible_cpus() -> Result<u32, KernelError> {
-    let count = aya::util::nr_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))? as u32;
-    if count > CPUS_MAX { Err(KernelError::TooManyCpus(count - 1)) } else { Ok(count) }
+/// How many blocks the maps of CPUs have: the numbers of the CPUs that are online are below. Not of all that there could
+/// ever be, which a hypervisor may call hundreds.
+fn cpu_blocks() -> Result<u32, KernelError> {
+    let last = online_cpus()?.into_iter().max().unwrap_or_default();
+    if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {

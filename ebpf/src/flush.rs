@@ -26,8 +26,9 @@ const SLOTS_PER_CALL: u32 = 256;
 #[inline(always)]
 pub fn flush() -> Option<Flush> {
     let id = this_cpu();
-    // SAFETY: this CPU's block. A packet may interrupt on kernels that do not disable softirqs for test-run; it reads
-    // `epoch` and `busy`, and writes only counters of the open epoch.
+    // SAFETY: this CPU's block. A packet may interrupt on kernels that do not disable softirqs for test-run. While `busy`
+    // is set it leaves the cache and the batch alone; before and after that it may change them between two
+    // instructions of this program, which then reads none of them.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
     if cpu.closing == 0 {
         cpu.closing = 1;

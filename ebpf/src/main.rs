@@ -9,6 +9,7 @@
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
+//! | `two_flows` | by test-run, in the benchmark | the same as `weir`, as if packets were of two flows in turn |
 //! | `all_miss` | by test-run, in the benchmark | the same as `weir`, as if every packet began a new flow |
 //! | `zipf` | by test-run, in the benchmark | the same, as if packets were of a million flows (Zipf 1.1) |
 //!
@@ -95,6 +96,13 @@ pub fn flush(_ctx: XdpContext) -> u32 {
 /// Passes.
 #[xdp(frags)]
 pub fn baseline(_ctx: XdpContext) -> u32 {
+    XDP_PASS
+}
+
+/// Measures packets as those of two flows in turn.
+#[xdp(frags)]
+pub fn two_flows(ctx: XdpContext) -> u32 {
+    let _ = measure(interface(&ctx), &Frame::new(&ctx, usize::MAX), Link::Ethernet, one(&ctx), Vary::InTurn);
     XDP_PASS
 }
 

@@ -1,7 +1,7 @@
 //! Sampling in the kernel: see [`weir_common::sampling`].
 
 use aya_ebpf::helpers::bpf_get_prandom_u32;
-use weir_common::cpu::Cpu;
+use weir_common::{cpu::Cpu, sampling::Valve};
 
 use crate::maps::VALVES;
 
@@ -29,7 +29,10 @@ pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
 
 #[inline(always)]
 fn draw(id: u32, cpu: &mut Cpu) -> Option<()> {
-    let valve = VALVES.get(id)?;
+    // Both numbers by one load: userspace may be about to change them.
+    // SAFETY: an element of the map, whose first eight bytes they are, aligned.
+    let word = unsafe { VALVES.get_ptr(id)?.cast::<u64>().read_volatile() };
+    let valve = Valve { rate: word as u32, scale: (word >> 32) as u32, padding: [0; 7] };
     cpu.rate = valve.rate;
     cpu.left_out = if valve.scale == 0 {
         0

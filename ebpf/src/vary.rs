@@ -5,6 +5,8 @@
 pub enum Vary {
     /// Nothing: the program that measures.
     Nothing,
+    /// Whether its place in the count is odd: two flows take turns.
+    InTurn,
     /// Its place in the count: each packet begins a new flow.
     Each,
     /// A draw from a million flows, of which the nth largest has n^-1.1 of the packets (Zipf).
@@ -17,6 +19,7 @@ impl Vary {
     pub const fn mask(self, nth: u64) -> u64 {
         match self {
             Self::Nothing => 0,
+            Self::InTurn => (nth & 1) << 32,
             Self::Each => nth << 32,
             Self::Zipf => zipf(weir_common::hash::mix(nth)) << 32,
         }

@@ -90,10 +90,10 @@ pub fn bench() -> Result<()> {
     let mut kernel = Kernel::load(&plan)?;
     kernel.load_benchmark()?;
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, baseline, all_miss, zipf, interfaces, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { weir, flush, baseline, two_flows, all_miss, zipf, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
-    let kinds = kinds([weir, baseline, all_miss, zipf], cpus[0], cpu);
+    let kinds = kinds([weir, baseline, two_flows, all_miss, zipf], cpus[0], cpu);
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
@@ -103,20 +103,21 @@ pub fn bench() -> Result<()> {
     report(&kinds, turns, cpu)
 }
 
-fn kinds([weir, baseline, all_miss, zipf]: [&Xdp; 4], other: u32, cpu: u32) -> Vec<Kind<'_>> {
+fn kinds([weir, baseline, two_flows, all_miss, zipf]: [&Xdp; 5], other: u32, cpu: u32) -> Vec<Kind<'_>> {
     let kind = |name, program, frame, reading| Kind { name, program, frame, reading, counted: true };
     let mut kinds = vec![
         Kind { counted: false, ..kind("empty program", baseline, frames::tcp_v4(), Reading::Needless) },
-        kind("hot flow: TCP, IPv4", weir, frames::tcp_v4(), Reading::Needless),
-        kind("hot flow: UDP, IPv6", weir, frames::udp_v6(), Reading::Needless),
-        kind("hot flow: deepest parse", weir, frames::deepest(), Reading::Needless),
+        kind("one flow: TCP, IPv4", weir, frames::tcp_v4(), Reading::Needless),
+        kind("one flow: UDP, IPv6", weir, frames::udp_v6(), Reading::Needless),
+        kind("one flow: deepest parse", weir, frames::deepest(), Reading::Needless),
+        kind("two flows in turn", two_flows, frames::tcp_v4(), Reading::Needless),
         kind("skipped: ARP", weir, frames::arp(), Reading::Needless),
         kind("Zipf 1.1, 2^20 flows", zipf, frames::tcp_v4(), Reading::Between),
         kind("all miss: room in the ring", all_miss, frames::tcp_v4(), Reading::Between),
         kind("all miss: ring full", all_miss, frames::tcp_v4(), Reading::Nobody),
     ];
     if other != cpu {
-        kinds.insert(7, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
+        kinds.insert(8, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
     }
     kinds
 }
