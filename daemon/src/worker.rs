@@ -16,7 +16,7 @@ use std::{io, sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
-use tracing::info;
+use tracing::{debug, info};
 use weir_common::{control::Flush, record::Entry, sketch::Seen};
 
 use crate::{
@@ -62,7 +62,9 @@ impl Closed {
 #[derive(Debug, Error)]
 pub enum WorkerError {
     /// The thread may not run on its CPU.
-    #[error("cannot run on CPU {cpu}, whose packets must be collected there: allow it (cpuset, taskset)")]
+    #[error(
+        "cannot run on CPU {cpu}, where its windows must be closed: is it offline, or not allowed (cpuset, taskset)?"
+    )]
     Pin {
         /// The CPU.
         cpu: u32,
@@ -70,9 +72,6 @@ pub enum WorkerError {
         #[source]
         source: io::Error,
     },
-    /// The thread may not run where it could before.
-    #[error("cannot run on other CPUs again")]
-    Unpin(#[source] io::Error),
     /// A packet socket failed its reader.
     #[error("cannot read a packet socket")]
     Tap(#[source] io::Error),
@@ -89,12 +88,19 @@ pub enum WorkerError {
 pub fn pin(cpu: u32) -> Result<(), WorkerError> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu as usize);
-    run_on(&cpus).map_err(|source| WorkerError::Pin { cpu, source })
+    sched_setaffinity(None, &cpus).map_err(|error| WorkerError::Pin { cpu, source: error.into() })
 }
 
-/// Lets this thread run on these CPUs.
-fn run_on(cpus: &CpuSet) -> io::Result<()> {
-    Ok(sched_setaffinity(None, cpus)?)
+/// Does something on a CPU. Afterwards this thread may run where it could before; if it can be told so no more, it stays:
+/// that is only about whose time it takes.
+fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T, WorkerError> {
+    let allowed = sched_getaffinity(None);
+    pin(cpu)?;
+    let done = work();
+    if let Err(error) = allowed.and_then(|allowed| sched_setaffinity(None, &allowed)) {
+        debug!(cpu, "stays on its CPU: {error}");
+    }
+    Ok(done)
 }
 
 /// Reads one ring into shards: the part of a worker that replay through the kernel uses too.
@@ -224,10 +230,8 @@ pub fn run(
     closed: &Sender<Closed>,
 ) -> Result<(), WorkerError> {
     let cpu = collector.ring.cpu();
-    let allowed = sched_getaffinity(None).map_err(|error| WorkerError::Unpin(error.into()))?;
-    // That the CPU is one of them should be known now, not when the first window ends.
-    pin(cpu)?;
-    run_on(&allowed).map_err(WorkerError::Unpin)?;
+    // Whether that is allowed should be known now, not when the first window ends.
+    on_cpu(cpu, || ())?;
     loop {
         let drained = collector.drain();
         throttle.observe(cpu, drained)?;
@@ -236,9 +240,9 @@ pub fn run(
         }
         match orders.try_recv() {
             Ok(Order::Close(spare)) => {
-                pin(cpu)?;
-                let window = collector.close(spare)?;
-                run_on(&allowed).map_err(WorkerError::Unpin)?;
+                // What can be read elsewhere is.
+                collector.drain();
+                let window = on_cpu(cpu, || collector.close(spare))??;
                 if closed.send(window).is_err() {
                     return Ok(());
                 }

@@ -140,7 +140,7 @@ fn user_namespace(uid_map: Option<&str>) -> Finding {
     }
 }
 
-/// Each CPU's worker must run on that CPU: a thread tries it.
+/// Each CPU's worker must close windows on that CPU: a thread tries to run there.
 fn cpus() -> Finding {
     match online_cpus() {
         Ok(online) => {
@@ -157,7 +157,7 @@ fn judge_cpus(online: &[u32], runs_on: impl Fn(u32) -> bool) -> Finding {
         Finding::needed("CPUs", Answer::Yes, format!("may run on each of {}", online.len()))
     } else {
         let detail = format!(
-            "may not run on {} of {}, whose packets must be collected there: allow it (cpuset, AllowedCPUs=)",
+            "may not run on {} of {}, where their windows must be closed: allow it (cpuset, AllowedCPUs=)",
             barred.join(", "),
             online.len()
         );
