@@ -14,13 +14,11 @@ use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
 
 use crate::table::{self, least_and_median, thousands};
 
-mod empty;
 mod flood;
 mod process;
 mod route;
 mod tool;
 
-use empty::Hook;
 pub use flood::bench as flood;
 use route::{Passed, Route};
 use tool::{Reported, Running, Tool};
@@ -32,8 +30,8 @@ const RUN: Duration = Duration::from_secs(3);
 const TRIAL_PACKETS: u32 = 300_000;
 const TOOLS: [Tool; 9] = [
     Tool::Nothing,
-    Tool::Empty(Hook::NativeXdp),
-    Tool::Empty(Hook::Tcx),
+    Tool::EmptyXdp,
+    Tool::EmptyTcx,
     Tool::Weir("auto"),
     Tool::Weir("native"),
     Tool::Weir("generic"),
@@ -141,7 +139,7 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
         let (least, most) = runs.iter().fold((f64::MAX, 0.0_f64), |(l, m), run| (l.min(run.rate), m.max(run.rate)));
         let share = median(runs, |run| run.reported.packets as f64 / run.passed.received.packets.max(1) as f64);
         let over_nothing = |figure: String| if *tool == Tool::Nothing { String::new() } else { figure };
-        let is_tool = !matches!(tool, Tool::Nothing | Tool::Empty(_));
+        let is_tool = !matches!(tool, Tool::Nothing | Tool::EmptyXdp | Tool::EmptyTcx);
         let of_tool = |figure: String| if is_tool { figure } else { String::new() };
         rows.push([
             tool.name(),

@@ -11,13 +11,15 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_common::ledger::Tally;
-use weir_tests::{clock, daemon::Daemon, netns::Namespace, scratch::Scratch};
-
-use super::{
-    empty::{self, Attached, Hook},
-    process,
-    route::WAN,
+use weir_tests::{
+    clock,
+    daemon::Daemon,
+    foreign::{Does, Foreign},
+    netns::Namespace,
+    scratch::Scratch,
 };
+
+use super::{process, route::WAN};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -26,8 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Tool {
     /// Nothing is attached.
     Nothing,
-    /// A program that does nothing, at this hook.
-    Empty(Hook),
+    /// A program that does nothing, in the driver (XDP).
+    EmptyXdp,
+    /// The same at the tc hook (TCX).
+    EmptyTcx,
     /// weir with its defaults, in this mode of the configuration.
     Weir(&'static str),
     /// Debian's `softflowd`, with its defaults, exporting `NetFlow` 5.
@@ -41,7 +45,7 @@ pub enum Running {
     /// There is none.
     Nothing,
     /// The program that does nothing.
-    Empty { _attached: Attached },
+    Empty { _attached: Foreign },
     /// weir.
     Weir(Daemon),
     /// Another one.
@@ -62,7 +66,8 @@ impl Tool {
     pub fn name(self) -> String {
         match self {
             Self::Nothing => "nothing".to_owned(),
-            Self::Empty(hook) => format!("empty program, {}", hook.name()),
+            Self::EmptyXdp => "empty program, native XDP".to_owned(),
+            Self::EmptyTcx => "empty program, TCX".to_owned(),
             Self::Weir("auto") => "weir, auto: TCX".to_owned(),
             Self::Weir("afpacket") => "weir, packet socket".to_owned(),
             Self::Weir(mode) => format!("weir, {mode} XDP"),
@@ -74,7 +79,7 @@ impl Tool {
     /// Whether it is installed.
     pub fn is_there(self) -> bool {
         let command = match self {
-            Self::Nothing | Self::Empty(_) | Self::Weir(_) => return true,
+            Self::Nothing | Self::EmptyXdp | Self::EmptyTcx | Self::Weir(_) => return true,
             Self::Softflowd => "softflowd",
             Self::Pmacctd => "pmacctd",
         };
@@ -90,7 +95,8 @@ impl Tool {
     pub fn start(self, router: &Namespace) -> Result<Running> {
         Ok(match self {
             Self::Nothing => Running::Nothing,
-            Self::Empty(hook) => Running::Empty { _attached: empty::attach(router, hook)? },
+            Self::EmptyXdp => Running::Empty { _attached: Foreign::attach(router, WAN, Does::Pass)? },
+            Self::EmptyTcx => Running::Empty { _attached: Foreign::attach_tcx(router, WAN)? },
             Self::Weir(mode) => Running::Weir(weir(router, mode, "")?),
             Self::Softflowd => Running::Peer(Peer::softflowd(router)?),
             Self::Pmacctd => Running::Peer(Peer::pmacctd(router)?),
