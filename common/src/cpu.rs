@@ -36,13 +36,20 @@ pub struct Cpu {
     pub padding: [u32; 8],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
-    /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted
-    /// in the other set.
-    pub counters: [[InterfaceEdge; INTERFACES_MAX as usize]; 2],
-    /// Packet sizes, likewise.
-    pub sizes: [SizeEdge; 2],
+    /// What is counted, by epoch's parity: while one window is being closed, the next one is counted in the other set.
+    pub sets: [Set; 2],
     /// Nothing, up to the block's end.
     pub tail: [u64; 6],
+}
+
+/// What one window counts on one CPU, cumulative over all windows of the same parity.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Set {
+    /// Counters of each interface slot.
+    pub interfaces: [InterfaceEdge; INTERFACES_MAX as usize],
+    /// Packet sizes.
+    pub sizes: SizeEdge,
 }
 
 // Blocks stand one after the other, from the beginning of a page.
