@@ -32,8 +32,12 @@ pub struct Cpu {
     pub rate: u32,
     /// The same when the window that is being closed ended.
     pub closed_rate: u32,
+    /// Set by the loader: the first of this CPU's slots in the flow cache.
+    pub first_slot: u32,
+    /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] do not matter to its slot.
+    pub place_shift: u32,
     /// Nothing, up to the cache line's end.
-    pub padding: [u32; 8],
+    pub padding: [u32; 6],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
     /// What is counted, by epoch's parity: while one window is being closed, the next one is counted in the other set.

@@ -312,6 +312,29 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_the_same_when_every_part_is() {
+        let v4 = |host: u32| Address::from(Ipv4Addr::from_bits(host));
+        let v6 = |host: u128| Address::from(Ipv6Addr::from_bits(host));
+        let scope = Scope::new(3, 9);
+        let keys = [
+            FlowKey::new(v4(1), v4(2), 6, 0),
+            FlowKey::new(v4(3), v4(2), 6, 0),
+            FlowKey::new(v4(1), v4(3), 6, 0),
+            FlowKey::new(v4(1), v4(2), 17, 0),
+            FlowKey::new(v4(1), v4(2), 6, 0).with_ports(0, 1),
+            FlowKey::new(v4(1), v4(2), 6, 0).with_scope(scope),
+            FlowKey::new(v4(1), v4(2), 6, class::V6),
+            FlowKey::new(v6(1 << 64), v6(2), 6, class::V6),
+            FlowKey::new(v6(2 << 64), v6(2), 6, class::V6),
+            FlowKey::new(v6(1 << 64), v6(2 << 64 | 2), 6, class::V6),
+            FlowKey::new(v6(1 << 64 | 1), v6(2), 6, class::V6),
+        ];
+        for one in &keys {
+            assert_eq!(keys.iter().filter(|other| one.is_same(other)).collect::<std::vec::Vec<_>>(), [one]);
+        }
+    }
+
+    #[test]
     fn identity_drops_the_scope_only() {
         let address = Address([1, 2]);
         let flow = FlowKey::new(address, address, 6, class::V6).with_ports(51000, 443);

@@ -199,6 +199,7 @@ mod tests {
         record.add(packet(1500, 0x10, 9));
         assert_eq!(record.tally(), Tally::new(2, 1560));
         assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 9, 0x12));
+        assert_eq!((record.sampling, record.padding), (1, 0));
         assert!(!record.is_empty() && Record::default().is_empty());
     }
 
@@ -209,6 +210,9 @@ mod tests {
         assert!(record.takes(&key, packet(1500, 0x10, 9)));
         assert!(!record.takes(&key.with_proto(17), packet(60, 0, 0)));
         assert!(!record.takes(&key, Sample { sampling: 2, ..packet(60, 0, 0) }));
+        assert!(!record.takes(&key, Sample { sampling: 1 | 1 << 15, ..packet(60, 0, 0) }));
+        let with_flags = Record::first(key, packet(60, 0xff, 0));
+        assert!(with_flags.takes(&key, packet(60, 0, 0)), "flags are no part of a flow");
     }
 
     #[test]

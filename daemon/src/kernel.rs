@@ -13,6 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot, egress},
+    cpu::Cpu,
     hash::{Key, SlotKey},
     packet::{Link, Tunnels},
     sampling::Valve,
@@ -211,6 +212,7 @@ impl Kernel {
             .map_max_entries("CACHE", cpus << bits)
             .load(OBJECT)
             .map_err(load_error)?;
+        tell_cpus(&mut ebpf, cpus, bits)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
@@ -339,6 +341,21 @@ pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
 fn cpu_blocks() -> Result<u32, KernelError> {
     let last = online_cpus()?.into_iter().max().unwrap_or_default();
     if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }
+}
+
+/// Tells each CPU's block where that CPU's slots are.
+fn tell_cpus(ebpf: &mut Ebpf, cpus: u32, cache_bits: u32) -> Result<(), KernelError> {
+    const WORDS: usize = size_of::<Cpu>() / 8;
+    let map = ebpf.map_mut("CPUS").ok_or(KernelError::Missing("CPUS"))?;
+    let mut blocks = Array::<_, [u64; WORDS]>::try_from(map)?;
+    let mut block = Box::new([0; WORDS]);
+    for cpu in 0..cpus {
+        let told: &mut Cpu = zerocopy::transmute_mut!(&mut *block);
+        told.first_slot = cpu << cache_bits;
+        told.place_shift = u64::BITS - cache_bits;
+        blocks.set(cpu, &*block, 0)?;
+    }
+    Ok(())
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {

@@ -7,7 +7,7 @@
 //! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
 //! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
-//! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`] |
+//! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`](weir_common::control::ReplayHeader) |
 //! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
 //! | `draw` | by test-run, in the benchmark | nothing but drawing one of a million flows (Zipf 1.1) |
 //! | `two_flows` | by test-run, in the benchmark | the same as `weir`, as if packets were of two flows in turn |

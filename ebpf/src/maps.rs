@@ -152,15 +152,14 @@ pub fn cache_slot(cpu: u32, slot: u32) -> Option<*mut Record> {
     CACHE.get_ptr_mut((cpu << cache_bits()) + slot)
 }
 
-/// The slot of a CPU's flow cache whose number is the highest bits of `place`.
+/// The slot of a CPU's flow cache at a flow's [`place`](weir_common::hash::place).
 #[inline(always)]
-pub fn cache_place(cpu: u32, place: u32) -> Option<*mut Record> {
-    let mut slot = u64::from(cpu) << 32 | u64::from(place);
-    let rest = 32 - constant!(CACHE_BITS);
+pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
+    let mut slot = place;
     // One instruction; LLVM would mask the shift.
-    // SAFETY: register arithmetic only; `CACHE_BITS` is from 1 to 32.
-    unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) rest, options(pure, nomem, nostack)) };
-    CACHE.get_ptr_mut(slot as u32)
+    // SAFETY: register arithmetic only; the shift is less than 64.
+    unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) cpu.place_shift, options(pure, nomem, nostack)) };
+    CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
 /// The element at `index`, modulo the array's length, which must be a power of two. The mask is one real instruction:

@@ -57,9 +57,8 @@ pub trait Packet: Copy {
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
     let interface = interface_slot(packet.interface())?;
-    let id = this_cpu();
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
-    let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+    let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
     let scope = Scope::new(interface, cpu.epoch as u8);
     let set = &mut cpu.sets[usize::from(scope.epoch() & 1)];
     let counters = &mut at(&mut set.interfaces, usize::from(interface)).counters;
@@ -74,11 +73,12 @@ pub fn measure(packet: impl Packet) -> Option<()> {
         return sampled(packet, cpu, scope, tally);
     }
     let counted = packet.common(
+        // In each of its two places, or the key would go through memory.
         #[inline(always)]
         |parsed: Parsed| {
             let mut key = parsed.key.with_scope(scope);
             key.src.0[1] ^= packet.vary(nth);
-            count(id, cpu, key, tally, 1, parsed.tcp_flags)
+            count(cpu, key, tally, 1, parsed.tcp_flags)
         },
     );
     match counted {
@@ -114,7 +114,7 @@ fn sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Op
 #[inline(always)]
 fn account(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tally, sampling: u16) -> Option<()> {
     match parsed {
-        Ok(parsed) => count(this_cpu(), cpu, parsed.key.with_scope(scope), tally, sampling, parsed.tcp_flags),
+        Ok(parsed) => count(cpu, parsed.key.with_scope(scope), tally, sampling, parsed.tcp_flags),
         Err(skip) => {
             counters(cpu, scope).skipped.get_mut(skip as usize)?.add(tally);
             Some(())
@@ -130,15 +130,15 @@ pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
 }
 
 #[inline(always)]
-fn count(id: u32, cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
+fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
     if cpu.busy != 0 {
         // SAFETY: the helper takes no argument; the verifier makes it a load.
         let tick = unsafe { bpf_jiffies64() } as u32;
         // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
-        ring::emit(id, cpu, &Record::first(key, Sample { tally, tick, sampling, tcp_flags }));
+        ring::emit(this_cpu(), cpu, &Record::first(key, Sample { tally, tick, sampling, tcp_flags }));
         return Some(());
     }
-    cache::count(id, cpu, key, tally, sampling, tcp_flags)
+    cache::count(cpu, key, tally, sampling, tcp_flags)
 }
 
 #[inline(always)]

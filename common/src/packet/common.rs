@@ -3,8 +3,8 @@
 use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, proto, tunnel};
 use crate::flow::{Address, FlowKey, class};
 
-/// What `found` makes of a whole TCP or UDP packet over IPv4 without options or over IPv6 without extension headers, in an untagged Ethernet
-/// frame; `None` for every other packet.
+/// What `found` makes of a whole TCP or UDP packet over IPv4 without options or over IPv6 without extension headers, in
+/// an untagged Ethernet frame; `None` for every other packet.
 ///
 /// All its headers have fixed places, so that one check of the packet's length is enough for IPv4, and two for IPv6.
 /// `found` is compiled into each of the two: where the key is IPv4's, half of the addresses' bits are known.

@@ -90,31 +90,29 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
 #[inline(always)]
 fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<Layer, Skip> {
     let mut this = key.proto();
+    at = packet.forget(at);
     for _ in 0..EXTENSION_HEADERS_MAX + 1 {
-        at = packet.forget(at);
         let kind = kind(this, key.is_v6());
         if kind == Kind::Protocol {
             return Ok(Layer { parsed: transport(packet, at, key.with_proto(this)), at });
         }
-        // None is shorter than eight bytes.
+        // None is shorter than eight bytes. Where the next one begins is known when this one's length has been read, and
+        // nothing else should have to wait for that.
         let header = packet.window::<8>(at).ok_or(Skip::TruncatedIp)?;
         let (next, units) = (header.u8::<0>(), usize::from(header.u8::<1>()));
-        at += if kind == Kind::Extension {
-            (units + 1) * 8
-        } else if kind == Kind::Fragment {
-            if header.be16::<2>() & FRAGMENTED_V6 != 0 {
+        let more = match kind {
+            // RFC 4302 section 2.2: in 4-byte units, less two.
+            Kind::Authentication => units * 4,
+            Kind::Fragment if header.be16::<2>() & FRAGMENTED_V6 != 0 => {
                 return Ok(Layer { parsed: fragment(key.with_proto(next)), at });
             }
-            8
-        } else if kind == Kind::Authentication {
-            // RFC 4302 section 2.2: in 4-byte units, less two.
-            (units + 2) * 4
-        } else {
-            if next == proto::NO_NEXT_HEADER {
+            Kind::Fragment => 0,
+            Kind::ExtensionOrProtocol if next == proto::NO_NEXT_HEADER => {
                 return Ok(Layer { parsed: Parsed { key: key.with_proto(this), tcp_flags: 0 }, at });
             }
-            (units + 1) * 8
+            _ => units * 8,
         };
+        at = packet.forget(at + 8) + more;
         this = next;
     }
     Err(Skip::ExtensionDepth)
