@@ -241,9 +241,9 @@ fn report(kinds: &[Kind<'_>], turns: Vec<Vec<Turn>>, cpu: u32) -> Result<()> {
     table::say(format!(
         "\nNanoseconds a packet by BPF_PROG_TEST_RUN: {ROUNDS} turns of {} runs each ({} with room in the ring), one kind\n\
          after the other. A program that draws which flow the packet is of, by Zipf's law, is compared with one that does\n\
-         nothing else: no real packet pays for that. How far the median is from the least is the noise of this machine. After each turn: every\n\
-         call returned XDP_PASS, the ledger balanced, and seen was equal to the runs. A cache of {CACHE_FLOWS} flows, a \
-         ring of {} KiB.",
+         nothing else: no real packet pays for that. How far the median is from the least is the noise of this machine.\n\
+         After each turn: every call returned XDP_PASS, the ledger balanced, and seen was equal to the runs. A cache of\n\
+         {CACHE_FLOWS} flows, a ring of {} KiB.",
         thousands(kinds.iter().map(Kind::runs).max().unwrap_or_default()),
         thousands(kinds.iter().map(Kind::runs).min().unwrap_or_default()),
         RING_BYTES >> 10,
