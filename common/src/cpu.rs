@@ -32,17 +32,28 @@ pub struct Cpu {
     pub rate: u32,
     /// The same when the window that is being closed ended.
     pub closed_rate: u32,
+    /// Set by the loader: the first of this CPU's slots in the flow cache.
+    pub first_slot: u32,
+    /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] do not matter to its slot.
+    pub place_shift: u32,
     /// Nothing, up to the cache line's end.
-    pub padding: [u32; 8],
+    pub padding: [u32; 6],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
-    /// Counters of each interface slot, by epoch's parity: while one window is being closed, the next one is counted
-    /// in the other set.
-    pub counters: [[InterfaceEdge; INTERFACES_MAX as usize]; 2],
-    /// Packet sizes, likewise.
-    pub sizes: [SizeEdge; 2],
+    /// What is counted, by epoch's parity: while one window is being closed, the next one is counted in the other set.
+    pub sets: [Set; 2],
     /// Nothing, up to the block's end.
     pub tail: [u64; 6],
+}
+
+/// What one window counts on one CPU, cumulative over all windows of the same parity.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Set {
+    /// Counters of each interface slot.
+    pub interfaces: [InterfaceEdge; INTERFACES_MAX as usize],
+    /// Packet sizes.
+    pub sizes: SizeEdge,
 }
 
 // Blocks stand one after the other, from the beginning of a page.

@@ -103,6 +103,30 @@ pub struct FlowKey {
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 
+/// An interface slot and a window: where a flow has a record of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope(u64);
+
+impl Scope {
+    /// An interface's slot in a window, whose number is taken modulo 256.
+    #[inline(always)]
+    pub const fn new(interface: u8, epoch: u8) -> Self {
+        Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
+    }
+
+    /// The interface's slot.
+    #[inline(always)]
+    pub const fn interface(self) -> u8 {
+        (self.0 >> INTERFACE) as u8
+    }
+
+    /// The window's number modulo 256.
+    #[inline(always)]
+    pub const fn epoch(self) -> u8 {
+        (self.0 >> EPOCH) as u8
+    }
+}
+
 const SRC_PORT: u32 = 16;
 const PROTO: u32 = 32;
 const CLASS: u32 = 40;
@@ -150,8 +174,8 @@ impl FlowKey {
     /// An identity's key on an interface slot and in a window.
     #[must_use]
     #[inline(always)]
-    pub const fn with_scope(mut self, interface: u8, epoch: u8) -> Self {
-        self.tail |= (interface as u64) << INTERFACE | (epoch as u64) << EPOCH;
+    pub const fn with_scope(mut self, scope: Scope) -> Self {
+        self.tail |= scope.0;
         self
     }
 
@@ -187,25 +211,42 @@ impl FlowKey {
         (self.tail >> CLASS) as u8
     }
 
+    /// The interface slot and the window.
+    #[inline(always)]
+    pub const fn scope(&self) -> Scope {
+        Scope(self.tail & !((1 << INTERFACE) - 1))
+    }
+
     /// The interface's slot.
     #[inline(always)]
     pub const fn interface(&self) -> u8 {
-        (self.tail >> INTERFACE) as u8
+        self.scope().interface()
     }
 
     /// The window's number modulo 256.
     #[inline(always)]
     pub const fn epoch(&self) -> u8 {
-        (self.tail >> EPOCH) as u8
+        self.scope().epoch()
     }
 
     /// The key as five words without the epoch: a flow keeps its place in the cache from window to window.
     ///
-    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product.
+    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product. The two
+    /// of IPv4 are one word, and three words are 0.
     #[inline(always)]
     pub const fn place_words(&self) -> [u64; 5] {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);
-        [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
+        let [a, b, c, d] = [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d)];
+        let tail = self.tail << (u64::BITS - EPOCH);
+        if self.is_v6() { [a, b, c, d, tail] } else { [0, b << 32 | d as u32 as u64, 0, 0, tail] }
+    }
+
+    /// Whether two keys, as the parser makes them, are equal: of IPv4's addresses the first words always are.
+    #[inline(always)]
+    pub const fn is_same(&self, other: &Self) -> bool {
+        let ([a, b], [c, d]) = (self.src.0, self.dst.0);
+        let ([e, f], [g, h]) = (other.src.0, other.dst.0);
+        self.tail == other.tail && b == f && d == h && (!other.is_v6() || (a == e && c == g))
     }
 
     /// Ports, protocol, class and scope as one word.
@@ -271,15 +312,38 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_the_same_when_every_part_is() {
+        let v4 = |host: u32| Address::from(Ipv4Addr::from_bits(host));
+        let v6 = |host: u128| Address::from(Ipv6Addr::from_bits(host));
+        let scope = Scope::new(3, 9);
+        let keys = [
+            FlowKey::new(v4(1), v4(2), 6, 0),
+            FlowKey::new(v4(3), v4(2), 6, 0),
+            FlowKey::new(v4(1), v4(3), 6, 0),
+            FlowKey::new(v4(1), v4(2), 17, 0),
+            FlowKey::new(v4(1), v4(2), 6, 0).with_ports(0, 1),
+            FlowKey::new(v4(1), v4(2), 6, 0).with_scope(scope),
+            FlowKey::new(v4(1), v4(2), 6, class::V6),
+            FlowKey::new(v6(1 << 64), v6(2), 6, class::V6),
+            FlowKey::new(v6(2 << 64), v6(2), 6, class::V6),
+            FlowKey::new(v6(1 << 64), v6(2 << 64 | 2), 6, class::V6),
+            FlowKey::new(v6(1 << 64 | 1), v6(2), 6, class::V6),
+        ];
+        for one in &keys {
+            assert_eq!(keys.iter().filter(|other| one.is_same(other)).collect::<std::vec::Vec<_>>(), [one]);
+        }
+    }
+
+    #[test]
     fn identity_drops_the_scope_only() {
         let address = Address([1, 2]);
         let flow = FlowKey::new(address, address, 6, class::V6).with_ports(51000, 443);
-        let key = flow.with_scope(3, 9);
+        let key = flow.with_scope(Scope::new(3, 9));
         assert_eq!((key.src_port(), key.dst_port(), key.proto(), key.class()), (51000, 443, 6, class::V6));
         assert_eq!((key.interface(), key.epoch()), (3, 9));
         assert_eq!(key.identity(), flow);
-        assert_eq!(key.place_words(), flow.with_scope(3, 200).place_words());
-        assert_ne!(key.place_words(), flow.with_scope(4, 9).place_words());
+        assert_eq!(key.place_words(), flow.with_scope(Scope::new(3, 200)).place_words());
+        assert_ne!(key.place_words(), flow.with_scope(Scope::new(4, 9)).place_words());
         let fragment = flow.with_proto(17).with_class(class::FRAGMENT);
         assert_eq!((fragment.proto(), fragment.class(), fragment.dst_port()), (17, class::V6 | class::FRAGMENT, 443));
     }

@@ -38,9 +38,11 @@ impl Tally {
     /// The mean size of a packet, in bytes; 0 where there is none.
     #[inline(always)]
     pub const fn mean_bytes(self) -> u64 {
-        match self.bytes.checked_div(self.packets) {
-            Some(mean) => mean,
-            None => 0,
+        match self.packets {
+            0 => 0,
+            // Spares most packets a division.
+            1 => self.bytes,
+            packets => self.bytes / packets,
         }
     }
 

@@ -22,19 +22,29 @@ pub struct Record {
     pub bytes: u64,
     /// Packets; the count never begins anew, see [`Record::takes`].
     pub packets: u32,
-    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32; in userspace milliseconds, likewise.
-    pub first_tick: u32,
-    /// When its last packet came.
-    pub last_tick: u32,
     /// The sampling rate in force: one packet in this many was counted.
     pub sampling: u16,
     /// All TCP flags seen, `ORed` (RFC 9293: FIN is bit 0).
     pub tcp_flags: u8,
     /// Nothing.
     pub padding: u8,
+    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32; in userspace milliseconds, likewise.
+    pub first_tick: u32,
+    /// When its last packet came.
+    pub last_tick: u32,
 }
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
+
+/// A record in words, and which of them has packets, sampling rate and TCP flags: they are loaded, compared and stored
+/// together.
+const WORDS: usize = size_of::<Record>() / 8;
+const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
+
+/// Where they begin in that word.
+const PACKETS: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
+const SAMPLING: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
+const TCP_FLAGS: u32 = if cfg!(target_endian = "little") { 48 } else { 8 };
 
 /// What a record takes of a packet, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +60,8 @@ pub struct Sample {
 }
 
 impl Record {
-    /// Counts from here on have no room for what an offload may merge into one packet.
-    const FULL: u32 = i32::MAX as u32 - (1 << 16);
+    /// Counts with this bit may have no room for what an offload merges into one packet.
+    const FULL: u32 = 1 << 31;
 
     /// The record of a flow's first packet.
     #[inline(always)]
@@ -72,16 +82,26 @@ impl Record {
     /// Whether a packet of the flow `key` belongs to this record, and its counts have room.
     #[inline(always)]
     pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
-        self.key == *key && self.sampling == packet.sampling && self.packets < Self::FULL
+        self.key.is_same(key)
+            && self.state() & ((Self::FULL as u64) << PACKETS | (u16::MAX as u64) << SAMPLING)
+                == u64::from(packet.sampling) << SAMPLING
     }
 
     /// Adds one more packet of the same flow.
     #[inline(always)]
-    pub const fn add(&mut self, packet: Sample) {
+    pub fn add(&mut self, packet: Sample) {
         self.bytes = self.bytes.wrapping_add(packet.tally.bytes);
-        self.packets = self.packets.wrapping_add(packet.tally.packets as u32);
         self.last_tick = packet.tick;
-        self.tcp_flags |= packet.tcp_flags;
+        let words: &mut [u64; WORDS] = zerocopy::transmute_mut!(self);
+        words[STATE] = words[STATE].wrapping_add(packet.tally.packets << PACKETS);
+        words[STATE] |= u64::from(packet.tcp_flags) << TCP_FLAGS;
+    }
+
+    /// The word with packets, sampling rate and TCP flags.
+    #[inline(always)]
+    fn state(&self) -> u64 {
+        let words: &[u64; WORDS] = zerocopy::transmute_ref!(self);
+        words[STATE]
     }
 
     /// Packets and bytes.
@@ -179,6 +199,7 @@ mod tests {
         record.add(packet(1500, 0x10, 9));
         assert_eq!(record.tally(), Tally::new(2, 1560));
         assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 9, 0x12));
+        assert_eq!((record.sampling, record.padding), (1, 0));
         assert!(!record.is_empty() && Record::default().is_empty());
     }
 
@@ -189,6 +210,9 @@ mod tests {
         assert!(record.takes(&key, packet(1500, 0x10, 9)));
         assert!(!record.takes(&key.with_proto(17), packet(60, 0, 0)));
         assert!(!record.takes(&key, Sample { sampling: 2, ..packet(60, 0, 0) }));
+        assert!(!record.takes(&key, Sample { sampling: 1 | 1 << 15, ..packet(60, 0, 0) }));
+        let with_flags = Record::first(key, packet(60, 0xff, 0));
+        assert!(with_flags.takes(&key, packet(60, 0, 0)), "flags are no part of a flow");
     }
 
     #[test]

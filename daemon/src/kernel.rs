@@ -13,6 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot, egress},
+    cpu::Cpu,
     hash::{Key, SlotKey},
     packet::{Link, Tunnels},
     sampling::Valve,
@@ -154,16 +155,25 @@ pub struct Parts<'a> {
     pub flush: FlushProgram<'a>,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
     pub replay: &'a Xdp,
-    /// Does nothing; to be loaded by [`Kernel::load_benchmark`].
-    pub baseline: &'a Xdp,
-    /// Measures packets as those of two flows in turn; to be loaded likewise.
-    pub two_flows: &'a Xdp,
-    /// Measures every packet as one of a new flow; to be loaded likewise.
-    pub all_miss: &'a Xdp,
-    /// Measures every packet as one of a million flows; to be loaded likewise.
-    pub zipf: &'a Xdp,
+    /// Only for the benchmark; to be loaded by [`Kernel::load_benchmark`].
+    pub benchmark: Benchmark<'a>,
     /// Which slot an interface index has.
     pub interfaces: &'a mut InterfaceTable,
+}
+
+/// The programs that only the benchmark runs.
+#[derive(Clone, Copy)]
+pub struct Benchmark<'a> {
+    /// Does nothing.
+    pub baseline: &'a Xdp,
+    /// Draws one of a million flows, and nothing else.
+    pub draw: &'a Xdp,
+    /// Measures packets as those of two flows in turn.
+    pub two_flows: &'a Xdp,
+    /// Measures every packet as one of a new flow.
+    pub all_miss: &'a Xdp,
+    /// Measures every packet as one of the million flows that `draw` draws.
+    pub zipf: &'a Xdp,
 }
 
 impl Kernel {
@@ -187,7 +197,6 @@ impl Kernel {
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        let fragments = u32::from(features.fragments);
         let cpus = cpu_blocks()?;
         let bits = plan.cache_flows.ilog2();
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
@@ -197,13 +206,13 @@ impl Kernel {
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
-            .override_global("FRAGMENTS", &fragments, true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
             .map_max_entries("CACHE", cpus << bits)
             .load(OBJECT)
             .map_err(load_error)?;
+        tell_cpus(&mut ebpf, cpus, bits)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
         let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
@@ -230,7 +239,7 @@ impl Kernel {
     ///
     /// The kernel did not take one.
     pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
-        load_programs(&mut self.ebpf, &["baseline", "two_flows", "all_miss", "zipf"])
+        load_programs(&mut self.ebpf, &["baseline", "draw", "two_flows", "all_miss", "zipf"])
     }
 
     /// Makes the ring of `cpu`.
@@ -276,7 +285,7 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay) = (None, None, None);
-        let (mut baseline, mut two_flows, mut all_miss, mut zipf) = (None, None, None, None);
+        let (mut baseline, mut draw, mut two_flows, mut all_miss, mut zipf) = (None, None, None, None, None);
         let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
@@ -286,6 +295,7 @@ impl Kernel {
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
+                ("draw", Program::Xdp(program)) => draw = Some(&*program),
                 ("two_flows", Program::Xdp(program)) => two_flows = Some(&*program),
                 ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
                 ("zipf", Program::Xdp(program)) => zipf = Some(&*program),
@@ -305,10 +315,13 @@ impl Kernel {
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
-            baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
-            two_flows: two_flows.ok_or(KernelError::Missing("two_flows"))?,
-            all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
-            zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
+            benchmark: Benchmark {
+                baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
+                draw: draw.ok_or(KernelError::Missing("draw"))?,
+                two_flows: two_flows.ok_or(KernelError::Missing("two_flows"))?,
+                all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
+                zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
+            },
             interfaces: &mut self.interfaces,
         })
     }
@@ -328,6 +341,21 @@ pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
 fn cpu_blocks() -> Result<u32, KernelError> {
     let last = online_cpus()?.into_iter().max().unwrap_or_default();
     if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }
+}
+
+/// Tells each CPU's block where that CPU's slots are.
+fn tell_cpus(ebpf: &mut Ebpf, cpus: u32, cache_bits: u32) -> Result<(), KernelError> {
+    const WORDS: usize = size_of::<Cpu>() / 8;
+    let map = ebpf.map_mut("CPUS").ok_or(KernelError::Missing("CPUS"))?;
+    let mut blocks = Array::<_, [u64; WORDS]>::try_from(map)?;
+    let mut block = Box::new([0; WORDS]);
+    for cpu in 0..cpus {
+        let told: &mut Cpu = zerocopy::transmute_mut!(&mut *block);
+        told.first_slot = cpu << cache_bits;
+        told.place_shift = u64::BITS - cache_bits;
+        blocks.set(cpu, &*block, 0)?;
+    }
+    Ok(())
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_common::{
-    flow::FlowKey,
+    flow::{FlowKey, Scope},
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
     packet::{Link, Tunnels, parse},
@@ -88,7 +88,7 @@ impl Twin {
         };
         match parse(headers, link, self.tunnels) {
             Ok(parsed) => {
-                let key = parsed.key.with_scope(slot, self.epoch);
+                let key = parsed.key.with_scope(Scope::new(slot, self.epoch));
                 self.count(key, Sample { tally, tick, sampling, tcp_flags: parsed.tcp_flags });
             }
             Err(skip) => counters.skipped[skip as usize].add(tally),

@@ -85,7 +85,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         if interface >= interface_count() {
             break;
         }
-        let edge = at(&mut cpu.counters[parity], interface as usize);
+        let edge = at(&mut cpu.sets[parity].interfaces, interface as usize);
         edge.interface = interface;
         edge.epoch = epoch;
         edge.sampling = u64::from(closed_rate);
@@ -94,7 +94,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         }
         cpu.cursor += 1;
     }
-    let sizes = &mut cpu.sizes[parity];
+    let sizes = &mut cpu.sets[parity].sizes;
     sizes.epoch = u64::from(epoch);
     match ring::write(id, sizes, NO_WAKEUP) {
         Ok(()) => Flush::Done,

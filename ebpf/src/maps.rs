@@ -70,61 +70,70 @@ static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
 
-/// Set by the loader: not 0 where the kernel knows packets in several pieces (Linux 5.18).
-#[unsafe(no_mangle)]
-static FRAGMENTS: u32 = 1;
-
 /// Set by the loader: not 0 to look into tunnels.
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
 
+/// A constant of the loader's: one load, where its value is needed and nowhere if it is not. A volatile read would stay
+/// where it stands; a plain one would give what was compiled.
+macro_rules! constant {
+    ($name:ident, $instruction:literal, $at:expr) => {{
+        let value: u64;
+        // SAFETY: read-only data of this program, at a place within it.
+        unsafe {
+            asm!($instruction, out(reg) value, in(reg) &raw const $name, const $at, options(pure, readonly, nostack));
+        }
+        value
+    }};
+    ($name:ident) => {{
+        const { assert!(size_of_val(&$name) == 4) };
+        constant!($name, "{0} = *(u32 *)({1} + {2})", 0)
+    }};
+    ($name:ident[$nth:literal]) => {
+        constant!($name, "{0} = *(u64 *)({1} + {2})", 8 * $nth)
+    };
+}
+
 /// The key of the flow cache's hash.
 #[inline(always)]
 pub fn slot_key() -> SlotKey {
-    // SAFETY: read-only data of this program; volatile, because the loader changes it after compilation.
-    unsafe { core::ptr::read_volatile(&raw const SLOT_KEY) }
+    SlotKey([
+        constant!(SLOT_KEY[0]),
+        constant!(SLOT_KEY[1]),
+        constant!(SLOT_KEY[2]),
+        constant!(SLOT_KEY[3]),
+        constant!(SLOT_KEY[4]),
+    ])
 }
 
 /// The flow cache has two to this many slots.
 #[inline(always)]
 pub fn cache_bits() -> u32 {
-    // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const CACHE_BITS) }
+    constant!(CACHE_BITS) as u32
 }
 
 /// Whether packets may be left out. The verifier reads this constant too, and drops what it rules out.
 #[inline(always)]
 pub fn is_sampling() -> bool {
-    // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const SAMPLING) != 0 }
+    constant!(SAMPLING) != 0
 }
 
 /// The size of a ring.
 #[inline(always)]
 pub fn ring_bytes() -> u32 {
-    // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const RING_BYTES) }
+    constant!(RING_BYTES) as u32
 }
 
 /// Interfaces configured.
 #[inline(always)]
 pub fn interface_count() -> u32 {
-    // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const INTERFACE_COUNT) }
-}
-
-/// Whether the kernel knows packets in several pieces.
-#[inline(always)]
-pub fn has_fragments() -> bool {
-    // SAFETY: as in `slot_key`.
-    unsafe { core::ptr::read_volatile(&raw const FRAGMENTS) != 0 }
+    constant!(INTERFACE_COUNT) as u32
 }
 
 /// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.
 #[inline(always)]
 pub fn tunnels() -> Tunnels {
-    // SAFETY: as in `slot_key`.
-    match unsafe { core::ptr::read_volatile(&raw const LOOK_INTO_TUNNELS) } {
+    match constant!(LOOK_INTO_TUNNELS) {
         0 => Tunnels::Outer,
         _ => Tunnels::Inner,
     }
@@ -141,6 +150,16 @@ pub fn this_cpu() -> u32 {
 #[inline(always)]
 pub fn cache_slot(cpu: u32, slot: u32) -> Option<*mut Record> {
     CACHE.get_ptr_mut((cpu << cache_bits()) + slot)
+}
+
+/// The slot of a CPU's flow cache at a flow's [`place`](weir_common::hash::place).
+#[inline(always)]
+pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
+    let mut slot = place;
+    // One instruction; LLVM would mask the shift.
+    // SAFETY: register arithmetic only; the shift is less than 64.
+    unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) cpu.place_shift, options(pure, nomem, nostack)) };
+    CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
 /// The element at `index`, modulo the array's length, which must be a power of two. The mask is one real instruction:

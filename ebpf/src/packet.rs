@@ -3,46 +3,28 @@
 use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::{TcContext, XdpContext};
-use weir_common::{
-    ledger::Skip,
-    packet::{Bytes, HEADER_MAX, Link, Parsed, REACH_MAX, Window, parse},
-};
-
-use crate::maps::tunnels;
-
-/// A packet's headers, wherever a hook has them.
-pub trait Headers {
-    /// The flow that the packet belongs to, or why it belongs to none.
-    fn parse(&self, link: Link) -> Result<Parsed, Skip>;
-}
-
-impl Headers for Frame {
-    #[inline(always)]
-    fn parse(&self, link: Link) -> Result<Parsed, Skip> {
-        parse(self, link, tunnels())
-    }
-}
+use weir_common::packet::{Bytes, HEADER_MAX, REACH_MAX, Window};
 
 /// A packet between `data` and `data_end`.
 pub struct Frame {
     data: usize,
     data_end: usize,
     captured: usize,
-    /// Zero, of which the verifier does not know that.
-    zero: usize,
+    /// The index of the interface that it came in by.
+    ifindex: usize,
 }
 
 impl Frame {
     /// The context's packet, of which at most `captured` bytes are real.
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured, zero: zero(ctx.ingress_ifindex()) }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured, ifindex: ctx.ingress_ifindex() }
     }
 
     /// The linear part of the context's socket buffer.
     #[inline(always)]
     pub fn linear(ctx: &TcContext) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured: usize::MAX, zero: 0 }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured: usize::MAX, ifindex: 0 }
     }
 }
 
@@ -69,9 +51,23 @@ impl Bytes for Frame {
         if end > self.data_end { None } else { Some(Proven(start as *const u8, PhantomData)) }
     }
 
+    /// As `window`, without the sum.
+    #[inline(always)]
+    fn first<const N: usize>(&self) -> Option<Proven<'_, N>> {
+        if N > self.captured {
+            return None;
+        }
+        let end: usize;
+        // SAFETY: register arithmetic only.
+        unsafe {
+            asm!("{0} = {1}", "{0} += {2}", out(reg) end, in(reg) self.data, const N, options(pure, nomem, nostack));
+        }
+        if end > self.data_end { None } else { Some(Proven(self.data as *const u8, PhantomData)) }
+    }
+
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
-        forget(at, self.zero)
+        forget(at, zero(self.ifindex))
     }
 }
 
@@ -108,6 +104,8 @@ macro_rules! load {
         let value: u64;
         // SAFETY: `window` proved `$n` bytes, and the assertion that these are among them; the load writes nothing.
         unsafe { asm!($instruction, out(reg) value, in(reg) $window.0, const $at, options(pure, readonly, nostack)) };
+        // SAFETY: the instruction clears the rest of the register.
+        unsafe { core::hint::assert_unchecked(value <= <$type>::MAX as u64) };
         value as $type
     }};
 }
@@ -135,7 +133,7 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
 pub struct Copied {
     data: *const [u8; REACH_MAX],
     length: usize,
-    /// As in [`Frame`].
+    /// Zero, of which the verifier does not know that.
     zero: usize,
 }
 

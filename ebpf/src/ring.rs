@@ -10,7 +10,10 @@ use weir_common::{
     record::Record,
 };
 
-use crate::maps::{RINGS, at, ring_bytes};
+use crate::{
+    maps::{RINGS, at, ring_bytes},
+    measure::counters,
+};
 
 /// The reader need not be woken: whoever runs `flush` reads the ring next.
 pub const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
@@ -65,9 +68,7 @@ pub fn emit(id: u32, cpu: &mut Cpu, record: &Record) {
 
 #[inline(always)]
 fn lose(cpu: &mut Cpu, record: &Record, loss: Loss) {
-    let counters = &mut cpu.counters[usize::from(record.key.epoch() & 1)];
-    let edge = at(counters, usize::from(record.key.interface()));
-    edge.counters.lost[loss as usize].add(record.tally());
+    counters(cpu, record.key.scope()).lost[loss as usize].add(record.tally());
 }
 
 /// Copies an entry into this CPU's ring.

@@ -16,7 +16,10 @@
 use core::arch::asm;
 
 use aya_ebpf::{
-    bindings::TC_ACT_UNSPEC, helpers::generated::bpf_skb_load_bytes, macros::classifier, programs::TcContext,
+    bindings::{__sk_buff, TC_ACT_UNSPEC},
+    helpers::generated::bpf_skb_load_bytes,
+    macros::classifier,
+    programs::TcContext,
 };
 use weir_common::{
     control::egress,
@@ -26,9 +29,8 @@ use weir_common::{
 
 use crate::{
     maps::{SCRATCH, tunnels},
-    measure,
-    packet::{Copied, Frame, Headers, zero},
-    vary::Vary,
+    measure::{Packet, measure},
+    packet::{Copied, Frame, zero},
 };
 
 /// `TCX_NEXT`: the decision is left to the programs after this one.
@@ -45,77 +47,62 @@ const UDP_BYTES: u64 = 8;
 /// Measures what an interface with Ethernet headers receives.
 #[classifier]
 pub fn weir_ingress(ctx: TcContext) -> i32 {
-    let _ = count(&ctx, interface(&ctx), Link::Ethernet);
+    let _ = measure(Buffer::<ETHERNET, INGRESS>(ctx.skb.skb));
     NEXT
 }
 
 /// Measures what it sends.
 #[classifier]
 pub fn weir_egress(ctx: TcContext) -> i32 {
-    let _ = count(&ctx, egress(interface(&ctx)), Link::Ethernet);
+    let _ = measure(Buffer::<ETHERNET, EGRESS>(ctx.skb.skb));
     NEXT
 }
 
 /// Measures what an interface without link headers receives.
 #[classifier]
 pub fn weir_ingress_ip(ctx: TcContext) -> i32 {
-    let _ = count(&ctx, interface(&ctx), Link::RawIp);
+    let _ = measure(Buffer::<RAW_IP, INGRESS>(ctx.skb.skb));
     NEXT
 }
 
 /// Measures what it sends.
 #[classifier]
 pub fn weir_egress_ip(ctx: TcContext) -> i32 {
-    let _ = count(&ctx, egress(interface(&ctx)), Link::RawIp);
+    let _ = measure(Buffer::<RAW_IP, EGRESS>(ctx.skb.skb));
     NEXT
 }
 
-/// The index of the interface that a packet is at.
-#[inline(always)]
-fn interface(ctx: &TcContext) -> u32 {
-    // SAFETY: the context is the one that the kernel passed to this program.
-    unsafe { (*ctx.skb.skb).ifindex }
-}
+const ETHERNET: u8 = Link::Ethernet as u8;
+const RAW_IP: u8 = Link::RawIp as u8;
+const INGRESS: bool = false;
+const EGRESS: bool = true;
 
-#[inline(always)]
-fn count(ctx: &TcContext, ifindex: u32, link: Link) -> Option<()> {
-    let packet = Packet { ctx };
-    measure(ifindex, &packet, link, packet.tally(link), Vary::Nothing)
-}
+/// A socket buffer: what its packet begins with, and which way it goes.
+#[derive(Clone, Copy)]
+struct Buffer<const LINK: u8, const WAY: bool>(*mut __sk_buff);
 
-/// A socket buffer's packet.
-struct Packet<'a> {
-    ctx: &'a TcContext,
-}
+impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
+    const LINK: Link = Link::from_code(LINK);
 
-impl Packet<'_> {
-    /// What the buffer is on the wire: packets, and bytes with their own headers each.
+    /// The index of the interface that the packet is at.
     #[inline(always)]
-    fn tally(&self, link: Link) -> Tally {
+    fn ifindex(self) -> u32 {
         // SAFETY: the context is the one that the kernel passed to this program.
-        let (length, segment, segments) = unsafe {
-            let skb = self.ctx.skb.skb;
-            ((*skb).len, (*skb).gso_size, (*skb).gso_segs)
-        };
-        let tag = if self.is_tagged() { VLAN_BYTES } else { 0 };
-        if segment == 0 || segments == 1 {
-            return Tally::new(1, u64::from(length + tag));
-        }
-        self.merged(link, u64::from(length), u64::from(tag), u64::from(segment), u64::from(segments))
+        unsafe { (*self.0).ifindex }
     }
 
     /// Whether the outer VLAN tag is in the buffer's metadata.
     #[inline(always)]
-    fn is_tagged(&self) -> bool {
+    fn is_tagged(self) -> bool {
         // SAFETY: the context is the one that the kernel passed to this program.
-        unsafe { (*self.ctx.skb.skb).vlan_present != 0 }
+        unsafe { (*self.0).vlan_present != 0 }
     }
 
     /// The same for a buffer of `segments` packets with at most `segment` bytes of payload each. Whoever made the
     /// buffer outside of this kernel (a guest, a tap) may not have counted them, and says 0.
     #[inline(always)]
-    fn merged(&self, link: Link, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
-        let headers = self.header_bytes(link);
+    fn merged(self, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
+        let headers = self.header_bytes();
         let packets = if segments != 0 {
             segments
         } else {
@@ -133,10 +120,10 @@ impl Packet<'_> {
     /// for others. By calls of the kernel, so that the verifier has little to follow; they are shared by all the
     /// packets.
     #[inline(always)]
-    fn header_bytes(&self, link: Link) -> u64 {
+    fn header_bytes(self) -> u64 {
         const VLAN: [u16; 2] = [0x8100, 0x88a8];
         const TAGGED_BYTES: u64 = ETHERNET_BYTES + VLAN_BYTES as u64;
-        let ip = match link {
+        let ip = match Self::LINK {
             Link::Ethernet if VLAN.contains(&u16::from_be(self.load(12))) => TAGGED_BYTES,
             Link::Ethernet => ETHERNET_BYTES,
             _ => 0,
@@ -156,16 +143,16 @@ impl Packet<'_> {
 
     /// A number at `at` out of all parts of the buffer; 0 where it ends before.
     #[inline(always)]
-    fn load<T: Default>(&self, at: u64) -> T {
-        self.ctx.load(at as usize).unwrap_or_default()
+    fn load<T: Default>(self, at: u64) -> T {
+        TcContext::new(self.0).load(at as usize).unwrap_or_default()
     }
 
     /// Copies the packet's beginning as it was on the wire; gives how much of it there is.
     #[inline(always)]
-    fn copy_to(&self, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
+    fn copy_to(self, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         // SAFETY: the context is the one that the kernel passed to this program.
         let (length, tag) = unsafe {
-            let skb = self.ctx.skb.skb;
+            let skb = self.0;
             ((*skb).len, self.is_tagged().then(|| [(*skb).vlan_proto as u16, ((*skb).vlan_tci as u16).to_be()]))
         };
         match tag {
@@ -185,7 +172,7 @@ impl Packet<'_> {
     /// Copies `length` bytes from `from` on to the place `TO`, as far as there is room; what is there then, from the
     /// beginning.
     #[inline(always)]
-    fn copy<const TO: usize>(&self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
+    fn copy<const TO: usize>(self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         let mut length = u64::from(length).min((REACH_MAX - TO) as u64);
         // The verifier wants both bounds on the very register that it is called with.
         // SAFETY: register arithmetic only.
@@ -194,24 +181,45 @@ impl Packet<'_> {
             return None;
         }
         // SAFETY: a per-CPU element of `REACH_MAX` bytes: nothing else runs on this CPU until the program ends.
-        let result = unsafe {
-            bpf_skb_load_bytes(self.ctx.skb.skb.cast(), from, scratch.cast::<u8>().add(TO).cast(), length as u32)
-        };
+        let result =
+            unsafe { bpf_skb_load_bytes(self.0.cast(), from, scratch.cast::<u8>().add(TO).cast(), length as u32) };
         (result == 0).then_some(TO + length as usize)
     }
 }
 
-impl Headers for Packet<'_> {
+impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
     #[inline(always)]
-    fn parse(&self, link: Link) -> Result<Parsed, Skip> {
-        if matches!(link, Link::Ethernet)
-            && !self.is_tagged()
-            && let Some(parsed) = common(&Frame::linear(self.ctx), tunnels())
-        {
-            return Ok(parsed);
+    fn interface(self) -> u32 {
+        if WAY { egress(self.ifindex()) } else { self.ifindex() }
+    }
+
+    /// What the buffer is on the wire: packets, and bytes with their own headers each.
+    #[inline(always)]
+    fn tally(self) -> Tally {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        let (length, segment, segments) = unsafe {
+            let skb = self.0;
+            ((*skb).len, (*skb).gso_size, (*skb).gso_segs)
+        };
+        let tag = if self.is_tagged() { VLAN_BYTES } else { 0 };
+        if segment == 0 || segments == 1 {
+            return Tally::new(1, u64::from(length + tag));
         }
+        self.merged(u64::from(length), u64::from(tag), u64::from(segment), u64::from(segments))
+    }
+
+    #[inline(always)]
+    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+        if !matches!(Self::LINK, Link::Ethernet) || self.is_tagged() {
+            return None;
+        }
+        common(&Frame::linear(&TcContext::new(self.0)), tunnels, found)
+    }
+
+    #[inline(always)]
+    fn walk(self) -> Result<Parsed, Skip> {
         let scratch = SCRATCH.get_ptr_mut(0).ok_or(Skip::TruncatedLink)?;
         let length = self.copy_to(scratch).ok_or(Skip::TruncatedLink)?;
-        walk(&Copied::new(scratch, length, zero(interface(self.ctx) as usize)), link, tunnels())
+        walk(&Copied::new(scratch, length, zero(self.ifindex() as usize)), Self::LINK, tunnels())
     }
 }

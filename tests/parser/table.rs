@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use weir::{features::Features, kernel::Plan};
 use weir_common::{
-    flow::FlowKey,
+    flow::{FlowKey, Scope},
     ledger::{Ledger, Skip, Tally},
     packet::Tunnels,
     record::{Record, Sample},
@@ -92,7 +92,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
         Expect::Flow { key, tcp_flags } => {
             ensure!(window.records.len() == 1, "records: {:?}", window.records);
             let record = window.records[0];
-            let key = FlowKey::from(key).with_scope(0, epoch);
+            let key = FlowKey::from(key).with_scope(Scope::new(0, epoch));
             let expected = Record::first(key, Sample { tally, tick: record.first_tick, sampling: 1, tcp_flags });
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }

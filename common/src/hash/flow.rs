@@ -47,7 +47,7 @@ impl KeyedHash {
 mod tests {
     use super::*;
     use crate::{
-        flow::{Address, class},
+        flow::{Address, Scope, class},
         hash::Key,
     };
 
@@ -57,7 +57,7 @@ mod tests {
         let (one, other) = (Address([0, 1]), Address([0, 2]));
         let flow = FlowKey::new(one, other, 6, 0).with_ports(1_000, 443);
         let hashes = hash.flow(&flow);
-        assert_eq!(hash.flow(&flow.with_scope(3, 9)), hashes, "the scope is no part of it");
+        assert_eq!(hash.flow(&flow.with_scope(Scope::new(3, 9))), hashes, "the scope is no part of it");
         let port = hash.flow(&FlowKey::new(one, other, 6, 0).with_ports(1_001, 443));
         assert_eq!(FlowHashes { flow: hashes.flow, ..port }, hashes);
         assert_ne!(port.flow, hashes.flow);

@@ -18,7 +18,7 @@ use siphasher::sip::SipHasher13;
 
 pub use flow::FlowHashes;
 pub use keyed::{KeyedHash, KeyedHasher};
-pub use slot::{SlotKey, slot};
+pub use slot::{SlotKey, place, slot};
 
 /// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.
 #[derive(Clone, Copy, PartialEq, Eq)]

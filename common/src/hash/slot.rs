@@ -16,12 +16,18 @@ impl SlotKey {
 }
 
 /// The slot of a flow in a cache of two to the `bits` slots, `bits` from 1 to 32. The same in the kernel and in replay.
+#[inline(always)]
+pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
+    (place(key, flow) >> (u64::BITS - bits)) as u32
+}
+
+/// Where a flow is to be found in any cache: the slot is its highest bits.
 ///
 /// Multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, 2014): a sum of products with secret words, modulo
 /// 2^64. The products do not wait for each other, which is what makes it cheap. The last product spreads what
 /// neighbouring flows (ports, addresses in a row) leave alike.
 #[inline(always)]
-pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
+pub const fn place(key: &SlotKey, flow: &FlowKey) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let ([a, b, c, d, e], words) = (key.0, flow.place_words());
     let sum = words[0]
@@ -30,7 +36,7 @@ pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
         .wrapping_add(words[2].wrapping_mul(c))
         .wrapping_add(words[3].wrapping_mul(d))
         .wrapping_add(words[4].wrapping_mul(e));
-    ((sum ^ sum >> 32).wrapping_mul(ODD) >> (64 - bits)) as u32
+    (sum ^ sum >> 32).wrapping_mul(ODD)
 }
 
 #[cfg(test)]

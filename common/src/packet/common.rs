@@ -3,16 +3,21 @@
 use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, proto, tunnel};
 use crate::flow::{Address, FlowKey, class};
 
-/// A whole TCP or UDP packet over IPv4 without options or over IPv6 without extension headers, in an untagged Ethernet
-/// frame; `None` for every other packet.
+/// What `found` makes of a whole TCP or UDP packet over IPv4 without options or over IPv6 without extension headers, in
+/// an untagged Ethernet frame; `None` for every other packet.
 ///
 /// All its headers have fixed places, so that one check of the packet's length is enough for IPv4, and two for IPv6.
+/// `found` is compiled into each of the two: where the key is IPv4's, half of the addresses' bits are known.
 #[inline(always)]
-pub fn common<B: Bytes + ?Sized>(packet: &B, tunnels: Tunnels) -> Option<Parsed> {
+pub fn common<B: Bytes + ?Sized, T>(
+    packet: &B,
+    tunnels: impl Fn() -> Tunnels,
+    found: impl FnOnce(Parsed) -> T,
+) -> Option<T> {
     const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
     // Ethernet, IPv4 and TCP: 14, 20 and 20 bytes. A UDP packet is padded to more.
-    let frame = packet.window::<54>(0)?;
-    let (key, ports, tcp_flags) = match frame.be16::<12>() {
+    let frame = packet.first::<54>()?;
+    match frame.be16::<12>() {
         ethertype::IPV4 => {
             if frame.u8::<14>() != IPV4_WITHOUT_OPTIONS || frame.be16::<20>() & FRAGMENTED_V4 != 0 {
                 return None;
@@ -25,7 +30,7 @@ pub fn common<B: Bytes + ?Sized>(packet: &B, tunnels: Tunnels) -> Option<Parsed>
             };
             let src = Address::from_v4_word(frame.word32::<26>());
             let dst = Address::from_v4_word(frame.word32::<30>());
-            (FlowKey::new(src, dst, proto, 0), frame.word32::<34>(), tcp_flags)
+            whole(FlowKey::new(src, dst, proto, 0), frame.word32::<34>(), tcp_flags, tunnels).map(found)
         }
         ethertype::IPV6 => {
             if frame.u8::<14>() >> 4 != 6 {
@@ -35,19 +40,25 @@ pub fn common<B: Bytes + ?Sized>(packet: &B, tunnels: Tunnels) -> Option<Parsed>
             let src = Address([frame.word64::<22>(), frame.word64::<30>()]);
             let dst = Address([frame.word64::<38>(), frame.word64::<46>()]);
             let key = FlowKey::new(src, dst, proto, class::V6);
-            match proto {
+            let (ports, tcp_flags) = match proto {
                 proto::TCP => {
-                    let frame = packet.window::<68>(0)?;
-                    (key, frame.word32::<54>(), frame.u8::<67>())
+                    let frame = packet.first::<68>()?;
+                    (frame.word32::<54>(), frame.u8::<67>())
                 }
-                proto::UDP => (key, packet.window::<58>(0)?.word32::<54>(), 0),
+                proto::UDP => (packet.first::<58>()?.word32::<54>(), 0),
                 _ => return None,
-            }
+            };
+            whole(key, ports, tcp_flags, tunnels).map(found)
         }
-        _ => return None,
-    };
+        _ => None,
+    }
+}
+
+/// The key with its ports, unless that is a tunnel's, to be looked into.
+#[inline(always)]
+fn whole(key: FlowKey, ports: u32, tcp_flags: u8, tunnels: impl Fn() -> Tunnels) -> Option<Parsed> {
     let key = key.with_both_ports(u32::from_be(ports));
-    if matches!(tunnels, Tunnels::Inner) && key.proto() == proto::UDP && tunnel::is_port(key.dst_port()) {
+    if key.proto() == proto::UDP && matches!(tunnels(), Tunnels::Inner) && tunnel::is_port(key.dst_port()) {
         return None;
     }
     Some(Parsed { key, tcp_flags })

@@ -47,6 +47,12 @@ pub trait Bytes {
     /// The `N` bytes at `at`. `None` means that the packet, or [`REACH_MAX`], ends before.
     fn window<const N: usize>(&self, at: usize) -> Option<Self::Window<'_, N>>;
 
+    /// The first `N` bytes.
+    #[inline(always)]
+    fn first<const N: usize>(&self) -> Option<Self::Window<'_, N>> {
+        self.window(0)
+    }
+
     /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that
     /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together.
     #[inline(always)]
@@ -236,7 +242,7 @@ mod ethertype {
 #[inline(always)]
 pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
     if matches!(link, Link::Ethernet)
-        && let Some(parsed) = common(packet, tunnels)
+        && let Some(parsed) = common(packet, || tunnels, |parsed| parsed)
     {
         return Ok(parsed);
     }

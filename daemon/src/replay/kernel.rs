@@ -36,8 +36,7 @@ pub struct KernelDatapath<'a> {
 impl<'a> KernelDatapath<'a> {
     /// A datapath that fills `shard`; `ring` is this thread's CPU's.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
-        let Parts { weir: _, tc: _, flush, replay, baseline: _, two_flows: _, all_miss: _, zipf: _, interfaces } =
-            parts;
+        let Parts { weir: _, tc: _, flush, replay, benchmark: _, interfaces } = parts;
         interfaces.insert(LOOPBACK, 0)?;
         Ok(Self {
             program: replay,

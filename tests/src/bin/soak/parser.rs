@@ -244,18 +244,21 @@ fn disagreements(kernel: &Counters, userspace: &Counters) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_common::{flow::FlowKey, record::Sample};
+    use weir_common::{
+        flow::{FlowKey, Scope},
+        record::Sample,
+    };
 
     #[test]
     fn whatever_differs_is_found() {
         let key = FlowKey::default().with_proto(6);
         let parsed = Parsed { key: key.with_ports(9, 0), tcp_flags: 2 };
         let packet = Sample { tally: Tally::new(1, 60), tick: 1, sampling: 1, tcp_flags: 2 };
-        let record = Record::first(parsed.key.with_scope(0, 3), packet);
+        let record = Record::first(parsed.key.with_scope(Scope::new(0, 3)), packet);
         assert!(is(&record, &(parsed, 60), 3));
         assert!(!is(&record, &(parsed, 60), 4) && !is(&record, &(parsed, 61), 3));
         assert!(!is(&Record { tcp_flags: 0, ..record }, &(parsed, 60), 3));
-        let other = key.with_ports(8, 0).with_scope(0, 3);
+        let other = key.with_ports(8, 0).with_scope(Scope::new(0, 3));
         assert!(!is(&Record { key: other, ..record }, &(parsed, 60), 3));
         let mut counters = Counters::default();
         counters.skipped[Skip::Arp as usize] = Tally::new(3, 180);

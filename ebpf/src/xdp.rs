@@ -1,0 +1,147 @@
+//! XDP: packets in the driver's memory, before there is a socket buffer.
+
+use aya_ebpf::{
+    EbpfContext as _,
+    bindings::{xdp_action::XDP_PASS, xdp_md},
+    helpers::generated::bpf_xdp_get_buff_len,
+    macros::xdp,
+    programs::XdpContext,
+};
+use weir_common::{
+    control::ReplayHeader,
+    ledger::{Skip, Tally},
+    packet::{Link, Parsed, common, walk},
+};
+
+use crate::{
+    maps::tunnels,
+    measure::{Packet, measure},
+    packet::Frame,
+};
+
+/// Measures every packet of an interface.
+#[xdp(frags)]
+pub fn weir(ctx: XdpContext) -> u32 {
+    let _ = measure(Whole::new(&ctx));
+    XDP_PASS
+}
+
+/// As [`weir`], for kernels that do not know packets in several pieces and refuse the flag by which a program takes
+/// them.
+#[xdp]
+pub fn weir_linear(ctx: XdpContext) -> u32 {
+    let _ = measure(Linear(ctx.as_ptr().cast()));
+    XDP_PASS
+}
+
+/// Measures a captured packet; see [`ReplayHeader`].
+#[xdp(frags)]
+pub fn replay(ctx: XdpContext) -> u32 {
+    let packet = Captured(ctx.as_ptr().cast());
+    if packet.header().is_some() {
+        let _ = measure(packet);
+    }
+    XDP_PASS
+}
+
+/// A packet of one piece or more.
+#[derive(Clone, Copy)]
+pub struct Whole(*mut xdp_md);
+
+impl Whole {
+    /// The packet of a program's context.
+    #[inline(always)]
+    pub fn new(ctx: &XdpContext) -> Self {
+        Self(ctx.as_ptr().cast())
+    }
+}
+
+impl Packet for Whole {
+    #[inline(always)]
+    fn interface(self) -> u32 {
+        XdpContext::new(self.0).ingress_ifindex() as u32
+    }
+    #[inline(always)]
+    fn tally(self) -> Tally {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        Tally::new(1, unsafe { bpf_xdp_get_buff_len(self.0) })
+    }
+    #[inline(always)]
+    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+        common(&Frame::new(&XdpContext::new(self.0), usize::MAX), tunnels, found)
+    }
+    #[inline(always)]
+    fn walk(self) -> Result<Parsed, Skip> {
+        walk(&Frame::new(&XdpContext::new(self.0), usize::MAX), Link::Ethernet, tunnels())
+    }
+}
+
+/// A packet that has one piece, for kernels that lack the helper which adds up all of them.
+#[derive(Clone, Copy)]
+struct Linear(*mut xdp_md);
+
+impl Packet for Linear {
+    #[inline(always)]
+    fn interface(self) -> u32 {
+        Whole(self.0).interface()
+    }
+    #[inline(always)]
+    fn tally(self) -> Tally {
+        let ctx = XdpContext::new(self.0);
+        Tally::new(1, (ctx.data_end() - ctx.data()) as u64)
+    }
+    #[inline(always)]
+    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+        Whole(self.0).common(found)
+    }
+    #[inline(always)]
+    fn walk(self) -> Result<Parsed, Skip> {
+        Whole(self.0).walk()
+    }
+}
+
+/// A captured packet, with what is known of it before it.
+#[derive(Clone, Copy)]
+struct Captured(*mut xdp_md);
+
+impl Captured {
+    #[inline(always)]
+    fn header(self) -> Option<ReplayHeader> {
+        let ctx = XdpContext::new(self.0);
+        let header = ctx.metadata();
+        if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
+            return None;
+        }
+        // SAFETY: the header lies within the metadata, by the check above; 4-byte alignment is the kernel's rule for it.
+        Some(unsafe { *(header as *const ReplayHeader) })
+    }
+
+    #[inline(always)]
+    fn frame(self, header: ReplayHeader) -> Frame {
+        Frame::new(&XdpContext::new(self.0), header.captured as usize)
+    }
+}
+
+impl Packet for Captured {
+    #[inline(always)]
+    fn interface(self) -> u32 {
+        Whole(self.0).interface()
+    }
+    #[inline(always)]
+    fn tally(self) -> Tally {
+        Tally::new(1, u64::from(self.header().unwrap_or_default().wire_bytes))
+    }
+    #[inline(always)]
+    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+        let header = self.header()?;
+        match Link::from_code(header.link as u8) {
+            Link::Ethernet => common(&self.frame(header), tunnels, found),
+            _ => None,
+        }
+    }
+    #[inline(always)]
+    fn walk(self) -> Result<Parsed, Skip> {
+        let header = self.header().unwrap_or_default();
+        walk(&self.frame(header), Link::from_code(header.link as u8), tunnels())
+    }
+}
