@@ -8,16 +8,19 @@
 
 #[cfg(all(test, feature = "alloc"))]
 mod attacks;
+#[cfg(feature = "alloc")]
+mod batch;
 mod flow;
 mod keyed;
 mod slot;
+mod words;
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
 pub use flow::FlowHashes;
-pub use keyed::{KeyedHash, KeyedHasher};
+pub use keyed::KeyedHash;
 pub use slot::{SlotKey, slot};
 
 /// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.

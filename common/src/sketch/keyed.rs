@@ -149,7 +149,7 @@ impl<S: Distinct> Keyed<S> {
 /// The hashes of at most [`BATCH`] items.
 fn hash_all<'a, T: Hash>(hash: &KeyedHash, items: &[T], hashes: &'a mut [u64; BATCH]) -> &'a [u64] {
     let hashes = &mut hashes[..items.len()];
-    hashes.iter_mut().zip(items).for_each(|(slot, item)| *slot = hash.of(item));
+    hash.of_all(items, hashes);
     hashes
 }
 
