@@ -2,7 +2,7 @@
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a word | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
+//! | [`KeyedHash`] | the sketches | two multiplications a word, in batches less | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
 //! | [`slot`] | the flow cache in the kernel, which has no 128-bit products | one multiplication a word | two flows seldom share a slot; if many do, that costs evictions, never a wrong count |
 //! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
 
