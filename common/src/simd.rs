@@ -68,36 +68,44 @@ pub fn prefetch<T>(value: &T) {
 /// Defines a function that is compiled for each [`Level`] and runs the best version that this CPU has.
 ///
 /// Whatever the body calls must be `#[inline(always)]` to be compiled for that level too. In the body, `ROTATES` says
-/// whether this version has an instruction that rotates each lane by a number of its own.
+/// whether this version has an instruction that rotates each lane by a number of its own, and `MULTIPLIES` whether it has
+/// one that multiplies lanes of 64 bits.
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    (
+        $(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $type:ty),* $(,)?)
+        $(-> $ret:ty)? $body:block
+    ) => {
         $(#[$meta])*
-        $vis fn $name($($arg: $type),*) $(-> $ret)? {
-            $crate::simd::at_level!($crate::simd::level(), ($($arg: $type),*) $(-> $ret)? $body)
+        $vis fn $name $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? {
+            $crate::simd::at_level!($crate::simd::level(), $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? $body)
         }
     };
 }
 
 /// Runs code at a level that this CPU is known to have; for `dispatch!` and for tests that compare the levels.
 macro_rules! at_level {
-    ($level:expr, ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
+    ($level:expr, $(<$T:ident: $bound:path>)? ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
         debug_assert!($level <= $crate::simd::level(), "this CPU has no {:?}", $level);
         #[inline(always)]
-        fn portable($($arg: $type),*) $(-> $ret)? {
+        fn portable $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? {
             #[allow(dead_code, reason = "few bodies ask")]
             const ROTATES: bool = false;
+            #[allow(dead_code, reason = "few bodies ask")]
+            const MULTIPLIES: bool = false;
             $body
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        fn avx2($($arg: $type),*) $(-> $ret)? { portable($($arg),*) }
+        fn avx2 $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? { portable($($arg),*) }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(
             enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
         )]
-        fn avx512($($arg: $type),*) $(-> $ret)? {
+        fn avx512 $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? {
             #[allow(dead_code, reason = "few bodies ask")]
             const ROTATES: bool = true;
+            #[allow(dead_code, reason = "few bodies ask")]
+            const MULTIPLIES: bool = true;
             $body
         }
         #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! The sketches' hash: strongly universal, keyed, a few nanoseconds.
+//! The sketches' hash: strongly universal, keyed, a few nanoseconds; in batches ([`KeyedHash::of_all`]) fewer.
 //!
 //! An item of up to eight words is hashed by a sum of products with secret 128-bit numbers, modulo 2^128, of which the
 //! high half is taken (multilinear hashing):
@@ -36,7 +36,10 @@ use core::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher13;
 
-use super::{Key, sip};
+use super::{
+    Key, sip,
+    words::{Cut, Words},
+};
 
 /// Words a block: a flow key has five.
 pub(super) const WORDS: usize = 8;
@@ -68,9 +71,9 @@ impl KeyedHash {
     /// The hash of an item.
     #[inline]
     pub fn of<T: Hash + ?Sized>(&self, item: &T) -> u64 {
-        let mut hasher = KeyedHasher::new(self);
-        item.hash(&mut hasher);
-        hasher.finish()
+        let mut words = Cut(Adder { key: self, sum: 0, count: 0, blocks: None });
+        item.hash(&mut words);
+        words.finish()
     }
 
     /// The hash of some words, at most eight: what [`KeyedHash::of`] gives for `u64`s one after the other.
@@ -96,8 +99,13 @@ impl KeyedHash {
 /// (degski's) all above them, and these the lower ones again.
 #[inline(always)]
 pub(super) const fn finish(sum: u128) -> u64 {
+    finish_high((sum >> 64) as u64)
+}
+
+/// The hash that a sum with this high half comes to.
+#[inline(always)]
+pub(super) const fn finish_high(high: u64) -> u64 {
     const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-    let high = (sum >> 64) as u64;
     let product = (high ^ high >> 32).wrapping_mul(ODD);
     product ^ product >> 32
 }
@@ -108,9 +116,9 @@ impl core::fmt::Debug for KeyedHash {
     }
 }
 
-/// Hashes an item part by part.
+/// Adds up an item word by word.
 #[derive(Clone)]
-pub struct KeyedHasher<'key> {
+struct Adder<'key> {
     key: &'key KeyedHash,
     /// Of the products of the block's words so far.
     sum: u128,
@@ -120,12 +128,15 @@ pub struct KeyedHasher<'key> {
     blocks: Option<SipHasher13>,
 }
 
-impl<'key> KeyedHasher<'key> {
+impl Adder<'_> {
+    /// The hash of the block so far.
     #[inline(always)]
-    const fn new(key: &'key KeyedHash) -> Self {
-        Self { key, sum: 0, count: 0, blocks: None }
+    fn block(&self) -> u64 {
+        finish(self.key.offsets[self.count].wrapping_add(self.sum))
     }
+}
 
+impl Words for Adder<'_> {
     #[inline(always)]
     fn word(&mut self, word: u64) {
         if self.count == WORDS {
@@ -136,10 +147,13 @@ impl<'key> KeyedHasher<'key> {
         self.count += 1;
     }
 
-    /// The hash of the block so far.
     #[inline(always)]
-    fn block(&self) -> u64 {
-        finish(self.key.offsets[self.count].wrapping_add(self.sum))
+    fn hash(&self) -> u64 {
+        let block = self.block();
+        match self.blocks {
+            None => block,
+            blocks => with_block(blocks, block, self.key.long).finish(),
+        }
     }
 }
 
@@ -150,84 +164,6 @@ fn with_block(blocks: Option<SipHasher13>, block: u64, key: Key) -> SipHasher13 
     let mut blocks = blocks.unwrap_or_else(|| SipHasher13::new_with_keys(key.0[0], key.0[1]));
     blocks.write_u64(block);
     blocks
-}
-
-/// The number that fewer than eight bytes are, the first in its lowest bits. (By overlapping parts, not by a copy: a
-/// copy of a length that is not known beforehand is a call.)
-#[inline(always)]
-fn short(bytes: &[u8]) -> u64 {
-    let length = bytes.len();
-    match (bytes.first_chunk(), bytes.last_chunk(), bytes) {
-        (Some(first), Some(last), _) => {
-            let [first, last] = [first, last].map(|four| u64::from(u32::from_le_bytes(*four)));
-            first | last << (8 * (length - 4))
-        }
-        (_, _, [first, .., last]) => {
-            let middle = u64::from(bytes[length / 2]) << (8 * (length / 2));
-            u64::from(*first) | middle | u64::from(*last) << (8 * (length - 1))
-        }
-        (_, _, [only]) => u64::from(*only),
-        _ => 0,
-    }
-}
-
-/// The number that the last bytes are, those behind the whole words.
-#[inline(always)]
-fn rest(bytes: &[u8]) -> u64 {
-    match bytes.last_chunk() {
-        // The shift is by 64 if there are none, which one alone could not be.
-        Some(last) => u64::from_le_bytes(*last) >> 8 >> (8 * (7 - bytes.len() % 8)),
-        None => short(bytes),
-    }
-}
-
-impl Hasher for KeyedHasher<'_> {
-    #[inline(always)]
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.as_chunks().0.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
-        // The last word says how many bytes it has, and is there even if it has none: no other bytes make these words.
-        self.word(rest(bytes) | (bytes.len() as u64 % 8) << 56);
-    }
-
-    #[inline(always)]
-    fn write_u8(&mut self, number: u8) {
-        self.word(number.into());
-    }
-
-    #[inline(always)]
-    fn write_u16(&mut self, number: u16) {
-        self.word(number.into());
-    }
-
-    #[inline(always)]
-    fn write_u32(&mut self, number: u32) {
-        self.word(number.into());
-    }
-
-    #[inline(always)]
-    fn write_u64(&mut self, number: u64) {
-        self.word(number);
-    }
-
-    #[inline(always)]
-    fn write_u128(&mut self, number: u128) {
-        self.word(number as u64);
-        self.word((number >> 64) as u64);
-    }
-
-    #[inline(always)]
-    fn write_usize(&mut self, number: usize) {
-        self.word(number as u64);
-    }
-
-    #[inline(always)]
-    fn finish(&self) -> u64 {
-        let block = self.block();
-        match self.blocks {
-            None => block,
-            blocks => with_block(blocks, block, self.key.long).finish(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -325,24 +261,6 @@ mod tests {
         assert_ne!(hash.of("ABCDEFG"), hash.of("ABCDEFG\u{7}"));
         assert_ne!(hash.of(&("ab", "c")), hash.of(&("a", "bc")));
         assert_ne!(hash.words([1]), hash.words([1, 0]));
-    }
-
-    #[test]
-    fn the_last_word_is_the_rest_and_its_length() {
-        let bytes: Vec<u8> = (1..=40).collect();
-        for length in 0..bytes.len() {
-            let mut number = [0; 8];
-            let behind = &bytes[length - length % 8..length];
-            number[..behind.len()].copy_from_slice(behind);
-            assert_eq!(rest(&bytes[..length]), u64::from_le_bytes(number), "{length} bytes");
-        }
-        let hash = KeyedHash::new(KEY);
-        let mut bytes = KeyedHasher::new(&hash);
-        bytes.write(b"ABCDEFGHIJK");
-        assert_eq!(
-            bytes.finish(),
-            hash.words([u64::from_le_bytes(*b"ABCDEFGH"), u64::from_le_bytes(*b"IJK\0\0\0\0\x03")])
-        );
     }
 
     #[test]

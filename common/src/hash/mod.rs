@@ -2,22 +2,25 @@
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a word | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
+//! | [`KeyedHash`] | the sketches | two multiplications a word, in batches less | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
 //! | [`slot`] | the flow cache in the kernel, which has no 128-bit products | one multiplication a word | two flows seldom share a slot; if many do, that costs evictions, never a wrong count |
 //! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
 
 #[cfg(all(test, feature = "alloc"))]
 mod attacks;
+#[cfg(feature = "alloc")]
+mod batch;
 mod flow;
 mod keyed;
 mod slot;
+mod words;
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
 pub use flow::FlowHashes;
-pub use keyed::{KeyedHash, KeyedHasher};
+pub use keyed::KeyedHash;
 pub use slot::{SlotKey, place, slot};
 
 /// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.

@@ -5,8 +5,9 @@ use core::hash::Hash;
 use super::{Bounds, Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK, Weight};
 use crate::hash::{Key, KeyedHash};
 
-/// Items of a batch that are hashed before the sketch gets them: half a KiB of hashes.
-const BATCH: usize = 64;
+/// Items of a batch that are hashed before the sketch gets them: 2 KiB of hashes, so that a large sketch waits seldom for
+/// lines that it could not ask for ahead.
+const BATCH: usize = 256;
 
 /// The comfortable end of any sketch: hashes items of any type with a secret key.
 ///
@@ -149,7 +150,7 @@ impl<S: Distinct> Keyed<S> {
 /// The hashes of at most [`BATCH`] items.
 fn hash_all<'a, T: Hash>(hash: &KeyedHash, items: &[T], hashes: &'a mut [u64; BATCH]) -> &'a [u64] {
     let hashes = &mut hashes[..items.len()];
-    hashes.iter_mut().zip(items).for_each(|(slot, item)| *slot = hash.of(item));
+    hash.of_all(items, hashes);
     hashes
 }
 

@@ -17,6 +17,9 @@ pub trait Item: Copy + Default + Eq + Ord + Hash + Send + Sync + 'static {
     /// Its hash, by weir's keyed hash: for weir's sketches, and for peers that leave hashing to their user.
     fn digest(&self, hash: &KeyedHash) -> u64;
 
+    /// The hashes of as many keys.
+    fn digest_all(keys: &[Self], hash: &KeyedHash, hashes: &mut [u64]);
+
     /// The key's bytes.
     fn bytes(&self) -> &[u8];
 }
@@ -47,6 +50,11 @@ impl<const N: usize> Item for Bytes<N> {
     #[inline(always)]
     fn digest(&self, hash: &KeyedHash) -> u64 {
         hash.of(self)
+    }
+
+    #[inline(always)]
+    fn digest_all(keys: &[Self], hash: &KeyedHash, hashes: &mut [u64]) {
+        hash.of_all(keys, hashes);
     }
 
     #[inline(always)]
@@ -88,6 +96,11 @@ impl Item for ReadyHash {
     #[inline(always)]
     fn digest(&self, _: &KeyedHash) -> u64 {
         self.0
+    }
+
+    #[inline(always)]
+    fn digest_all(keys: &[Self], _: &KeyedHash, hashes: &mut [u64]) {
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = key.0);
     }
 
     fn bytes(&self) -> &[u8] {

@@ -32,7 +32,8 @@ fn in_batches<K: Item>(keys: &[K], mut take: impl FnMut(&[u64])) {
     let hash = hash();
     let mut hashes = [0; BATCH];
     for batch in keys.chunks(BATCH) {
-        hashes.iter_mut().zip(batch).for_each(|(place, key)| *place = key.digest(hash));
-        take(&hashes[..batch.len()]);
+        let hashes = &mut hashes[..batch.len()];
+        K::digest_all(batch, hash, hashes);
+        take(hashes);
     }
 }

@@ -42,10 +42,9 @@ impl Subject<Flow> for Ours {
         let (mut hashes, mut records) = ([0; BATCH], [(0, Flow::default()); BATCH]);
         for flows in flows.chunks(BATCH) {
             let (hashes, records) = (&mut hashes[..flows.len()], &mut records[..flows.len()]);
-            for ((place, record), flow) in hashes.iter_mut().zip(&mut *records).zip(flows) {
-                *place = flow.digest(hash);
-                *record = (*place, *flow);
-            }
+            hash.of_all(flows, hashes);
+            let both = hashes.iter().zip(flows);
+            records.iter_mut().zip(both).for_each(|(record, (hash, flow))| *record = (*hash, *flow));
             self.new += self.seen.insert_counting(hashes);
             self.unique.insert_batch(hashes);
             self.largest.table.add_batch(records, |(hash, flow)| (*hash, *flow, 1));

@@ -26,9 +26,16 @@ impl Subject<Contact> for Shared {
     fn put(&mut self, contacts: &[Contact]) {
         let hash = hash();
         let mut touches = [Touch { key: Bytes::default(), key_hash: 0, item_hash: 0 }; BATCH];
+        let (mut keys, mut items) = ([Bytes::default(); BATCH], [Bytes::default(); BATCH]);
+        let (mut key_hashes, mut item_hashes) = ([0; BATCH], [0; BATCH]);
         for contacts in contacts.chunks(BATCH) {
-            for (touch, Contact { key, item }) in touches.iter_mut().zip(contacts) {
-                *touch = Touch { key: *key, key_hash: key.digest(hash), item_hash: item.digest(hash) };
+            for ((key, item), contact) in keys.iter_mut().zip(&mut items).zip(contacts) {
+                (*key, *item) = (contact.key, contact.item);
+            }
+            hash.of_all(&keys[..contacts.len()], &mut key_hashes);
+            hash.of_all(&items[..contacts.len()], &mut item_hashes);
+            for (nth, (touch, contact)) in touches.iter_mut().zip(contacts).enumerate() {
+                *touch = Touch { key: contact.key, key_hash: key_hashes[nth], item_hash: item_hashes[nth] };
             }
             self.0.insert_batch(&touches[..contacts.len()]);
         }

@@ -28,10 +28,11 @@ impl<K: Item> Subject<K> for Largest<K> {
         self.table.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        let hash = hash();
+        let mut hashes = [0; BATCH];
         for keys in keys.chunks(BATCH) {
+            K::digest_all(keys, hash(), &mut hashes);
             let mut records = [(0, &keys[0]); BATCH];
-            records.iter_mut().zip(keys).for_each(|(record, key)| *record = (key.digest(hash), key));
+            records.iter_mut().zip(hashes.iter().zip(keys)).for_each(|(record, (hash, key))| *record = (*hash, key));
             self.table.add_batch(&records[..keys.len()], |(hash, key)| (*hash, **key, 1));
         }
     }
