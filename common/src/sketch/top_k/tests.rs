@@ -52,13 +52,35 @@ fn the_top_ten_are_those_of_the_oracle() {
     }
 }
 
+/// How many of the 100 largest of so many streams by Zipf's law a table lacks.
+fn lacking(entries: usize, streams: u64) -> usize {
+    const K: usize = 100;
+    let zipf = Zipf::new(100_000, 1.05);
+    let lacking = (0..streams).map(|seed| {
+        let (mut table, mut random) = (TopK::<u64, u64>::with_capacity(entries, 7), SplitMix64(seed));
+        let mut truth = std::vec![0u64; 100_000];
+        for _ in 0..200_000 {
+            let key = zipf.draw(&mut random);
+            truth[key as usize] += 1;
+            table.add(hash(seed, key), key, 1);
+        }
+        let mut candidates: Vec<_> = table.iter().collect();
+        candidates.sort_by_key(|candidate| Reverse(candidate.value()));
+        let amounts: Vec<u64> = candidates.iter().map(|candidate| truth[candidate.key as usize]).collect();
+        truth.sort_unstable_by_key(|amount| Reverse(*amount));
+        // Of those that are as large as the last of them, any will do.
+        amounts[..K].iter().filter(|amount| **amount < truth[K - 1]).count()
+    });
+    lacking.sum()
+}
+
 #[test]
-fn nearly_all_of_the_top_thousand_are_held() {
-    let (mut table, mut truth) = (TopK::with_capacity(8192, 7), Amounts::default());
-    feed(&mut table, &mut truth, 1, 300_000, 1.05, 1_000_000);
-    let least = truth.largest(1_000, |tally| tally.bytes)[999];
-    let right = largest(&table, 1_000, Metric::Bytes).iter().filter(|key| truth.get(**key).bytes >= least).count();
-    assert!(right >= 990, "{right} of 1,000");
+fn few_of_the_largest_are_lacking() {
+    // On average of 150 streams 4.1 and 17.7 in 20. If each is lacking by itself, as many as this are once in 100,000.
+    for (entries, most) in [(752, 16), (384, 40)] {
+        let lacking = lacking(entries, 20);
+        assert!(lacking <= most, "{entries} entries: {lacking} of 2,000 are lacking");
+    }
 }
 
 #[test]
