@@ -19,6 +19,8 @@ pub struct Group {
     pub operations: &'static [&'static str],
     /// What [`Line::error`] is.
     pub error: &'static str,
+    /// Whether errors differ between items, and each is printed.
+    pub error_by_item: bool,
     /// The kinds of items, in the order of [`Line::nanoseconds`].
     pub items: Vec<&'static str>,
     /// Who competed, ours first.
@@ -35,7 +37,7 @@ pub struct Line {
     pub nanoseconds: Vec<Option<Vec<f64>>>,
     /// What it occupies.
     pub memory_bytes: usize,
-    /// Its measured error, as text.
+    /// Its measured error, as text: of the last item, or of each, if [`Group::error_by_item`].
     pub error: String,
 }
 
@@ -61,7 +63,7 @@ impl Group {
         operations: &'static [&'static str],
         error: &'static str,
     ) -> Self {
-        Self { structure, place, operations, error, items: Vec::new(), lines: Vec::new() }
+        Self { structure, place, operations, error, error_by_item: false, items: Vec::new(), lines: Vec::new() }
     }
 
     /// Adds what came out with one more kind of item.
@@ -77,7 +79,12 @@ impl Group {
             };
             line.nanoseconds.resize(self.items.len(), None);
             line.nanoseconds.push(Some(nanoseconds));
-            line.error = error;
+            if self.error_by_item && !line.error.is_empty() {
+                line.error += " / ";
+                line.error += &error;
+            } else {
+                line.error = error;
+            }
         }
         self.items.push(item);
         self.lines.iter_mut().for_each(|line| line.nanoseconds.resize(self.items.len(), None));

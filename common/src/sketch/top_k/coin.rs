@@ -1,0 +1,42 @@
+//! The coin that decides who gets in.
+
+use crate::hash::scale;
+
+/// A coin that was tossed for a weight: it shows its head at prices that are low enough.
+#[derive(Clone, Copy)]
+pub(super) struct Coin {
+    drawn: u64,
+    weight: u64,
+}
+
+impl Coin {
+    #[inline(always)]
+    pub const fn toss(random: &mut u64, weight: u64) -> Self {
+        // Knuth's linear congruential generator (1998, section 3.3.4), of which only the high bits are random: they
+        // decide.
+        *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        Self { drawn: *random, weight }
+    }
+
+    /// True with the probability weight / (weight + price), both below 2^63; if so, then for any lower price too.
+    #[inline(always)]
+    pub const fn is_head(self, price: u64) -> bool {
+        scale(self.drawn, self.weight + price) < self.weight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coins_are_fair() {
+        let mut random = 5;
+        for (weight, price) in [(1, 1), (1, 9), (572, 100_000), (1 << 62, 1 << 62), (1, 0)] {
+            let heads = (0..100_000).filter(|_| Coin::toss(&mut random, weight).is_head(price)).count() as f64;
+            let expected = 100_000.0 * weight as f64 / (weight as f64 + price as f64);
+            // Five standard deviations.
+            assert!((heads - expected).abs() <= 5.0 * expected.sqrt(), "{weight}, {price}: {heads}");
+        }
+    }
+}
