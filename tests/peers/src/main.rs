@@ -57,9 +57,11 @@ fn legend(settings: &Settings) -> String {
     let (near, far) = (near_bytes >> 10, far_bytes >> 20);
     format!(
         "Nanoseconds an operation, medians of pieces of at least five rounds. Structures inside L2 have about {near} KiB, those far \
-         beyond it {far} MiB; a load that waits for the one before costs {:.1} and {:.0} ns there. weir's vector instructions: {:?}.",
+         beyond it {far} MiB; a load that waits for the one before costs {:.1} and {:.0} ns there. weir's vector instructions: {:?}. \
+         Pages: {}.",
         clock::dependent_load_nanoseconds(near_bytes),
         clock::dependent_load_nanoseconds(far_bytes),
         simd::level(),
+        std::env::var("GLIBC_TUNABLES").unwrap_or_else(|_| "as the system has them".to_owned()),
     )
 }
