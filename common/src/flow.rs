@@ -231,14 +231,11 @@ impl FlowKey {
 
     /// The key as five words without the epoch: a flow keeps its place in the cache from window to window.
     ///
-    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product. The two
-    /// of IPv4 are one word, and three words are 0.
+    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product.
     #[inline(always)]
     pub const fn place_words(&self) -> [u64; 5] {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);
-        let [a, b, c, d] = [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d)];
-        let tail = self.tail << (u64::BITS - EPOCH);
-        if self.is_v6() { [a, b, c, d, tail] } else { [0, b << 32 | d as u32 as u64, 0, 0, tail] }
+        [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
     }
 
     /// Whether two keys, as the parser makes them, are equal: of IPv4's addresses the first words always are.

@@ -348,12 +348,12 @@ fn tell_cpus(ebpf: &mut Ebpf, cpus: u32, cache_bits: u32) -> Result<(), KernelEr
     const WORDS: usize = size_of::<Cpu>() / 8;
     let map = ebpf.map_mut("CPUS").ok_or(KernelError::Missing("CPUS"))?;
     let mut blocks = Array::<_, [u64; WORDS]>::try_from(map)?;
-    let mut block = Box::new([0; WORDS]);
+    let mut block = [0; WORDS];
     for cpu in 0..cpus {
-        let told: &mut Cpu = zerocopy::transmute_mut!(&mut *block);
+        let told: &mut Cpu = zerocopy::transmute_mut!(&mut block);
         told.first_slot = cpu << cache_bits;
         told.place_shift = u64::BITS - cache_bits;
-        blocks.set(cpu, &*block, 0)?;
+        blocks.set(cpu, block, 0)?;
     }
     Ok(())
 }

@@ -155,10 +155,10 @@ pub fn cache_slot(cpu: u32, slot: u32) -> Option<*mut Record> {
 /// The slot of a CPU's flow cache at a flow's [`place`](weir_common::hash::place).
 #[inline(always)]
 pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
-    let mut slot = place;
+    let (mut slot, shift) = (place, u64::from(cpu.place_shift));
     // One instruction; LLVM would mask the shift.
     // SAFETY: register arithmetic only; the shift is less than 64.
-    unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) cpu.place_shift, options(pure, nomem, nostack)) };
+    unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) shift, options(pure, nomem, nostack)) };
     CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
