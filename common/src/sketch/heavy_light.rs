@@ -264,7 +264,7 @@ impl<W: Weight> Block<W> {
     fn raise(&mut self, fingerprint: u32, count: W) {
         self.ceiling = self.ceiling.most(count);
         let cell = &mut self.light[place(fingerprint)];
-        *cell = W::widen(*cell).most(count).narrow();
+        *cell = W::from_narrow(*cell).most(count).narrow();
     }
 
     /// The way with this fingerprint; [`WAYS`] if there is none.
@@ -291,7 +291,7 @@ impl<W: Weight> Block<W> {
     /// exceeds.
     #[inline(always)]
     fn outside(&self, fingerprint: u32) -> W {
-        W::widen(self.light[place(fingerprint)]).least(self.ceiling)
+        W::from_narrow(self.light[place(fingerprint)]).least(self.ceiling)
     }
 
     /// Takes in another block, neither being empty.
@@ -313,7 +313,7 @@ impl<W: Weight> Block<W> {
         large.sort_unstable_by_key(|&(fingerprint, count)| Reverse((count.rank(), fingerprint)));
         self.ceiling = self.ceiling.saturating_add(other.ceiling);
         for (cell, &other) in self.light.iter_mut().zip(&other.light) {
-            *cell = W::widen(*cell).saturating_add(W::widen(other)).narrow();
+            *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(other)).narrow();
         }
         let (stay, leave) = large.split_at(WAYS);
         for (way, &(fingerprint, count)) in stay.iter().enumerate() {
@@ -352,7 +352,7 @@ impl<W: Weight> Image for HeavyLight<W> {
         payload.weights(&blocks.iter().flat_map(|block| block.counts));
         payload.weights(&blocks.iter().map(|block| block.ceiling));
         let cells = blocks.iter().flat_map(|block| &block.light);
-        payload.weights(&cells.map(|cell| W::widen(*cell)));
+        payload.weights(&cells.map(|cell| W::from_narrow(*cell)));
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^25", Reader::varint)? as usize;
@@ -371,7 +371,7 @@ impl<W: Weight> Image for HeavyLight<W> {
         })?;
         payload.weights("a light cell", count * CELLS, |at, part| {
             let cell = &mut blocks[at / CELLS].light[at % CELLS];
-            *cell = W::widen(*cell).saturating_add(part).narrow();
+            *cell = W::from_narrow(*cell).saturating_add(part).narrow();
         })?;
         Ok(Self { blocks, total, key_id })
     }
