@@ -98,10 +98,10 @@ impl Lawful for HyperLogLog {
 /// Two streams are a list of up to 240 slots or registers: 290 keys become registers, an empty sketch is a list.
 impl Lawful for CompactHyperLogLog {
     fn small(key_id: u64) -> Self {
-        Self::with_precision(11, key_id)
+        Self::with_precision(crate::test_size::of(11, 7), key_id)
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_precision(12, key_id)
+        Self::with_precision(crate::test_size::of(12, 8), key_id)
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash);
@@ -152,10 +152,10 @@ macro_rules! lawful_filters {
 lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
 impl Lawful for Quotient {
     fn small(key_id: u64) -> Self {
-        Self::with_capacity(2_000, key_id)
+        Self::with_capacity(crate::test_size::of(2_000, 200), key_id)
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_capacity(4_000, key_id)
+        Self::with_capacity(crate::test_size::of(4_000, 400), key_id)
     }
     fn feed(&mut self, hash: u64, _: Tally) {
         self.insert(hash).unwrap();
@@ -163,14 +163,17 @@ impl Lawful for Quotient {
 }
 
 const KEY: Key = Key([11, 13]);
-/// The streams share keys: of 600, each has about 290.
+/// Records of a stream, and keys that there are: of 600, each stream has about 290.
+const RECORDS: u64 = crate::test_size::of(400, 30);
+const KEYS: u64 = crate::test_size::of(600, 45);
+/// The streams share keys.
 const STREAMS: [u64; 3] = [1, 2, 3];
 
 /// Feeds the stream with this seed.
 fn feed<S: Lawful>(sketch: &mut S, seed: u64) {
     let mut random = SplitMix64(seed);
-    for _ in 0..400 {
-        sketch.feed(hash(0, random.word() % 600), random.weight());
+    for _ in 0..RECORDS {
+        sketch.feed(hash(0, random.word() % KEYS), random.weight());
     }
 }
 

@@ -363,6 +363,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_holds_however_far_it_grows() {
         const KEYS: u64 = 60_000;
         const TRIES: u64 = 40_000;
@@ -389,9 +390,9 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         let mut random = SplitMix64(1);
-        let mut one_by_one = ScalableBloom::with_growth(20, 0.1, 2, 0.5, 7);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 5), 0.1, 2, 0.5, 7);
         let mut batched = one_by_one.clone();
-        for length in (0..300).step_by(7) {
+        for length in (0..300).step_by(crate::test_size::of(7, 90)) {
             // Some twice in a batch.
             let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
             for key in &keys {
