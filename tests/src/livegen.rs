@@ -24,6 +24,8 @@ mod program;
 
 /// Frames that the kernel makes at a time: its default, and a device's weight in polling.
 const BATCH: u32 = 64;
+/// The lowest rate that a generator keeps, in packets a second: it waits no longer with a batch.
+pub const RATE_MIN: f64 = 400_000.0;
 /// No call sends more packets than this.
 pub const PACKETS_MAX: u32 = 100_000_000;
 
@@ -82,22 +84,31 @@ pub struct Sent {
 }
 
 impl<'a> Generator<'a> {
-    /// A generator that sends out of an interface to the Ethernet address `to`. Attaches nothing.
+    /// A generator that sends out of an interface to the Ethernet address `to`, at a `rate` in packets a second or else
+    /// as fast as it can. Attaches nothing.
     ///
     /// # Errors
     ///
-    /// There is no such interface, or the kernel does not take the program.
-    pub fn new(namespace: &'a Namespace, interface: &str, to: [u8; 6], flows: Flows) -> Result<Self> {
+    /// There is no such interface, the rate is not from [`RATE_MIN`] on, or the kernel does not take the program.
+    pub fn new(
+        namespace: &'a Namespace,
+        interface: &str,
+        to: [u8; 6],
+        flows: Flows,
+        rate: Option<f64>,
+    ) -> Result<Self> {
+        ensure!(rate.is_none_or(|rate| rate >= RATE_MIN), "a rate of {rate:?} is below {RATE_MIN} packets a second");
+        let step = rate.map(|rate| (f64::from(BATCH) * 1e9 / rate) as i32);
         let shown: Value = serde_json::from_str(&namespace.ip(&format!("-j link show dev {interface}"))?)?;
         let index = shown[0]["ifindex"].as_u64().with_context(|| format!("{interface} has no index"))?;
         let frame = program::frame(flows, to);
-        let mut loaded = Ebpf::load(&program::elf(flows, &frame, index as u32)?)?;
+        let mut loaded = Ebpf::load(&program::elf(flows, &frame, index as u32, step)?)?;
         let program: &mut Xdp = loaded.program_mut(program::NAME).context("no program in its object")?.try_into()?;
         program.load().context("the kernel does not take the generator")?;
         Ok(Self { namespace, loaded, frame })
     }
 
-    /// Sends packets as fast as one CPU makes them; goes on with the flows where the last call has ended.
+    /// Sends packets, at the rate if that is set, or as fast as one CPU makes them; goes on with the flows where the last call has ended.
     ///
     /// # Errors
     ///

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use bench::Bench;
 use settings::Settings;
+use weir_common::simd;
 
 fn main() -> ExitCode {
     let settings = match Settings::from_arguments(std::env::args().skip(1)) {
@@ -56,8 +57,9 @@ fn legend(settings: &Settings) -> String {
     let (near, far) = (near_bytes >> 10, far_bytes >> 20);
     format!(
         "Nanoseconds an operation, medians of pieces of at least five rounds. Structures inside L2 have about {near} KiB, those far \
-         beyond it {far} MiB; a load that waits for the one before costs {:.1} and {:.0} ns there.",
+         beyond it {far} MiB; a load that waits for the one before costs {:.1} and {:.0} ns there. weir's vector instructions: {:?}.",
         clock::dependent_load_nanoseconds(near_bytes),
         clock::dependent_load_nanoseconds(far_bytes),
+        simd::level(),
     )
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! nth = counter++
+//! paced, and the first of a batch?  wait until the batch is due; the next one is due a step later
 //! write the frame anew: the kernel gives used frames again, as whoever had them last has left them
 //! random = splitmix64(nth)
 //! Zipf:   level = random's upper bits, 0 to 16; flow = 2^level + random's lower `level` bits
@@ -16,11 +17,14 @@ use object::{
     write::{Object, Relocation, RelocationFlags, StandardSection, Symbol, SymbolId, SymbolSection},
 };
 
-use super::{Flows, HEAVY_EVERY, HEAVY_FLOWS, ZIPF_LEVELS};
+use super::{BATCH, Flows, HEAVY_EVERY, HEAVY_FLOWS, ZIPF_LEVELS};
 
 /// The program's name in its object.
 pub const NAME: &str = "generator";
-const COUNTER: &str = "counter";
+/// Two words: how many packets were made, and when the next batch is due, in nanoseconds of the monotonic clock.
+const STATE: &str = "state";
+const STATE_BYTES: u64 = 16;
+const DUE: i16 = 8;
 
 /// The generators' own Ethernet address; nobody answers to it.
 const MAC: [u8; 6] = [2, 0x77, 0, 0, 0, 0x99];
@@ -28,6 +32,9 @@ const UDP: u8 = 17;
 const PORTS: [u8; 4] = [0xc0, 0x01, 0x01, 0xbb];
 /// The first source of [`Flows::Zipf`], less one: 10.64.0.0.
 const SOURCES: i32 = 0x0a40_0000;
+
+/// How late a batch may be and still catch up, in nanoseconds: what a deep queue would hold.
+const BEHIND_MAX: i32 = 1 << 26;
 
 // Where things are in a frame.
 const IPV4_CHECKSUM: i16 = 24;
@@ -70,16 +77,17 @@ fn ipv4_sum(frame: &[u8]) -> i32 {
     frame[14..34].chunks_exact(2).map(|pair| i32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum()
 }
 
-/// An object with the program, as a compiler would write it.
-pub fn elf(flows: Flows, frame: &[u8], ifindex: u32) -> Result<Vec<u8>> {
-    let Code { bytes, counter } = assemble(flows, frame, ifindex);
+/// An object with the program, as a compiler would write it. `step` is the time from one batch to the next, in
+/// nanoseconds; without it none waits.
+pub fn elf(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Result<Vec<u8>> {
+    let Code { bytes, state } = assemble(flows, frame, ifindex, step);
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let text = object.add_section(Vec::new(), b"xdp".to_vec(), SectionKind::Text);
     object.append_section_data(text, &bytes, 8);
     let licence = object.add_section(Vec::new(), b"license".to_vec(), SectionKind::Data);
     object.append_section_data(licence, b"GPL\0", 1);
     let bss = object.section_id(StandardSection::UninitializedData);
-    object.append_section_bss(bss, 8, 8);
+    object.append_section_bss(bss, STATE_BYTES, 8);
     let mut symbol = |name: &str, kind, section, size| -> SymbolId {
         object.add_symbol(Symbol {
             name: name.into(),
@@ -93,18 +101,18 @@ pub fn elf(flows: Flows, frame: &[u8], ifindex: u32) -> Result<Vec<u8>> {
         })
     };
     symbol(NAME, SymbolKind::Text, text, bytes.len() as u64);
-    let symbol = symbol(COUNTER, SymbolKind::Data, bss, 8);
+    let symbol = symbol(STATE, SymbolKind::Data, bss, STATE_BYTES);
     // `R_BPF_64_64`: the address of a map's value in a load of 64 bits.
     let flags = RelocationFlags::Elf { r_type: object::elf::R_BPF_64_64 };
-    object.add_relocation(text, Relocation { offset: counter, symbol, addend: 0, flags })?;
+    object.add_relocation(text, Relocation { offset: state, symbol, addend: 0, flags })?;
     Ok(object.write()?)
 }
 
-/// Instructions, and where among them the counter's address is to be filled in.
+/// Instructions, and where among them the state's address is to be filled in.
 #[derive(Default)]
 struct Code {
     bytes: Vec<u8>,
-    counter: u64,
+    state: u64,
 }
 
 /// Registers.
@@ -117,8 +125,9 @@ enum R {
     A = 4,
     B = 5,
     Frame = 6,
+    /// The packet's end; once that is checked, how often to look at the clock.
     End = 7,
-    Counter = 8,
+    State = 8,
     Nth = 9,
 }
 
@@ -184,10 +193,12 @@ impl Code {
     }
 }
 
-fn assemble(flows: Flows, frame: &[u8], ifindex: u32) -> Code {
+const LOAD_EIGHT: u8 = 0x79;
+const JUMP_IF_NOT: u8 = 0x55;
+
+fn assemble(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Code {
     const XDP_DROP: i32 = 1;
     const LOAD_FOUR: u8 = 0x61;
-    const LOAD_EIGHT: u8 = 0x79;
     const STORE_FOUR_IMMEDIATE: u8 = 0x62;
     const JUMP_IF_NOT_ABOVE: u8 = 0xbd;
     const REDIRECT: i32 = 23; // `bpf_redirect`
@@ -199,12 +210,15 @@ fn assemble(flows: Flows, frame: &[u8], ifindex: u32) -> Code {
     code.put(JUMP_IF_NOT_ABOVE, R::A, R::End as u8, 2, 0);
     code.by(Do::Set, R::Result, XDP_DROP);
     code.exit();
-    code.counter = code.bytes.len() as u64;
-    code.wide(R::Counter, 0);
-    code.put(LOAD_EIGHT, R::Nth, R::Counter as u8, 0, 0);
+    code.state = code.bytes.len() as u64;
+    code.wide(R::State, 0);
+    code.put(LOAD_EIGHT, R::Nth, R::State as u8, 0, 0);
     code.with(Do::Set, R::A, R::Nth);
     code.by(Do::Add, R::A, 1);
-    code.store(Width::Eight, R::Counter, 0, R::A);
+    code.store(Width::Eight, R::State, 0, R::A);
+    if let Some(step) = step {
+        wait(&mut code, step);
+    }
     for (word, at) in frame.chunks_exact(4).zip((0..).step_by(4)) {
         let word = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         code.put(STORE_FOUR_IMMEDIATE, R::Frame, 0, at, word);
@@ -219,6 +233,31 @@ fn assemble(flows: Flows, frame: &[u8], ifindex: u32) -> Code {
     code.call(REDIRECT);
     code.exit();
     code
+}
+
+/// Waits with the first packet of a batch until that is due. Who is late catches up, but for what is older than
+/// [`BEHIND_MAX`].
+fn wait(code: &mut Code, step: i32) {
+    const CLOCK: i32 = 5; // `bpf_ktime_get_ns`
+    /// Looks at the clock, each some 30 ns; the verifier follows no more than 8,192 jumps.
+    const LOOKS_MAX: i32 = 8_000;
+    const JUMP_IF_NOT_ABOVE: u8 = 0xbd;
+    const JUMP_IF_NOT_ABOVE_IMMEDIATE: u8 = 0xb5;
+    code.with(Do::Set, R::A, R::Nth);
+    code.by(Do::And, R::A, BATCH as i32 - 1);
+    code.put(JUMP_IF_NOT, R::A, 0, 12, 0);
+    code.by(Do::Set, R::End, LOOKS_MAX);
+    code.call(CLOCK);
+    code.put(LOAD_EIGHT, R::A, R::State as u8, DUE, 0);
+    code.put(JUMP_IF_NOT_ABOVE, R::A, R::Result as u8, 2, 0);
+    code.by(Do::Sub, R::End, 1);
+    code.put(JUMP_IF_NOT, R::End, 0, -5, 0);
+    code.with(Do::Set, R::B, R::Result);
+    code.with(Do::Sub, R::B, R::A);
+    code.put(JUMP_IF_NOT_ABOVE_IMMEDIATE, R::B, 0, 1, BEHIND_MAX);
+    code.with(Do::Set, R::A, R::Result);
+    code.by(Do::Add, R::A, step);
+    code.store(Width::Eight, R::State, DUE, R::A);
 }
 
 /// The value: a random one for each number, and another one for another number (Steele, Lea and Flood, "Fast splittable
@@ -275,7 +314,6 @@ fn zipf(code: &mut Code, sum: i32) {
 }
 
 fn flood(code: &mut Code) {
-    const JUMP_IF_NOT: u8 = 0x55;
     code.with(Do::Set, R::A, R::Nth);
     code.by(Do::And, R::A, HEAVY_EVERY as i32 - 1);
     code.put(JUMP_IF_NOT, R::A, 0, 5, 0);

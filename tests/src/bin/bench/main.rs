@@ -25,6 +25,9 @@ enum Bench {
         /// Instead, flood it with ten million spoofed flows, without weir and with it
         #[arg(long)]
         flood: bool,
+        /// Instead, offer it less than it can carry: a share of that
+        #[arg(long, conflicts_with = "flood")]
+        paced: bool,
     },
 }
 
@@ -33,7 +36,8 @@ fn main() -> Result<()> {
         Bench::Datapath => datapath::bench(),
         Bench::Pipeline => pipeline::bench(),
         Bench::Replay => replay::bench(),
-        Bench::Tax { flood: false } => tax::bench(),
-        Bench::Tax { flood: true } => tax::flood(),
+        Bench::Tax { flood: true, .. } => tax::flood(),
+        Bench::Tax { paced: true, .. } => tax::paced(),
+        Bench::Tax { .. } => tax::bench(),
     }
 }

@@ -15,11 +15,13 @@ use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
 use crate::table::{self, least_and_median, thousands};
 
 mod flood;
+mod paced;
 mod process;
 mod route;
 mod tool;
 
 pub use flood::bench as flood;
+pub use paced::bench as paced;
 use route::{Passed, Route};
 use tool::{Reported, Running, Tool};
 
@@ -62,7 +64,7 @@ pub fn bench() -> Result<()> {
     let cpu = *cpus.first().context("no CPU is online")?;
     introduce()?;
     let route = Route::new(cpu)?;
-    let generator = route.generator(Flows::Zipf)?;
+    let generator = route.generator(Flows::Zipf, None)?;
     // The first packets warm up, the second trial counts.
     route.send(&generator, TRIAL_PACKETS)?;
     let making = route.making(&generator, TRIAL_PACKETS)?.cpu_time.as_nanos() as f64 / f64::from(TRIAL_PACKETS);
@@ -82,26 +84,35 @@ pub fn bench() -> Result<()> {
 }
 
 fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Result<Run> {
+    let ((passed, taken), reported) = with(route, tool, |pid| {
+        let taken = pid.map(process::cpu_time).transpose()?.unwrap_or_default();
+        let passed = route.send(generator, packets)?;
+        let taken = pid.map(process::cpu_time_at_rest).transpose()?.unwrap_or_default().saturating_sub(taken);
+        Ok((passed, taken))
+    })?;
+    let Passed { sent, received, delivered } = passed;
+    Ok(Run {
+        rate: passed.rate(),
+        forwarding: sent.cpu_time.as_nanos() as f64 / delivered.packets.max(1) as f64,
+        tool: taken.as_nanos() as f64 / received.packets.max(1) as f64,
+        passed,
+        reported,
+    })
+}
+
+/// Does `work` while a tool runs, which gets the tool's process; gives what that reported, too.
+fn with<T>(route: &Route, tool: Tool, work: impl FnOnce(Option<u32>) -> Result<T>) -> Result<(T, Reported)> {
     let before_start = route.received()?;
     let running = tool.start(route.router())?;
     let started = route.received()?;
-    let taken = running.pid().map(process::cpu_time).transpose()?.unwrap_or_default();
-    let passed = route.send(generator, packets)?;
-    let taken = running.pid().map(process::cpu_time_at_rest).transpose()?.unwrap_or_default().saturating_sub(taken);
+    let done = work(running.pid())?;
     let before_stop = route.received()?;
     let reported = running.stop()?;
     let stopped = route.received()?;
     if let Some(seen) = reported.seen {
         check(seen, before_stop.since(started), stopped.since(before_start))?;
     }
-    let Passed { sent, received, delivered } = passed;
-    Ok(Run {
-        rate: delivered.packets as f64 / sent.elapsed.as_secs_f64(),
-        forwarding: sent.cpu_time.as_nanos() as f64 / delivered.packets.max(1) as f64,
-        tool: taken.as_nanos() as f64 / received.packets.max(1) as f64,
-        passed,
-        reported,
-    })
+    Ok((done, reported))
 }
 
 /// What weir saw lies between what came in while it certainly measured and what came in while it may have. Nothing

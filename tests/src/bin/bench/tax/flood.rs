@@ -32,11 +32,11 @@ pub fn bench() -> Result<()> {
     let cpu = *online_cpus()?.first().context("no CPU is online")?;
     introduce()?;
     let route = Route::new(cpu)?;
-    let generator = route.generator(Flows::Flood)?;
+    let generator = route.generator(Flows::Flood, None)?;
     route.send(&generator, WARM_UP_PACKETS)?;
     let without = route.send(&generator, PACKETS)?;
     // Begins anew, with packet 0.
-    let flooded = flooded(&route, &route.generator(Flows::Flood)?)?;
+    let flooded = flooded(&route, &route.generator(Flows::Flood, None)?)?;
     report(&without, &flooded)
 }
 
@@ -126,7 +126,7 @@ fn report(without: &Passed, flooded: &Flooded) -> Result<()> {
             thousands(sent.tally.packets),
             thousands(received.packets),
             thousands(delivered.packets),
-            format!("{:.0}", delivered.packets as f64 / sent.elapsed.as_secs_f64()),
+            format!("{:.0}", passed.rate()),
         ]
     };
     let heads = ["flood", "sent", "received", "delivered", "delivered pkt/s"];

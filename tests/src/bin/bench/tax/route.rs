@@ -51,6 +51,11 @@ pub struct Passed {
 }
 
 impl Passed {
+    /// Delivered packets a second.
+    pub fn rate(&self) -> f64 {
+        self.delivered.packets as f64 / self.sent.elapsed.as_secs_f64()
+    }
+
     /// Packets that were made and did not arrive.
     pub const fn undelivered(&self) -> u64 {
         self.sent.tally.packets.saturating_sub(self.delivered.packets)
@@ -83,13 +88,13 @@ impl Route {
         &self.lab.router
     }
 
-    /// A generator that sends by the router to the sink.
+    /// A generator that sends by the router to the sink, at a rate in packets a second or as fast as it can.
     ///
     /// # Errors
     ///
-    /// The kernel does not take it.
-    pub fn generator(&self, flows: Flows) -> Result<Generator<'_>> {
-        Generator::new(&self.lab.client, FAR, self.mac, flows)
+    /// The kernel does not take it, or it cannot keep the rate.
+    pub fn generator(&self, flows: Flows, rate: Option<f64>) -> Result<Generator<'_>> {
+        Generator::new(&self.lab.client, FAR, self.mac, flows, rate)
     }
 
     /// What the router's interface has received.

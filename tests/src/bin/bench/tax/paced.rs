@@ -1,0 +1,129 @@
+//! The tax on a router that is not saturated: packets come at a pace, which is a share of what it can carry.
+//!
+//! A router that is asked for all it can give pays for every nanosecond in packets. One with room pays in packets only
+//! for what goes beyond its room: this tells which tools do.
+
+use std::array;
+
+use anyhow::{Context, Result, ensure};
+use weir::kernel::online_cpus;
+use weir_tests::livegen::{Flows, Generator};
+
+use super::{RUN, TRIAL_PACKETS, introduce, route::Route, tool::Tool, with};
+use crate::table::{self, least_and_median, thousands};
+
+const ROUNDS: usize = 5;
+/// Percent of what the router carries with nothing attached.
+const LOADS: [u32; 4] = [70, 80, 85, 90];
+const TOOLS: [Tool; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
+
+/// What is offered.
+struct Load<'a> {
+    /// Packets a second.
+    rate: f64,
+    generator: Generator<'a>,
+}
+
+/// A tool's runs.
+struct Runs {
+    /// Delivered packets a second, by load and round.
+    rates: [Vec<f64>; LOADS.len()],
+    /// Of the packets that were received, those that the tool reported, by round.
+    reported: Vec<f64>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// No privilege, a missing command, a pace that is not kept, or an account of weir's that is not as it has to be.
+pub fn bench() -> Result<()> {
+    let cpu = *online_cpus()?.first().context("no CPU is online")?;
+    introduce()?;
+    let route = Route::new(cpu)?;
+    let capacity = capacity(&route)?;
+    let loads: Result<Vec<_>> = LOADS
+        .iter()
+        .map(|percent| {
+            let rate = capacity * f64::from(*percent) / 100.0;
+            Ok(Load { rate, generator: route.generator(Flows::Zipf, Some(rate))? })
+        })
+        .collect();
+    let loads = loads?;
+    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).collect();
+    let mut runs: Vec<_> =
+        tools.iter().map(|_| Runs { rates: [const { Vec::new() }; LOADS.len()], reported: Vec::new() }).collect();
+    for _ in 0..ROUNDS {
+        for (tool, runs) in tools.iter().zip(&mut runs) {
+            runs.add(&route, &loads, *tool).with_context(|| tool.name())?;
+        }
+    }
+    report(&loads, &tools, &runs)?;
+    explain(capacity, cpu)
+}
+
+/// What the router carries with nothing attached, in packets a second.
+fn capacity(route: &Route) -> Result<f64> {
+    let generator = route.generator(Flows::Zipf, None)?;
+    let rate = |packets| anyhow::Ok(route.send(&generator, packets)?.rate());
+    // The first packets warm up.
+    rate(TRIAL_PACKETS)?;
+    let packets = (rate(TRIAL_PACKETS)? * RUN.as_secs_f64() / 2.0) as u32;
+    let rates: Result<Vec<_>> = (0..ROUNDS).map(|_| rate(packets)).collect();
+    Ok(least_and_median(rates?).1)
+}
+
+impl Runs {
+    /// One more round: all loads, one after the other.
+    fn add(&mut self, route: &Route, loads: &[Load<'_>], tool: Tool) -> Result<()> {
+        let (received, reported) = with(route, tool, |_| {
+            let mut received = 0;
+            for (load, rates) in loads.iter().zip(&mut self.rates) {
+                let passed = route.send(&load.generator, (load.rate * RUN.as_secs_f64() / 2.0) as u32)?;
+                let (rate, most) = (passed.rate(), 1.01 * load.rate);
+                ensure!(rate <= most, "{rate:.0} packets a second came, and {:.0} were to come", load.rate);
+                rates.push(rate);
+                received += passed.received.packets;
+            }
+            Ok(received)
+        })?;
+        self.reported.push(reported.packets as f64 / received.max(1) as f64);
+        Ok(())
+    }
+}
+
+fn report(loads: &[Load<'_>], tools: &[Tool], runs: &[Runs]) -> Result<()> {
+    let median = |figures: &Vec<f64>| least_and_median(figures.clone()).1;
+    let base = runs[0].rates.each_ref().map(median);
+    let rows: Vec<_> = tools
+        .iter()
+        .zip(runs)
+        .map(|(tool, runs)| {
+            let rates = runs.rates.each_ref().map(median);
+            let [a, b, c, d] = array::from_fn(|load| match tool {
+                Tool::Nothing => thousands(rates[load] as u64),
+                _ => format!("{:+.1} %", 100.0 * (rates[load] / base[load] - 1.0)),
+            });
+            let reported = match tool {
+                Tool::Nothing => String::new(),
+                _ => format!("{:.2} %", 100.0 * median(&runs.reported)),
+            };
+            [tool.name(), a, b, c, d, reported]
+        })
+        .collect();
+    let offered: [_; LOADS.len()] =
+        array::from_fn(|load| format!("{} %: {} pkt/s", LOADS[load], thousands(loads[load].rate as u64)));
+    let [a, b, c, d] = offered.each_ref().map(String::as_str);
+    table::write(["tool", a, b, c, d, "reported"], &rows)
+}
+
+fn explain(capacity: f64, cpu: u32) -> Result<()> {
+    table::say(format!(
+        "\nDelivered packets a second with nothing attached, and how many fewer there are with a tool: medians of {ROUNDS} runs of\n\
+         {:.1} s, one tool after the other. Packets are made and forwarded on CPU {cpu}, as in `tax`, but each batch waits until it\n\
+         is due: at shares of the {} packets a second that this router carries when it is offered more\n\
+         than that. What is late is sent at once, as from a deep queue. Tools' processes may run on any CPU.",
+        RUN.as_secs_f64() / 2.0,
+        thousands(capacity as u64),
+    ))
+}
