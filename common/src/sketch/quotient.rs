@@ -638,15 +638,16 @@ mod tests {
 
     #[test]
     fn keys_that_were_chosen_to_collide_end_in_an_error() {
+        const COUNT: u64 = crate::test_size::of(100, 10);
         // All in the first quotient of each line from the 100th on, by hashes in a row.
         let mut filter = Quotient::with_capacity(10_000, 7);
         let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
         let mut inserted = Vec::new();
-        for quotient in 1_600..1_700 {
+        for quotient in 1_600..1_600 + COUNT {
             let hashes = (0..20).map(|item| quotient * step + item * (step / 32) + step / 64);
             inserted.extend(hashes.filter(|hash| filter.insert(*hash).is_ok()));
         }
-        assert_eq!(inserted.len(), 100 * RUN_MAX);
+        assert_eq!(inserted.len(), COUNT as usize * RUN_MAX);
         assert!(inserted.iter().all(|hash| filter.contains(*hash)));
         assert!(inserted.iter().all(|hash| filter.remove(*hash)) && filter.items() == 0);
         // What cannot be counted as spilled is refused, and nothing moves.

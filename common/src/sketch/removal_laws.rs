@@ -76,7 +76,7 @@ fn is_a_multiset_of_identities<F: Lawful>() {
         let mut random = SplitMix64(size);
         let mut counts: HashMap<F::Identity, u64> = HashMap::new();
         let mut inside: Vec<u64> = vec![];
-        for is_filling in [true, false].repeat(4) {
+        for is_filling in [true, false].repeat(crate::test_size::of(4, 1)) {
             loop {
                 // Some keys come again.
                 let key = hash(0, random.word() % (4 * size));
@@ -133,15 +133,16 @@ fn loses_nothing_when_full<F: Lawful>() {
 /// Also one that was planned for more keys than can be built for: by an image, as such a filter takes 4 GiB.
 fn is_saturated_when_full<F: Lawful>() {
     const HEADER: usize = 24;
-    let image = F::with_capacity(1_000).to_image();
-    // The capacity is the first number, 1,000 in two bytes: made 2^64 - 1.
+    const ITEMS: u64 = crate::test_size::of(1_000, 350);
+    let image = F::with_capacity(ITEMS).to_image();
+    // The capacity is the first number, ITEMS in two bytes: made 2^64 - 1.
     let capped = [&[0xff; 9][..], &[1], &image[HEADER + 2..]].concat();
     let capped = F::read(&mut Reader::new(&capped, 1 << 20), 7).unwrap();
-    for mut filter in [F::with_capacity(1_000), capped] {
+    for mut filter in [F::with_capacity(ITEMS), capped] {
         assert!(!filter.is_saturated());
-        let hashes: Vec<u64> = (0..1_200).map(|item| hash(1, item)).collect();
+        let hashes: Vec<u64> = (0..ITEMS * 6 / 5).map(|item| hash(1, item)).collect();
         let full = filter.insert_batch(&hashes).unwrap_err();
-        assert!((1_000..1_100).contains(&full.capacity) && filter.is_saturated(), "{full}");
+        assert!((ITEMS..ITEMS * 11 / 10).contains(&full.capacity) && filter.is_saturated(), "{full}");
     }
 }
 

@@ -15,7 +15,7 @@ use core::fmt::Debug;
 use std::{boxed::Box, format, string::String};
 
 const KEY: Key = Key([3, 5]);
-const PLENTY: usize = 1 << 20;
+const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
 
 /// Reads an image with so much memory.
 type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
@@ -311,7 +311,7 @@ fn memory_is_bounded_before_it_is_taken() {
     // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
     let mut bomb = Writer(sealed_header(Kind::CountMin));
     [1, 8, 1 << 26, 1, 0, 1, 0, 8 << 26, 0, 8 << 26, 0].into_iter().for_each(|number| bomb.varint(number));
-    let error = <CountMin>::from_image(&sealed(bomb.0), PLENTY).unwrap_err();
+    let error = <CountMin>::from_image(&sealed(bomb.0), 1 << 20).unwrap_err();
     assert_eq!(
         format!("{error}"),
         "byte 34: the cells would take 8589934592 bytes of memory, but only 1048576 are allowed: raise the limit if \
