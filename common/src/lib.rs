@@ -28,3 +28,5 @@ pub mod simd;
 pub mod size;
 #[cfg(feature = "alloc")]
 pub mod sketch;
+#[cfg(test)]
+mod test_size;

@@ -209,6 +209,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn structured_items_spread_as_random_ones() {
         // Chi-squared of 4,096 cells has a standard deviation of 90.5 for random hashes. Six of them are allowed: 12
         // families x 16 keys x 6 cuts of the hash give a false alarm once in a million. Their mean square is 1 +- 0.04.
@@ -234,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn two_items_share_a_cell_as_often_as_chance_has_it() {
         // Over many keys, each pair is a fair coin of 1 in 64: 20,000 keys give 312 (standard deviation 17.5).
         for (one, other) in [([0, 0], [0, 1]), ([1, 2], [2, 1]), ([0, 0], [1 << 63, 1 << 63]), ([5, 5], [5, u64::MAX])]
@@ -249,11 +251,12 @@ mod tests {
 
     #[test]
     fn items_of_every_length_differ() {
+        const BYTES: usize = crate::test_size::of(400, 100);
         let hash = KeyedHash::new(KEY);
-        let zeros = [0u8; 400];
-        let mut hashes: HashSet<u64> = (0..400).map(|length| hash.of(&zeros[..length])).collect();
-        assert_eq!(hashes.len(), 400, "only their lengths tell them apart");
-        for at in 0..400 {
+        let zeros = [0u8; BYTES];
+        let mut hashes: HashSet<u64> = (0..BYTES).map(|length| hash.of(&zeros[..length])).collect();
+        assert_eq!(hashes.len(), BYTES, "only their lengths tell them apart");
+        for at in 0..BYTES {
             let mut bytes = zeros;
             bytes[at] = 1;
             assert!(hashes.insert(hash.of(&bytes[..])), "byte {at} does not count");

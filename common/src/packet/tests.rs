@@ -189,14 +189,14 @@ fn every_link_type_finds_the_same_flow() {
 #[test]
 fn no_truncation_and_no_bit_flip_panics() {
     let frame = ethernet(&[0x8100], 0x86dd, &v6(0, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[6; 40]].concat()));
-    for end in 0..=frame.len() {
+    for end in (0..=frame.len()).step_by(crate::test_size::of(1, 5)) {
         for link in Link::ALL {
             for tunnels in [Tunnels::Outer, Tunnels::Inner] {
                 let _ = both(&frame[..end], link, tunnels);
             }
         }
     }
-    for bit in 0..frame.len() * 8 {
+    for bit in (0..frame.len() * 8).step_by(crate::test_size::of(1, 5)) {
         let mut flipped = frame.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let _ = flow(&flipped);

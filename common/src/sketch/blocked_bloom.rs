@@ -313,19 +313,21 @@ mod tests {
 
     #[test]
     fn every_key_is_found_and_new_only_once() {
-        let mut filter = BlockedBloom::with_capacity(20_000, 0.01, 7);
+        const KEYS: u64 = crate::test_size::of(20_000, 200);
+        let mut filter = BlockedBloom::with_capacity(KEYS, 0.01, 7);
         let mut inserted = HashSet::new();
-        for key in (0..20_000).chain(0..5_000).map(|item| hash(1, item)) {
+        for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(key);
             assert_eq!(filter.insert(key), !known, "exactly what was not found is new");
             assert!(known || inserted.insert(key), "a key was forgotten");
         }
         assert!(inserted.iter().all(|key| filter.contains(*key)));
         // 20,000 keys, the last of them at a rate of 1 %: some 40 false positives on the way.
-        assert!(inserted.len() > 19_900, "{}", inserted.len());
+        assert!(inserted.len() as u64 > KEYS - KEYS / 200, "{}", inserted.len());
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_planned_and_as_computed() {
         // 4.5 standard deviations of what is found by chance: one in 147,000, for each of twelve. The computed rate
         // differs from the plan by the luck of the blocks' loads, some 1 % at the lowest rate.
@@ -341,6 +343,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_computed_in_the_largest_filter_too() {
         // Some blocks of it, with as many keys as at a rate of 1 %: all have their hashes' high 26 bits alike.
         const TRIES: u64 = 400;
@@ -363,6 +366,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_computed_for_millions_of_keys() {
         let (filter, tries) = (fed(1 << 22, 0.001, 1, 1 << 22), 1 << 22);
         let (expected, found) = (filter.false_positive_rate() * tries as f64, found(&filter, 1, tries));
@@ -374,12 +378,12 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         // Of any length, also in a filter so large that lines are asked for ahead.
-        for (planned, most) in [(300, 100), (2_000_000, 100)] {
+        for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 900_000), 100)] {
             let mut random = SplitMix64(planned);
             let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7);
             let mut batched = one_by_one.clone();
             let mut counted = one_by_one.clone();
-            for length in 0..most {
+            for length in (0..most).step_by(crate::test_size::of(1, 33)) {
                 let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 10_000)).collect();
                 let new = keys.iter().filter(|key| one_by_one.insert(**key)).count() as u64;
                 batched.insert_batch(&keys);
@@ -399,7 +403,8 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_same_bits() {
-        let (keys, wanted) = (hashes(1, 0..4_000), hashes(1, 2_000..10_000));
+        const KEYS: u64 = crate::test_size::of(4_000, 60);
+        let (keys, wanted) = (hashes(1, 0..KEYS), hashes(1, KEYS / 2..KEYS * 5 / 2));
         let run = |level: Level| {
             let mut filter = BlockedBloom::with_capacity(4_000, 0.02, 7);
             let mut found = std::vec![false; wanted.len()];
@@ -420,6 +425,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn fill_and_number_of_keys_are_told() {
         let empty = BlockedBloom::with_capacity(10_000, 0.01, 7);
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items()), (0.0, 0.0, 0));

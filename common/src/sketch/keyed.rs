@@ -165,8 +165,10 @@ mod tests {
 
     const KEY: Key = Key([4, 2]);
 
+    const NAMES: usize = crate::test_size::of(1_000, 50);
+
     fn names() -> Vec<String> {
-        (0..1_000).map(|number| format!("host-{number}")).collect()
+        (0..NAMES).map(|number| format!("host-{number}")).collect()
     }
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
         }
         batched.insert_batch(&names()).unwrap();
         assert_eq!(*one_by_one, *batched);
-        let mut found = [false; 1_000];
+        let mut found = [false; NAMES];
         batched.contains_batch(&names(), &mut found);
         assert!(found.iter().all(|found| *found) && batched.contains("host-7") && !batched.contains("guest-7"));
 

@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn it_takes_what_was_planned_at_any_size_and_a_little_more() {
-        for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000] {
+        for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
             let mut filter = Quotient::with_capacity(items, 7);
             let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
             assert_eq!(full, Full { items: filter.items(), capacity: items });
@@ -523,25 +523,27 @@ mod tests {
 
     #[test]
     fn one_key_goes_in_fifteen_times() {
-        let mut filter = fed(1_000, 1, 900);
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut filter = fed(N, 1, N * 9 / 10);
         let twins = (0..).take_while(|_| filter.insert(hash(2, 1)).is_ok()).count();
         assert!(twins <= RUN_MAX && filter.contains(hash(2, 1)), "{twins}");
         assert!((0..twins).all(|_| filter.remove(hash(2, 1))));
-        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(1_000, 1, 900)));
+        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N * 9 / 10)));
     }
 
     #[test]
     fn the_same_fingerprints_give_the_same_bits_in_any_order() {
+        const N: u64 = crate::test_size::of(1_000, 45);
         // At full, so that much spills: in some filters also from the last line into the first.
-        const KEYS: u64 = 1_050;
+        const KEYS: u64 = N * 21 / 20;
         let backwards = |seed, items: Range<u64>| {
-            let mut filter = Quotient::with_capacity(1_000, 7);
+            let mut filter = Quotient::with_capacity(N, 7);
             items.rev().for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
             filter
         };
         let mut wrapped = 0;
         for seed in 0..8 {
-            let mut filter = fed(1_000, seed, KEYS);
+            let mut filter = fed(N, seed, KEYS);
             wrapped += u32::from(filter.lines[0].spilled > 0);
             assert_eq!(format!("{filter:?}"), format!("{:?}", backwards(seed, 0..KEYS)));
             (0..KEYS / 2).for_each(|item| assert!(filter.remove(hash(seed, item))));
@@ -552,7 +554,7 @@ mod tests {
 
     #[test]
     fn fingerprints_are_read_back_in_order() {
-        for capacity in [1, 24, 100, 1_000, 7_777] {
+        for capacity in [1, 24, 100, 1_000, 7_777].into_iter().take(crate::test_size::of(5, 3)) {
             let mut random = SplitMix64(capacity);
             let hashes: Vec<u64> = (0..capacity).map(|_| hash(1, random.word() % capacity)).collect();
             let mut filter = Quotient::with_capacity(capacity, 7);
@@ -567,43 +569,50 @@ mod tests {
 
     #[test]
     fn resizing_needs_no_keys_and_keeps_every_fingerprint() {
-        let mut filter = fed(1_000, 1, 1_000);
+        const N: u64 = crate::test_size::of(1_000, 60);
+        let mut filter = fed(N, 1, N);
         let fingerprints: Vec<u64> = filter.fingerprints().collect();
         let rate = filter.false_positive_rate();
-        for capacity in [5_000, 100_000, 1_234, 1_000] {
+        for capacity in [5 * N, 100 * N, N * 5 / 4, N] {
             filter.resize(capacity).unwrap();
-            assert_eq!((filter.capacity(), filter.items()), (capacity, 1_000));
+            assert_eq!((filter.capacity(), filter.items()), (capacity, N));
             assert!(filter.fingerprints().eq(fingerprints.iter().copied()));
             assert_eq!(filter.false_positive_rate(), rate, "the same fingerprints, the same rate");
-            assert!((0..1_000).all(|item| filter.contains(hash(1, item))));
+            assert!((0..N).all(|item| filter.contains(hash(1, item))));
         }
-        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(1_000, 1, 1_000)));
+        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N)));
         // It grows as often as its fingerprints are long.
-        filter.resize(8_000).unwrap();
-        (1_000..8_000).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        assert!((7.5..8.0).contains(&(filter.false_positive_rate() / rate)), "{}", filter.false_positive_rate() / rate);
+        filter.resize(8 * N).unwrap();
+        (N..8 * N).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        assert!(
+            (7.5..=8.0).contains(&(filter.false_positive_rate() / rate)),
+            "{}",
+            filter.false_positive_rate() / rate
+        );
     }
 
     #[test]
     fn resizing_below_what_is_in_changes_nothing() {
-        let mut filter = fed(3_000, 1, 2_500);
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut filter = fed(3 * N, 1, N * 5 / 2);
         let before = format!("{filter:?}");
-        assert_eq!(filter.resize(1_800), Err(Full { items: 2_500, capacity: 1_800 }));
+        assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5 }));
         assert_eq!(format!("{filter:?}"), before);
         // Nor does it become so small that two fingerprints would look the same.
-        (0..2_499).for_each(|item| assert!(filter.remove(hash(1, item))));
+        (0..N * 5 / 2 - 1).for_each(|item| assert!(filter.remove(hash(1, item))));
         filter.resize(0).unwrap();
         assert_eq!((filter.capacity(), filter.items()), (1, 1));
         assert!(filter.lines.len() * QUOTIENTS >= 1 << (filter.fingerprint_bits() - REMAINDER_BITS));
-        assert!(filter.contains(hash(1, 2_499)));
+        assert!(filter.contains(hash(1, N * 5 / 2 - 1)));
     }
 
     #[test]
     fn a_merged_filter_is_as_if_fed_both() {
-        let mut merged = fed(2_000, 1, 900);
-        merged.merge(&fed(2_000, 2, 1_000)).unwrap();
-        let mut both = fed(2_000, 1, 900);
-        (0..1_000).for_each(|item| assert!(both.insert(hash(2, item)).is_ok()));
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut merged = fed(2 * N, 1, N * 9 / 10);
+        merged.merge(&fed(2 * N, 2, N)).unwrap();
+        let mut both = fed(2 * N, 1, N * 9 / 10);
+        (0..N).for_each(|item| assert!(both.insert(hash(2, item)).is_ok()));
         assert_eq!(format!("{merged:?}"), format!("{both:?}"));
     }
 
@@ -629,15 +638,16 @@ mod tests {
 
     #[test]
     fn keys_that_were_chosen_to_collide_end_in_an_error() {
+        const COUNT: u64 = crate::test_size::of(100, 10);
         // All in the first quotient of each line from the 100th on, by hashes in a row.
         let mut filter = Quotient::with_capacity(10_000, 7);
         let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
         let mut inserted = Vec::new();
-        for quotient in 1_600..1_700 {
+        for quotient in 1_600..1_600 + COUNT {
             let hashes = (0..20).map(|item| quotient * step + item * (step / 32) + step / 64);
             inserted.extend(hashes.filter(|hash| filter.insert(*hash).is_ok()));
         }
-        assert_eq!(inserted.len(), 100 * RUN_MAX);
+        assert_eq!(inserted.len(), COUNT as usize * RUN_MAX);
         assert!(inserted.iter().all(|hash| filter.contains(*hash)));
         assert!(inserted.iter().all(|hash| filter.remove(*hash)) && filter.items() == 0);
         // What cannot be counted as spilled is refused, and nothing moves.
@@ -651,8 +661,9 @@ mod tests {
 
     #[test]
     fn every_level_finds_the_same() {
-        let filter = fed(1_000, 1, 1_050);
-        let hashes: Vec<u64> = (500..1_601).map(|item| hash(1, item)).collect();
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let filter = fed(N, 1, N * 21 / 20);
+        let hashes: Vec<u64> = (N / 2..N * 8 / 5 + 1).map(|item| hash(1, item)).collect();
         let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
         for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
             let mut all = std::vec![false; hashes.len()];
@@ -666,19 +677,21 @@ mod tests {
 
     #[test]
     fn every_level_inserts_and_removes_the_same() {
-        let hashes: Vec<u64> = (0..1_050).map(|item| hash(1, item)).collect();
+        const N: u64 = crate::test_size::of(1_000, 100);
+        const KEYS: u64 = N * 21 / 20;
+        let hashes: Vec<u64> = (0..KEYS).map(|item| hash(1, item)).collect();
         for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
-            let mut one = Quotient::with_capacity(1_000, 7);
+            let mut one = Quotient::with_capacity(N, 7);
             let (filter, hashes) = (&mut one, &*hashes);
             let done = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
                 insert_all(filter, hashes)
             });
-            assert_eq!((done, format!("{one:?}")), (Ok(()), format!("{:?}", fed(1_000, 1, 1_050))), "{level:?}");
+            assert_eq!((done, format!("{one:?}")), (Ok(()), format!("{:?}", fed(N, 1, KEYS))), "{level:?}");
             let filter = &mut one;
             let removed = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> u64 {
                 remove_all(filter, hashes)
             });
-            assert_eq!((removed, one.items()), (1_050, 0), "{level:?}");
+            assert_eq!((removed, one.items()), (KEYS, 0), "{level:?}");
         }
     }
 

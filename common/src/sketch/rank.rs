@@ -62,7 +62,7 @@ mod tests {
         let mut random = SplitMix64(1);
         for precision in [4, 11, 12, 13, 18] {
             let last = (1 << precision) - 1;
-            for round in 0..50 {
+            for round in 0..crate::test_size::of(50, 5) {
                 let hashes: [u64; GROUP] = core::array::from_fn(|bits| {
                     let behind = if round == 0 { u64::MAX } else { random.word() };
                     random.word() & !(u64::MAX >> precision) | behind >> precision >> (bits as u32).min(63)

@@ -363,6 +363,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_holds_however_far_it_grows() {
         const KEYS: u64 = 60_000;
         const TRIES: u64 = 40_000;
@@ -389,9 +390,9 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         let mut random = SplitMix64(1);
-        let mut one_by_one = ScalableBloom::with_growth(20, 0.1, 2, 0.5, 7);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 5), 0.1, 2, 0.5, 7);
         let mut batched = one_by_one.clone();
-        for length in (0..300).step_by(7) {
+        for length in (0..300).step_by(crate::test_size::of(7, 90)) {
             // Some twice in a batch.
             let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
             for key in &keys {
@@ -412,6 +413,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn a_merged_filter_finds_what_either_found_at_no_more_than_both_rates() {
         let (one, other) = (fed(300, 0.01, 1, 5_000), fed(1_000, 0.02, 2, 3_000));
         for (mut merged, from) in [(one.clone(), &other), (other.clone(), &one)] {
@@ -446,7 +448,7 @@ mod tests {
 
     #[test]
     fn another_key_is_refused_and_nothing_else() {
-        let mut filter = fed(300, 0.01, 1, 5_000);
+        let mut filter = fed(300, 0.01, 1, crate::test_size::of(5_000, 700));
         let before = filter.clone();
         let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8)).unwrap_err();
         assert_eq!(error, MergeError::Key { ours: 7, theirs: 8 });
@@ -457,7 +459,7 @@ mod tests {
     fn it_is_as_new_when_cleared_and_memory_is_told() {
         let new = ScalableBloom::with_capacity(300, 0.01, 7);
         assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items()), (0.0, 0.0, 0));
-        let mut filter = fed(300, 0.01, 1, 5_000);
+        let mut filter = fed(300, 0.01, 1, crate::test_size::of(5_000, 700));
         let Geometry::Blocks { count } = filter.geometry() else { panic!("not blocks") };
         assert!((count * 64..count * 64 + 4_096).contains(&filter.memory_bytes()));
         assert!((0.2..0.6).contains(&filter.fill()), "{}", filter.fill());
@@ -468,18 +470,19 @@ mod tests {
 
     #[test]
     fn it_ends_growing_where_the_rate_cannot_be_held() {
+        const MANY: u64 = crate::test_size::of(5_000, 300);
         // A second stage would need half of the lowest rate.
         let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7);
-        filter.insert_batch(&hashes(1, 0..5_000));
+        filter.insert_batch(&hashes(1, 0..MANY));
         assert_eq!(filter.stages().count(), 1);
-        assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..5_000)));
+        assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..MANY)));
     }
 
     #[test]
     fn an_image_that_would_grow_beyond_what_it_shows_is_refused() {
         const HEADER: usize = 24;
         let read = |payload: &[u8]| ScalableBloom::read(&mut Reader::new(payload, 1 << 20), 7);
-        for keys in [0, 30, 3_000] {
+        for keys in [0, 30, crate::test_size::of(3_000, 100)] {
             let image = fed(20, 0.1, 1, keys).to_image();
             let (first, rest) = image[HEADER..].split_first().unwrap();
             assert_eq!(read(&image[HEADER..]), Ok(fed(20, 0.1, 1, keys)));

@@ -280,6 +280,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
         // As for HyperLogLog: 4.5 standard deviations of the bias and of the root mean square in 3 x 26 looks; one
         // false alarm in 1,250.
@@ -323,9 +324,9 @@ mod tests {
     #[test]
     fn batches_and_all_instruction_sets_give_the_same_registers() {
         let mut random = SplitMix64(4);
-        for precision in [PRECISION_MIN, 11, PRECISION_MAX] {
+        for precision in [PRECISION_MIN, 11, crate::test_size::of(PRECISION_MAX, 13)] {
             // A stream long enough for the floor to rise, with hashes of every rank there is.
-            let mut hashes: Vec<u64> = (0..40_000).map(|_| random.word()).collect();
+            let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 300)).map(|_| random.word()).collect();
             hashes.extend((0..64).map(|bits| random.word() & !(u64::MAX >> precision) | u64::MAX >> precision >> bits));
             let (mut single, mut batched) = (with_precision(precision), with_precision(precision));
             hashes.iter().for_each(|hash| single.insert(*hash));
@@ -364,6 +365,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn bounds_hold_with_the_stated_confidence() {
         // Expected misses among 3,000 trials a precision: at most 3. More than 12 by chance: one in 60,000.
         for precision in [4, 6, 10, 12] {

@@ -41,7 +41,7 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn narrow(self) -> Self::Narrow;
 
     /// The numbers back in full; one that did not fit is the largest there is.
-    fn widen(narrow: Self::Narrow) -> Self;
+    fn from_narrow(narrow: Self::Narrow) -> Self;
 
     /// The number that decides which of two keys is larger; of packets and bytes it is the bytes.
     fn rank(self) -> u64;
@@ -80,7 +80,7 @@ macro_rules! count {
                 Ord::min(self, <$narrow>::MAX.into()) as $narrow
             }
             #[inline(always)]
-            fn widen(narrow: $narrow) -> Self {
+            fn from_narrow(narrow: $narrow) -> Self {
                 if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
             }
             #[inline(always)]
@@ -133,8 +133,8 @@ impl Weight for Tally {
         NarrowTally { packets: self.packets.narrow(), bytes: self.bytes.narrow() }
     }
     #[inline(always)]
-    fn widen(narrow: NarrowTally) -> Self {
-        Self::new(u64::widen(narrow.packets), u64::widen(narrow.bytes))
+    fn from_narrow(narrow: NarrowTally) -> Self {
+        Self::new(u64::from_narrow(narrow.packets), u64::from_narrow(narrow.bytes))
     }
     #[inline(always)]
     fn rank(self) -> u64 {
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_in_half_the_bits_is_unknown_and_not_less() {
         for (count, back) in [(0, 0), (65_534, 65_534), (65_535, u32::MAX), (70_000, u32::MAX), (u32::MAX, u32::MAX)] {
-            assert_eq!(u32::widen(count.narrow()), back);
+            assert_eq!(u32::from_narrow(count.narrow()), back);
         }
         let tally = Tally::new(9, 1 << 32);
-        assert_eq!(Tally::widen(tally.narrow()), Tally::new(9, u64::MAX));
+        assert_eq!(Tally::from_narrow(tally.narrow()), Tally::new(9, u64::MAX));
     }
 
     #[test]

@@ -291,7 +291,9 @@ mod tests {
 
     #[test]
     fn each_mode_and_form_is_what_we_would_have_counted() {
-        for (precision, count, image) in golden::INTEGERS {
+        for (precision, count, image) in
+            golden::INTEGERS.iter().filter(|(_, count, _)| *count <= crate::test_size::of(u64::MAX, 200))
+        {
             let ours = fed(*precision, (0..*count).map(PublicHash::of_integer));
             assert!(read(image, PUBLIC) == Ok(ours), "{count} integers in 2^{precision} registers");
         }
@@ -302,8 +304,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for precision in [4, 10, 18] {
-            for count in [0, 1, 60, 5_000] {
+        for precision in [4, 10, crate::test_size::of(18, 11)] {
+            for count in [0, 1, 60, crate::test_size::of(5_000, 200)] {
                 let sketch = fed(precision, (0..count).map(PublicHash::of_integer));
                 assert!(read(&write(&sketch), PUBLIC).as_ref() == Ok(&sketch));
             }
@@ -326,10 +328,10 @@ mod tests {
     fn no_damage_does_harm() {
         let ours = write(&fed(6, (0..300).map(PublicHash::of_integer)));
         let all = golden::INTEGERS.iter().map(|(.., image)| *image).chain([golden::WORDS, golden::UNION, &ours]);
-        for image in all {
+        for image in all.filter(|image| image.len() <= crate::test_size::of(usize::MAX, 500)) {
             let refused = damage::survived(image, |image| read(image, PUBLIC));
             // What lies behind is not looked at: at most the exceptions that an updatable table would have room for.
-            assert!(refused.len() + 64 >= image.len(), "{} of {}", refused.len(), image.len());
+            assert!(refused.len() * damage::STEP + 64 >= image.len(), "{} of {}", refused.len(), image.len());
         }
     }
 

@@ -316,10 +316,11 @@ mod tests {
 
     #[test]
     fn it_has_the_registers_that_it_would_have_had_from_the_start() {
-        for precision in [PRECISION_MIN, 10, PRECISION_MAX] {
+        let (most, items) = crate::test_size::of((PRECISION_MAX, 60_000), (11, 400));
+        for precision in [PRECISION_MIN, 10, most] {
             let mut compact = CompactHyperLogLog::with_precision(precision, 7);
             let mut dense = HyperLogLog::with_precision(precision, 7);
-            for item in 0..60_000 {
+            for item in 0..items {
                 compact.insert(hash(1, item));
                 dense.insert(hash(1, item));
                 assert!(compact.memory_bytes() <= compact.memory_bytes_max());
@@ -330,8 +331,9 @@ mod tests {
 
     #[test]
     fn batches_are_as_one_by_one() {
-        let hashes: Vec<u64> = (0..5_000).map(|item| hash(2, item)).collect();
-        for count in [10, 100, 5_000] {
+        const MANY: usize = crate::test_size::of(5_000, 700);
+        let hashes: Vec<u64> = (0..MANY as u64).map(|item| hash(2, item)).collect();
+        for count in [10, 100, MANY] {
             let (mut single, mut batched) =
                 (CompactHyperLogLog::with_error(0.02, 7), CompactHyperLogLog::with_error(0.02, 7));
             hashes[..count].iter().for_each(|hash| single.insert(*hash));
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn as_a_list_it_is_exact_and_small() {
         let mut sketch = CompactHyperLogLog::with_precision(14, 7);
-        for item in 0..1_000 {
+        for item in 0..crate::test_size::of(1_000, 150) {
             assert!(matches!(sketch.form, Form::List(_)));
             // Less than 1 pair in 400 such sketches has equal tokens; this one has none.
             assert_eq!(sketch.bounds().value, item);

@@ -15,7 +15,7 @@ use core::fmt::Debug;
 use std::{boxed::Box, format, string::String};
 
 const KEY: Key = Key([3, 5]);
-const PLENTY: usize = 1 << 20;
+const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
 
 /// Reads an image with so much memory.
 type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
@@ -93,7 +93,7 @@ macro_rules! weighs {
 
 /// All structures: empty, little used and well filled. Here a new one is added.
 fn samples() -> Vec<Sample> {
-    const FILLS: [u64; 3] = [0, 3, 100];
+    const FILLS: [u64; 3] = [0, 3, crate::test_size::of(100, 60)];
     let id = KEY.id();
     let hashes = |count| (0..count).map(|item| hash(7, item));
     let all = [
@@ -254,11 +254,11 @@ fn every_kind_is_read_as_it_was_written() {
 fn no_damage_is_overlooked() {
     for Sample { kind, sketches, read, .. } in samples() {
         for (_, image) in &sketches {
-            for length in 0..image.len() {
+            for length in (0..image.len()).step_by(crate::test_size::of(1, 31)) {
                 assert!(read(&image[..length], PLENTY).is_err(), "{kind:?} of {length} bytes");
             }
             let mut turned = image.clone();
-            for bit in 0..8 * image.len() {
+            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 251)) {
                 turned[bit / 8] ^= 1 << (bit % 8);
                 assert!(read(&turned, PLENTY).is_err(), "{kind:?} with bit {bit} turned");
                 turned[bit / 8] ^= 1 << (bit % 8);
@@ -311,7 +311,7 @@ fn memory_is_bounded_before_it_is_taken() {
     // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
     let mut bomb = Writer(sealed_header(Kind::CountMin));
     [1, 8, 1 << 26, 1, 0, 1, 0, 8 << 26, 0, 8 << 26, 0].into_iter().for_each(|number| bomb.varint(number));
-    let error = <CountMin>::from_image(&sealed(bomb.0), PLENTY).unwrap_err();
+    let error = <CountMin>::from_image(&sealed(bomb.0), 1 << 20).unwrap_err();
     assert_eq!(
         format!("{error}"),
         "byte 34: the cells would take 8589934592 bytes of memory, but only 1048576 are allowed: raise the limit if \

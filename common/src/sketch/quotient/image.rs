@@ -98,6 +98,7 @@ mod tests {
     use std::format;
 
     #[test]
+    #[cfg_attr(miri, ignore = "150,000 fingerprints: takes too long")]
     fn images_are_read_however_far_remainders_spill() {
         // As many as go into the quotients of some lines in a row: also of the last ones, from which they spill into
         // the first.

@@ -87,20 +87,20 @@ impl<W: Weight> Light<W> {
     /// At most what a key had that was never held, or since then.
     #[inline(always)]
     pub fn upper(&self, tag: u8) -> W {
-        W::widen(self.0.as_ref()[Self::cell(tag)])
+        W::from_narrow(self.0.as_ref()[Self::cell(tag)])
     }
 
     /// Adds to a key that is not held.
     #[inline(always)]
     pub fn add(&mut self, tag: u8, weight: W) {
         let cell = &mut self.0.as_mut()[Self::cell(tag)];
-        *cell = W::widen(*cell).saturating_add(weight).narrow();
+        *cell = W::from_narrow(*cell).saturating_add(weight).narrow();
     }
 
     /// Adds cell by cell.
     pub fn merge(&mut self, other: &Self) {
         for (cell, other) in self.0.as_mut().iter_mut().zip(other.0.as_ref()) {
-            *cell = W::widen(*cell).saturating_add(W::widen(*other)).narrow();
+            *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(*other)).narrow();
         }
     }
 

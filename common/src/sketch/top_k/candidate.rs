@@ -69,6 +69,6 @@ impl<K, W: Weight> Candidate<K, W> {
     }
 
     fn missed(&self) -> W {
-        W::widen(self.missed)
+        W::from_narrow(self.missed)
     }
 }
