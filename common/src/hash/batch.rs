@@ -185,6 +185,7 @@ mod tests {
     use crate::{
         hash::{Key, mix},
         simd::{Level, at_level, level},
+        test_size,
     };
     use core::hash::Hasher;
     use std::{string::String, vec, vec::Vec};
@@ -194,7 +195,8 @@ mod tests {
     /// Batches around the sizes of lanes and groups, at each level and as the CPU has it, are their items.
     fn assert_batches_are_their_items<T: Hash>(item: impl Fn(u64) -> T) {
         let key = &KeyedHash::new(Key([7, 9]));
-        for length in [0, 1, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 95, 96, 256] {
+        let all = [0, 1, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 95, 96, 256];
+        for &length in test_size::of(&all[..], &[1, 32, 33]) {
             let items: Vec<T> = (0..length).map(&item).collect();
             let expected: Vec<u64> = items.iter().map(|item| key.of(item)).collect();
             for level in LEVELS.into_iter().filter(|at| *at <= level()) {
@@ -235,15 +237,19 @@ mod tests {
 
     #[test]
     fn items_of_any_number_of_words() {
-        (0..=WORDS + 1).for_each(|words| assert_batches_are_their_items(|nth| parts(nth, words, 0)));
-        (1..=24).for_each(|bytes| assert_batches_are_their_items(|nth| parts(nth, 0, bytes)));
+        (0..=WORDS + 1)
+            .step_by(test_size::of(1, 3))
+            .for_each(|words| assert_batches_are_their_items(|nth| parts(nth, words, 0)));
+        (1..=24)
+            .step_by(test_size::of(1, 10))
+            .for_each(|bytes| assert_batches_are_their_items(|nth| parts(nth, 0, bytes)));
     }
 
     #[test]
     fn items_of_all_lengths_together() {
         assert_batches_are_their_items(|nth| parts(nth, mix(nth) as usize % 10, 0));
         // One of another length among many, first or last in its group or between.
-        for other in [0, 31, 32, 40, 63, 64] {
+        for &other in test_size::of(&[0, 31, 32, 40, 63, 64][..], &[32]) {
             assert_batches_are_their_items(|nth| parts(nth, if nth == other { 3 } else { 2 }, 0));
         }
         assert_batches_are_their_items(|nth| String::from("example.org/").repeat(nth as usize % 9));
