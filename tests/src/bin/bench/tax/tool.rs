@@ -260,14 +260,13 @@ impl Peer {
 
     fn stop(mut self) -> Result<Reported> {
         let packets = match self.tool {
+            // It tells while it runs, and then would take up to minutes to export its flows: it is killed.
             Tool::Softflowd => self.statistics()?,
-            _ => 0,
-        };
-        kill_process(Pid::from_child(&self.child), Signal::INT)?;
-        clock::wait_for(&format!("the end of {:?}", self.tool), TIMEOUT, || Ok(self.child.try_wait()?))?;
-        let packets = match self.tool {
-            Tool::Pmacctd => self.printed()?,
-            _ => packets,
+            _ => {
+                kill_process(Pid::from_child(&self.child), Signal::INT)?;
+                clock::wait_for(&format!("the end of {:?}", self.tool), TIMEOUT, || Ok(self.child.try_wait()?))?;
+                self.printed()?
+            }
         };
         Ok(Reported { seen: None, packets })
     }
