@@ -89,7 +89,7 @@ impl<'a> Generator<'a> {
     ///
     /// # Errors
     ///
-    /// There is no such interface, the rate is not from [`RATE_MIN`] on, or the kernel does not take the program.
+    /// There is no such interface, the rate is below [`RATE_MIN`], or the kernel does not take the program.
     pub fn new(
         namespace: &'a Namespace,
         interface: &str,
@@ -97,7 +97,13 @@ impl<'a> Generator<'a> {
         flows: Flows,
         rate: Option<f64>,
     ) -> Result<Self> {
-        ensure!(rate.is_none_or(|rate| rate >= RATE_MIN), "a rate of {rate:?} is below {RATE_MIN} packets a second");
+        if let Some(rate) = rate {
+            ensure!(
+                rate >= RATE_MIN,
+                "cannot keep a pace of {rate:.0} packets a second: {RATE_MIN} are the least, and this machine has to be fast \
+                 enough for them"
+            );
+        }
         let step = rate.map(|rate| (f64::from(BATCH) * 1e9 / rate) as i32);
         let shown: Value = serde_json::from_str(&namespace.ip(&format!("-j link show dev {interface}"))?)?;
         let index = shown[0]["ifindex"].as_u64().with_context(|| format!("{interface} has no index"))?;
