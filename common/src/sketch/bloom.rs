@@ -15,8 +15,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    occupancy::Occupancy,
 };
 use crate::hash::{mix, scale};
 
@@ -107,12 +108,12 @@ impl Bloom {
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted. Reads the whole filter. A full one counts as if half a bit were
-    /// clear, so far beyond the plan it says too little.
-    pub fn estimated_items(&self) -> u64 {
-        let bits = self.bits() as f64;
-        let clear = (1.0 - self.fill()).max(0.5 / bits);
-        libm::round(-libm::log(clear) * bits / f64::from(self.hashes)) as u64
+    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %. Reads the whole filter. Of a full one
+    /// there is no upper bound.
+    pub fn estimated_items(&self) -> Estimate {
+        let (slots, draws) = (self.bits() as f64, f64::from(self.hashes));
+        let clear: u64 = self.words.iter().map(|word| u64::from(word.count_zeros())).sum();
+        Occupancy { slots, draws, per_key: draws / slots }.items(clear as f64).estimate()
     }
 
     /// How many keys it was planned for.
@@ -280,16 +281,16 @@ mod tests {
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn fill_and_number_of_keys_are_told() {
         let empty = Bloom::with_capacity(10_000, 0.01, 7);
-        assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items()), (0.0, 0.0, 0));
+        assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
             let filter = fed(10_000, 0.01, items, items);
-            let estimated = filter.estimated_items() as f64;
+            let estimated = filter.estimated_items().value as f64;
             assert!((estimated / items as f64 - 1.0).abs() < 0.02, "{items} keys, {estimated} estimated");
             assert_eq!(filter.is_saturated(), items > 10_000);
         }
         let filter = fed(1, 0.5, 1, 10_000);
         assert_eq!((filter.fill(), filter.false_positive_rate()), (1.0, 1.0));
-        assert!(filter.estimated_items() > 100);
+        assert!(filter.estimated_items().upper == u64::MAX, "a full one says nothing");
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub mod heavy_light;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
+mod occupancy;
 mod partial_key;
 pub mod quotient;
 mod rank;

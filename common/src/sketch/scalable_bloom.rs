@@ -18,8 +18,9 @@
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    BlockedBloom, Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
+    occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
 };
 
@@ -180,9 +181,10 @@ impl ScalableBloom {
         self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
     }
 
-    /// About how many distinct keys were inserted; those of merged filters each for itself. Reads the whole filter.
-    pub fn estimated_items(&self) -> u64 {
-        self.stages().map(BlockedBloom::estimated_items).sum()
+    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %; those of merged filters each for
+    /// itself. Reads the whole filter.
+    pub fn estimated_items(&self) -> Estimate {
+        self.stages().map(BlockedBloom::items).sum::<Items>().estimate()
     }
 
     /// The stages, the one that takes new keys last.
@@ -382,7 +384,7 @@ mod tests {
             let expected = computed * TRIES as f64;
             assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
             // False positives are not inserted.
-            let estimated = filter.estimated_items() as f64 / KEYS as f64;
+            let estimated = filter.estimated_items().value as f64 / KEYS as f64;
             assert!((0.98 - planned..1.02).contains(&estimated), "{estimated}");
         }
     }
@@ -458,7 +460,7 @@ mod tests {
     #[test]
     fn it_is_as_new_when_cleared_and_memory_is_told() {
         let new = ScalableBloom::with_capacity(300, 0.01, 7);
-        assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items()), (0.0, 0.0, 0));
+        assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items().upper), (0.0, 0.0, 0));
         let mut filter = fed(300, 0.01, 1, crate::test_size::of(5_000, 700));
         let Geometry::Blocks { count } = filter.geometry() else { panic!("not blocks") };
         assert!((count * 64..count * 64 + 4_096).contains(&filter.memory_bytes()));

@@ -24,8 +24,9 @@ use core::{
 };
 
 use super::{
-    Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    occupancy::{Items, Occupancy},
     split_block::{largest_load, place, poisson_mean},
 };
 use crate::simd;
@@ -150,15 +151,14 @@ impl SharedBloom {
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, from each word's bits: j keys leave one clear with (63/64)^4j. A
-    /// full word counts as if half a bit were clear, so far beyond the plan it says too little. Reads the whole
-    /// filter.
-    pub fn estimated_items(&self) -> u64 {
-        let keys = |word: &AtomicU64| {
-            let clear = (WIDTH * (1.0 - fill_of(word))).max(0.5) / WIDTH;
-            libm::log(clear) / libm::log1p(-1.0 / WIDTH) / BITS as f64
-        };
-        libm::round(self.words().map(keys).sum::<f64>() / SECTORS as f64) as u64
+    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %, from each word's bits: j keys leave
+    /// one clear with (63/64)^4j. Far beyond the plan, where many words are full, there is no upper bound. Reads the
+    /// whole filter.
+    pub fn estimated_items(&self) -> Estimate {
+        // Each sector has all keys once. Taken together they are one array whose keys draw in all of them.
+        let draws = (BITS * SECTORS) as f64;
+        let word = Occupancy { slots: WIDTH, draws, per_key: -draws * libm::log1p(-1.0 / WIDTH) };
+        self.words().map(|bits| word.items(bits.load(Relaxed).count_zeros().into())).sum::<Items>().estimate()
     }
 
     /// How many keys it was planned for.
@@ -370,10 +370,10 @@ mod tests {
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn fill_and_number_of_keys_are_told() {
         let empty = SharedBloom::with_capacity(10_000, 0.01, 7);
-        assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items()), (0.0, 0.0, 0));
+        assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
             let filter = fed(10_000, 0.01, items, items);
-            let estimated = filter.estimated_items() as f64;
+            let estimated = filter.estimated_items().value as f64;
             assert!((estimated / items as f64 - 1.0).abs() < 0.02, "{items} keys, {estimated} estimated");
         }
         let filter = fed(10_000, 0.01, 1, 10_000);

@@ -7,6 +7,7 @@
 use super::{
     Geometry,
     image::{ImageError, Reader, Writer},
+    occupancy::{Items, Occupancy},
 };
 use crate::{hash::scale, simd::prefetch};
 
@@ -93,19 +94,16 @@ impl Plan {
         ways.sum::<f64>() / power(f64::from(self.slots)) / self.blocks as f64
     }
 
-    /// About how many distinct keys were inserted, from each block's slots: j keys leave one free with
-    /// (1 - 1/slots)^j. A full block counts as if half a slot were free, so far beyond the plan it says too little.
-    pub fn items_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> u64 {
+    /// About how many distinct keys were inserted, from each block's slots.
+    pub fn items_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> Items {
         const SLOTS_MAX: usize = LANES * u64::BITS as usize;
         let mut blocks_by_taken = [0u64; SLOTS_MAX + 1];
         taken.for_each(|lanes| blocks_by_taken[lanes.iter().sum::<u32>() as usize] += 1);
         let slots = LANES as f64 * f64::from(self.slots);
-        let keys = |taken: usize| {
-            let free = (slots - taken as f64).max(0.5) / slots;
-            libm::log(free) / libm::log1p(-1.0 / f64::from(self.slots))
-        };
-        let items: f64 = blocks_by_taken.iter().enumerate().map(|(taken, blocks)| *blocks as f64 * keys(taken)).sum();
-        libm::round(items) as u64
+        let per_key = -libm::log1p(-1.0 / f64::from(self.slots));
+        let block = Occupancy { slots, draws: LANES as f64, per_key };
+        let by_taken = blocks_by_taken.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
+        by_taken.map(|(taken, blocks)| block.items(slots - taken as f64).times(*blocks)).sum()
     }
 }
 
