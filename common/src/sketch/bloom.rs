@@ -19,7 +19,10 @@ use super::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::Occupancy,
 };
-use crate::hash::{mix, scale};
+use crate::{
+    hash::{mix, scale},
+    simd::prefetch,
+};
 
 /// Bits at most: 4 GiB.
 pub const BITS_MAX: u64 = 1 << 35;
@@ -27,6 +30,10 @@ pub const BITS_MAX: u64 = 1 << 35;
 pub const RATE_MIN: f64 = 1e-9;
 /// The highest: a filter that is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
+/// What a core's second-level cache has room for, beside other things.
+const NEAR_BYTES: usize = 1 << 20;
+/// So many keys ahead are words asked for: of seven bits a key, more than a core can wait for at once.
+const AHEAD: usize = 4;
 
 /// A classic Bloom filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +80,30 @@ impl Bloom {
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.positions(hash).all(|(word, bit)| self.words[word] & bit != 0)
+    }
+
+    /// Inserts many keys.
+    pub fn insert_batch(&mut self, hashes: &[u64]) {
+        let is_far = self.is_far();
+        for (nth, &hash) in hashes.iter().enumerate() {
+            if is_far {
+                self.ask_for(hashes.get(nth + AHEAD));
+            }
+            self.positions(hash).for_each(|(word, bit)| self.words[word] |= bit);
+        }
+    }
+
+    /// Looks up many keys: `found[i]` is what [`Bloom::contains`] says of `hashes[i]`. Looks at as many as the shorter of
+    /// the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        let is_far = self.is_far();
+        for (nth, (&hash, found)) in hashes.iter().zip(found).enumerate() {
+            if is_far {
+                self.ask_for(hashes.get(nth + AHEAD));
+            }
+            // All bits are looked at, without a branch: which one an absent key misses cannot be foreseen.
+            *found = self.positions(hash).fold(true, |all, (word, bit)| all & (self.words[word] & bit != 0));
+        }
     }
 
     /// Takes in another filter: afterwards this one is as if it had been fed both.
@@ -138,6 +169,17 @@ impl Bloom {
 
     const fn bits(&self) -> u64 {
         self.words.len() as u64 * u64::BITS as u64
+    }
+
+    /// Whether it is larger than a core's second-level cache, so that asking for words ahead pays.
+    const fn is_far(&self) -> bool {
+        size_of_val(&*self.words) > NEAR_BYTES
+    }
+
+    /// Asks for the words of a key that comes later.
+    #[inline(always)]
+    fn ask_for(&self, hash: Option<&u64>) {
+        hash.into_iter().flat_map(|&hash| self.positions(hash)).for_each(|(word, _)| prefetch(&self.words[word]));
     }
 
     /// The key's bits, each as a word's index and a mask: `h1 + i * h2`, modulo 2^64, scaled to the number of bits.
@@ -206,6 +248,13 @@ impl Filter for Bloom {
     }
     fn contains(&self, hash: u64) -> bool {
         self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        self.insert_batch(hashes);
+        Ok(())
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
     }
     fn fill(&self) -> f64 {
         self.fill()

@@ -124,3 +124,38 @@ impl fmt::Display for Full {
 }
 
 impl core::error::Error for Full {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sketch::{Bloom, SharedBloom, image::Image, oracle::hash};
+    use std::vec::Vec;
+
+    /// A batch leaves the filter, and says, what one key after the other does.
+    fn batches_do_as_one_by_one<F: Filter + Image>(new: impl Fn() -> F) {
+        const KEYS: usize = crate::test_size::of(2_000, 100);
+        let keys: Vec<u64> = (0..KEYS as u64).map(|item| hash(1, item)).collect();
+        let (mut single, mut batched) = (new(), new());
+        keys[..KEYS / 2].iter().for_each(|key| assert!(single.insert(*key).is_ok()));
+        assert_eq!(batched.insert_batch(&keys[..KEYS / 2]), Ok(()));
+        assert!(single.to_image() == batched.to_image(), "the same bits are set");
+        let mut found = [false; KEYS];
+        batched.contains_batch(&keys, &mut found);
+        assert!(keys.iter().zip(found).all(|(key, found)| single.contains(*key) == found));
+        assert!(found[..KEYS / 2].iter().all(|found| *found) && found.iter().any(|found| !found));
+        // No more than there is room for, and none of none.
+        let mut few = [false; 3];
+        batched.contains_batch(&keys, &mut few);
+        assert_eq!(few, [true; 3]);
+        assert_eq!(batched.insert_batch(&[]), Ok(()));
+    }
+
+    #[test]
+    fn batches_of_filters_do_as_one_by_one() {
+        // Also of so many keys that words are asked for ahead.
+        for capacity in [1_000, crate::test_size::of(2_000_000, 2_000)] {
+            batches_do_as_one_by_one(|| Bloom::with_capacity(capacity, 0.01, 7));
+            batches_do_as_one_by_one(|| SharedBloom::with_capacity(capacity, 0.01, 7));
+        }
+    }
+}

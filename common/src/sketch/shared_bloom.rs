@@ -27,7 +27,7 @@ use super::{
     Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::{Items, Occupancy},
-    split_block::{largest_load, place, poisson_mean},
+    split_block::{BLOCKS_NEAR, largest_load, place, poisson_mean},
 };
 use crate::simd;
 
@@ -39,6 +39,8 @@ const SECTORS: usize = 2;
 const WORDS: usize = 4;
 /// Bits of a key in its word, some of which may be the same.
 const BITS: usize = 4;
+/// So many keys ahead of its use a line is asked for: about as many as a core can wait for at once.
+const AHEAD: usize = 16;
 /// Bits a word.
 const WIDTH: f64 = u64::BITS as f64;
 
@@ -99,6 +101,23 @@ impl SharedBloom {
     pub fn contains(&self, hash: u64) -> bool {
         let (words, masks) = self.words_of(hash);
         words.iter().zip(masks).fold(0, |missing, (word, mask)| missing | mask & !word.load(Relaxed)) == 0
+    }
+
+    /// Inserts many keys.
+    pub fn insert_batch(&self, hashes: &[u64]) {
+        for (nth, &hash) in hashes.iter().enumerate() {
+            self.ask_ahead(hashes, nth);
+            self.insert(hash);
+        }
+    }
+
+    /// Looks up many keys: `found[i]` is what [`SharedBloom::contains`] says of `hashes[i]`. Looks at as many as the
+    /// shorter of the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        for (nth, (&hash, found)) in hashes.iter().zip(found).enumerate() {
+            self.ask_ahead(hashes, nth);
+            *found = self.contains(hash);
+        }
     }
 
     /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a
@@ -181,6 +200,16 @@ impl SharedBloom {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
+    /// At the `nth` key of a batch, asks for the line of one further on, where the filter is large.
+    #[inline(always)]
+    fn ask_ahead(&self, hashes: &[u64], nth: usize) {
+        if self.blocks.len() > BLOCKS_NEAR
+            && let Some(&later) = hashes.get(nth + AHEAD)
+        {
+            self.prefetch(later);
+        }
+    }
+
     /// The key's word in each sector of its block, and its bits there.
     #[inline(always)]
     fn words_of(&self, hash: u64) -> ([&AtomicU64; SECTORS], [u64; SECTORS]) {
@@ -247,6 +276,13 @@ impl Filter for SharedBloom {
     }
     fn contains(&self, hash: u64) -> bool {
         self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        Self::insert_batch(self, hashes);
+        Ok(())
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
     }
     fn fill(&self) -> f64 {
         self.fill()

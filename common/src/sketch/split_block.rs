@@ -21,7 +21,7 @@ pub const RATE_MIN: f64 = 1e-9;
 pub const RATE_MAX: f64 = 0.5;
 /// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
 /// asking would only cost time.
-const BLOCKS_NEAR: usize = 1 << 14;
+pub(super) const BLOCKS_NEAR: usize = 1 << 14;
 /// Batches are worked through in chunks of so many keys, so that what is decided and counted is per chunk.
 const CHUNK: usize = 8;
 /// So many chunks ahead are lines asked for: sixteen keys, about as many lines as a core can wait for at once.

@@ -84,7 +84,7 @@ impl Row for ClassicRow {
         let keys = Self::keys(bytes);
         vec![
             Contender::ours("BlockedBloom", ours::InBatches(BlockedBloom::with_capacity(keys, 0.0065, KEY.id()))),
-            Contender::ours("Bloom", ours::OneByOne(Bloom::with_capacity(keys, 0.0065, KEY.id()))),
+            Contender::ours("Bloom", ours::InBatches(Bloom::with_capacity(keys, 0.0065, KEY.id()))),
             Contender::peer("fastbloom", peers::Fastbloom::with_bytes(bytes, keys)),
         ]
     }
