@@ -91,6 +91,19 @@ pub trait Frequency: Sketch {
 
     /// What the key with this hash had, at most.
     fn estimate(&self, hash: u64) -> Self::Weight;
+
+    /// Adds `weights[i]` to the key with `hashes[i]`, as [`Frequency::add`] does one after the other; as many as the
+    /// shorter of the two has.
+    fn add_batch(&mut self, hashes: &[u64], weights: &[Self::Weight]) {
+        hashes.iter().zip(weights).for_each(|(&hash, &weight)| {
+            self.add(hash, weight);
+        });
+    }
+
+    /// Puts what [`Frequency::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two has.
+    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [Self::Weight]) {
+        hashes.iter().zip(estimates).for_each(|(&hash, estimate)| *estimate = self.estimate(hash));
+    }
 }
 
 /// "How many distinct?"

@@ -119,6 +119,20 @@ impl<S: Frequency> Keyed<S> {
     pub fn estimate<T: Hash + ?Sized>(&self, item: &T) -> S::Weight {
         self.sketch.estimate(self.hash.of(item))
     }
+
+    /// Adds `weights[i]` to `items[i]`; as many as the shorter of the two has.
+    pub fn add_batch<T: Hash>(&mut self, items: &[T], weights: &[S::Weight]) {
+        for (items, weights) in items.chunks(BATCH).zip(weights.chunks(BATCH)) {
+            self.sketch.add_batch(hash_all(&self.hash, items, &mut [0; BATCH]), weights);
+        }
+    }
+
+    /// Puts what `items[i]` had, at most, into `estimates[i]`; as many as the shorter of the two has.
+    pub fn estimate_batch<T: Hash>(&self, items: &[T], estimates: &mut [S::Weight]) {
+        for (items, estimates) in items.chunks(BATCH).zip(estimates.chunks_mut(BATCH)) {
+            self.sketch.estimate_batch(hash_all(&self.hash, items, &mut [0; BATCH]), estimates);
+        }
+    }
 }
 
 impl<K: Copy + Eq + Default + Hash, W: Weight> Keyed<TopK<K, W>> {
@@ -189,6 +203,17 @@ mod tests {
         names().iter().for_each(|name| one_by_one.count_in(name));
         batched.count_in_batch(&names());
         assert_eq!(*one_by_one, *batched);
+
+        let mut one_by_one = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
+        let mut batched = one_by_one.clone();
+        let weights: Vec<u64> = (1..=NAMES as u64).collect();
+        names().iter().zip(&weights).for_each(|(name, weight)| _ = one_by_one.add(name, *weight));
+        batched.add_batch(&names(), &weights);
+        assert_eq!(*one_by_one, *batched);
+        let mut estimates = [0; NAMES];
+        batched.estimate_batch(&names(), &mut estimates);
+        assert!(names().iter().zip(estimates).all(|(name, estimate)| one_by_one.estimate(name) == estimate));
+        assert!(estimates.iter().zip(&weights).all(|(estimate, weight)| estimate >= weight));
     }
 
     #[test]
