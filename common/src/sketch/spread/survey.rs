@@ -96,10 +96,16 @@ impl<'a, K: Copy> Survey<'a, K> {
         spreaders
     }
 
-    /// How many pairs there were of all keys together. What each line holds is known to 10 %, and most of that evens
-    /// out.
-    pub fn pairs(&self) -> f64 {
-        self.counts.iter().sum()
+    /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. What
+    /// each line holds is known to 10 %, and most of that evens out.
+    pub fn pairs(&self) -> Estimate {
+        /// Of what remains of the bias that a line's few registers have, relatively: at most so much.
+        const BIAS: f64 = 0.005;
+        let (sum, squares) =
+            self.counts.iter().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));
+        let margin = Z * ultraloglog::ERROR_FACTOR * libm::sqrt(squares / REGISTERS as f64) + BIAS * sum;
+        let (lower, upper) = (libm::floor((sum - margin).max(0.0)) as u64, libm::ceil(sum + margin) as u64);
+        Estimate { value: libm::round(sum) as u64, lower, upper }
     }
 
     /// The mean of a key's lines, without the quarter that holds the most and the quarter that holds the least.

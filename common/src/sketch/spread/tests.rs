@@ -127,11 +127,6 @@ fn the_largest_are_found() {
             assert!(found.is_some_and(|spreader| spreader.hash == hash(seed, *key)), "{key}: {touched}");
         }
         assert!(top.is_sorted_by_key(|spreader| core::cmp::Reverse(spreader.touched.value)));
-        // Most of what is known to 10 % is in the lines of large keys. 4.5 standard deviations, and the bias.
-        let pairs: u64 = keys.iter().map(|(_, touched)| touched).sum();
-        let squares: u64 = keys.iter().map(|(_, touched)| touched * touched / 8).sum();
-        let allowed = 4.5 * 0.097 * (squares as f64).sqrt() + 0.005 * pairs as f64;
-        assert!((survey.pairs() - pairs as f64).abs() < allowed, "{} of {pairs}", survey.pairs());
     }
 }
 
@@ -204,7 +199,24 @@ fn settings_are_kept_in_range_and_extremes_answered() {
         line.registers.fill(((RANK_BITS + 2) << 2) as u8 | 3);
     }
     let Estimate { value, lower, upper } = spread.survey().estimate(1);
-    assert!(lower <= value && value <= upper && spread.survey().pairs().is_finite());
+    assert!(lower <= value && value <= upper);
+    let pairs = spread.survey().pairs();
+    assert!(pairs.lower < pairs.value && pairs.value < pairs.upper && pairs.upper < u64::MAX);
     spread.clear();
     assert_eq!(spread, Spread::with_resolution(0, 1, 0.04, 7));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn bounds_hold_for_all_pairs_together() {
+    // Of 200 bounds 0.2 may miss; more than 2 come by chance once in 1,000.
+    let misses = (0..200).filter(|seed| {
+        let keys = keys(&mut SplitMix64(*seed), 8, 1_000);
+        let pairs: u64 = keys.iter().map(|(_, touched)| touched).sum();
+        let Estimate { value, lower, upper } = fed(*seed, 400, 0.04, &keys).survey().pairs();
+        assert!(lower <= value && value <= upper && upper - lower < pairs / 4, "{lower} to {upper} of {pairs}");
+        !(lower..=upper).contains(&pairs)
+    });
+    let misses = misses.count();
+    assert!(misses <= 2, "{misses} misses");
 }
