@@ -24,6 +24,8 @@ pub enum Level {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
     cpufeatures::new!(avx2, "avx2", "bmi1", "bmi2", "popcnt");
     cpufeatures::new!(avx512, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl");
 
@@ -37,6 +39,21 @@ mod x86 {
             super::Level::Avx512
         }
     }
+
+    /// Whether this CPU has AVX-512 FP16. Asked of it once: under a hypervisor that takes microseconds.
+    #[inline]
+    pub fn gathers() -> bool {
+        /// 0 and 1 for no and yes.
+        static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
+        match KNOWN.load(Ordering::Relaxed) {
+            u8::MAX => {
+                let has_fp16 = cfg!(miri) || core::arch::x86_64::__cpuid_count(7, 0).edx & 1 << 23 != 0;
+                KNOWN.store(has_fp16.into(), Ordering::Relaxed);
+                has_fp16
+            }
+            known => known == 1,
+        }
+    }
 }
 
 /// The best of what this CPU has.
@@ -46,6 +63,18 @@ pub fn level() -> Level {
     return x86::level();
     #[cfg(not(target_arch = "x86_64"))]
     Level::Portable
+}
+
+/// Whether this CPU loads from many places by one instruction faster than by one instruction each.
+///
+/// True of Intel's since Sapphire Rapids, the first with AVX-512 FP16. Those before have to be kept from leaking what they
+/// gather (Gather Data Sampling, 2023), which makes it slow, and AMD's up to Zen 5 take more operations than by ones.
+#[inline]
+pub fn gathers() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return level() == Level::Avx512 && x86::gathers();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Asks for the cache line at which a value begins, ahead of its use. Never changes what a program computes.
@@ -142,5 +171,7 @@ mod tests {
         assert_eq!(sum(&numbers), plain);
         prefetch(&numbers[999]);
         assert!(level() >= Level::Portable);
+        assert!(level() == Level::Avx512 || !gathers());
+        assert_eq!(gathers(), gathers(), "asked for the first time and later");
     }
 }

@@ -31,12 +31,18 @@ use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    count_min::{AHEAD, Conservative, PREFETCH_ABOVE_BYTES, Plain, Update, least, read},
+    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    batch::{GROUP, Lanes, Places, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
+    check_mergeable,
+    count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
     weight::{Weight, excess, sum},
 };
-use crate::{hash::scale, ledger::Tally, simd::prefetch};
+use crate::{
+    hash::scale,
+    ledger::Tally,
+    simd::{dispatch, prefetch},
+};
 
 /// Cells a block.
 const CELLS: usize = 16;
@@ -100,31 +106,27 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
-        let is_far = self.is_far();
-        for (nth, (&hash, &weight)) in hashes.iter().zip(weights).enumerate() {
-            if is_far {
-                self.ask_ahead(hashes, nth);
-            }
-            self.raise(hash, weight);
-        }
+        let places = self.places();
+        visit(&mut self.blocks, &places, (hashes, weights), ask, |blocks, [block, key], weight| {
+            U::raise(&mut blocks[block as usize].0, unpack(key), *weight);
+        });
     }
 
     /// The weight of the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
         let Block(cells) = &self.blocks[self.block(hash)];
-        least(read(cells, places(hash)))
+        least(read(cells, indices(hash)))
     }
 
     /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
     /// two has.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        let is_far = self.is_far();
-        for (nth, (&hash, estimate)) in hashes.iter().zip(estimates).enumerate() {
-            if is_far {
-                self.ask_ahead(hashes, nth);
-            }
-            *estimate = self.estimate(hash);
+        let blocks = &*self.blocks;
+        if is_far(blocks) || !estimate_in_lanes(&Table(blocks), hashes, estimates) {
+            estimate_each(blocks, &self.places(), (hashes, estimates), ask, |blocks, [block, key]| {
+                least(read(&blocks[block as usize].0, unpack(key)))
+            });
         }
     }
 
@@ -196,26 +198,93 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     #[inline(always)]
     fn raise(&mut self, hash: u64, weight: W) -> W {
         let at = self.block(hash);
-        U::raise(&mut self.blocks[at].0, places(hash), weight)
+        U::raise(&mut self.blocks[at].0, indices(hash), weight)
     }
 
-    /// The key's block: the hash as a fraction of the blocks.
+    /// The key's block.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         scale(hash, self.blocks.len() as u64) as usize
     }
 
-    /// At the `nth` key of a batch, asks for the cells of one further on.
+    const fn places(&self) -> Blocks {
+        Blocks(self.blocks.len())
+    }
+}
+
+/// So many blocks: a key's place is its block, and in there its cells.
+#[derive(Clone, Copy)]
+struct Blocks(usize);
+
+impl Places<2> for Blocks {
     #[inline(always)]
-    fn ask_ahead(&self, hashes: &[u64], nth: usize) {
-        if let Some(&hash) = hashes.get(nth + AHEAD) {
-            let Block(cells) = &self.blocks[self.block(hash)];
-            places(hash).iter().for_each(|&place| prefetch(&cells[place]));
-        }
+    fn of(&self, hash: u64) -> [u32; 2] {
+        [scale(hash, self.0 as u64) as u32, pack(places(hash as u32))]
     }
 
-    const fn is_far(&self) -> bool {
-        size_of_val(&*self.blocks) > PREFETCH_ABOVE_BYTES
+    #[inline(always)]
+    fn of_group(&self, places: &mut [[u32; GROUP]; 2], hashes: &[u64; GROUP]) {
+        place(places, self.0, hashes);
+    }
+}
+
+/// A key's cells as one number, a digit each.
+#[inline(always)]
+const fn pack([one, two, across]: [u32; DEPTH]) -> u32 {
+    one | two << 4 | across << 28
+}
+
+/// A key's cells out of one number.
+#[inline(always)]
+const fn unpack(key: u32) -> [usize; DEPTH] {
+    let key = key as usize;
+    [key % CELLS, key / CELLS % CELLS, key >> 28]
+}
+
+/// A key's cells in its block.
+#[inline(always)]
+const fn indices(hash: u64) -> [usize; DEPTH] {
+    let [one, two, across] = places(hash as u32);
+    [one as usize, two as usize, across as usize]
+}
+
+/// Asks for cells ahead of their use.
+#[inline(always)]
+fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
+    let Block(cells) = &blocks[block as usize];
+    unpack(key).iter().for_each(|&cell| prefetch(&cells[cell]));
+}
+
+dispatch! {
+    /// Finds the places of a group of keys in so many blocks.
+    fn place(found: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
+        place_each(found, blocks, hashes);
+    }
+}
+
+#[inline(always)]
+fn place_each([block, key]: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
+    for (nth, &hash) in hashes.iter().enumerate() {
+        block[nth] = scale_in_lanes(hash, blocks);
+        key[nth] = hash as u32;
+    }
+    // In lanes of half the width.
+    key.iter_mut().for_each(|key| *key = pack(places(*key)));
+}
+
+/// Blocks, to be read in lanes.
+struct Table<'a, W>(&'a [Block<W>]);
+
+impl<W: Weight> Lanes for Table<'_, W> {
+    type Weight = W;
+
+    #[inline(always)]
+    fn estimate(&self, hash: u64) -> W {
+        let Self(blocks) = *self;
+        // No block is above the last; that tells the compiler so.
+        let Some(last) = blocks.len().checked_sub(1) else { return W::default() };
+        let at = (scale_in_lanes(hash, blocks.len()) as usize).min(last);
+        least(read(&blocks[at].0, indices(hash)))
     }
 }
 
@@ -279,132 +348,11 @@ impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
 /// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell,
 /// another one of its half (all as likely, to one part in 9,362) and one of the other half.
 #[inline(always)]
-const fn places(hash: u64) -> [usize; DEPTH] {
-    let low = hash as usize;
-    let (cell, step, across) = (low % CELLS, (((low >> 4) & 0xffff) * (HALF - 1)) >> 16, (low >> 20) % HALF);
-    [cell, cell ^ (1 + step), cell ^ (HALF | across)]
+const fn places(low: u32) -> [u32; DEPTH] {
+    const STEPS: u32 = HALF as u32 - 1;
+    let (cell, step, across) = (low % CELLS as u32, (((low >> 4) & 0xffff) * STEPS) >> 16, (low >> 20) % HALF as u32);
+    [cell, cell ^ (1 + step), cell ^ (HALF as u32 | across)]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        hash::mix,
-        sketch::{
-            CountMin,
-            oracle::{Amounts, SplitMix64, Zipf},
-        },
-    };
-    use std::{collections::BTreeMap, vec::Vec};
-
-    const KEY: u64 = 7;
-
-    /// Of keys that a sketch saw and of keys that it did not, the shares that its excess at `confidence` wrongs.
-    fn wronged<U: Update>(sketch: &BlockedCountMin<Tally, U>, truth: &Amounts, confidence: f64) -> [f64; 2] {
-        let excess = sketch.excess(confidence);
-        let is_wronged = |hash: u64| {
-            let (Bounds { lower, upper }, truth) = (sketch.bounds(hash, excess), truth.get(hash));
-            assert!(upper.packets >= truth.packets && upper.bytes >= truth.bytes, "below the truth");
-            lower.bytes > truth.bytes
-        };
-        let foreign = (0..20_000).filter(|&key| is_wronged(mix(!key))).count() as f64 / 20_000.0;
-        [truth.iter().filter(|&(hash, _)| is_wronged(hash)).count() as f64 / truth.len() as f64, foreign]
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn the_excess_holds_with_its_confidence() {
-        // Over 7 pairs of sketches with 20,000 foreign keys each the share that is wronged is known to a standard
-        // deviation of 0.0008; six are allowed. Keys that were added are wronged less often.
-        let mut shares = Vec::new();
-        for seed in 0..7 {
-            let mut sketches = [0; 2].map(|_| BlockedCountMin::with_error(0.01, KEY));
-            let (mut plain, mut truth) = (BlockedCountMin::plain_with_error(0.01, KEY), Amounts::default());
-            let (zipf, mut random) = (Zipf::new(3_000, 1.05), SplitMix64(seed));
-            for nth in 0..12_000 {
-                let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
-                let estimate = sketches[nth % 2].add(hash, weight);
-                assert_eq!(estimate, sketches[nth % 2].estimate(hash));
-                plain.add(hash, weight);
-                truth.add(hash, weight);
-            }
-            let [mut merged, other] = sketches;
-            merged.merge(&other).unwrap();
-            assert_eq!((merged.total(), plain.total()), (truth.total(), truth.total()));
-            shares.push([wronged(&plain, &truth, 0.9), wronged(&merged, &truth, 0.9)]);
-            assert_eq!(wronged(&plain, &truth, 1.0), [0.0; 2]);
-        }
-        for kind in 0..2 {
-            let mean = |known: usize| shares.iter().map(|share| share[kind][known]).sum::<f64>() / 7.0;
-            assert!(mean(0) <= 0.105 && (0.07..=0.105).contains(&mean(1)), "{shares:?}");
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn the_error_is_near_that_of_count_min() {
-        for (exponent, allowed) in [(1.05, 1.25), (0.0, 1.0)] {
-            let mut blocked = BlockedCountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, KEY);
-            let mut classic = CountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, 0.02, KEY);
-            let (zipf, mut random) = (Zipf::new(62_500, exponent), SplitMix64(8));
-            let mut truth = BTreeMap::<u64, u32>::new();
-            for _ in 0..625_000 {
-                let hash = mix(zipf.draw(&mut random));
-                *truth.entry(hash).or_default() += 1;
-                blocked.add(hash, 1);
-                classic.add(hash, 1);
-            }
-            let excess = |estimate: &dyn Fn(u64) -> u32| {
-                truth.iter().map(|(&hash, &truth)| f64::from(estimate(hash) - truth)).sum::<f64>()
-            };
-            let ratio = excess(&|hash| blocked.estimate(hash)) / excess(&|hash| classic.estimate(hash));
-            assert!((0.8..allowed).contains(&ratio), "{ratio} times");
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn all_cells_are_as_likely() {
-        let mut times = BTreeMap::<_, u32>::new();
-        for low in 0..1 << 23 {
-            let [one, two, across] = places(low | !low << 23);
-            assert!(one != two && one / HALF == two / HALF && one / HALF != across / HALF);
-            *times.entry((one, two, across)).or_default() += 1;
-        }
-        assert_eq!(times.len(), CELLS * (HALF - 1) * HALF);
-        assert!(times.values().all(|times| (9_362..=9_363).contains(times)));
-    }
-
-    #[test]
-    fn a_batch_is_one_after_the_other_near_and_far() {
-        const KEYS: usize = crate::test_size::of(1_003, 103);
-        fn check<W: Weight, U: Update>(new: &BlockedCountMin<W, U>, weight: impl Fn(u64) -> W) {
-            let (mut one_by_one, mut batched) = (new.clone(), new.clone());
-            let hashes: Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
-            let weights: Vec<_> = (0..KEYS as u64 - 2).map(weight).collect();
-            batched.add_batch(&hashes, &weights);
-            hashes.iter().zip(&weights).for_each(|(&hash, &weight)| _ = one_by_one.add(hash, weight));
-            assert_eq!(batched, one_by_one);
-            let mut estimates = std::vec![W::default(); KEYS - 4];
-            batched.estimate_batch(&hashes, &mut estimates);
-            assert!(hashes.iter().zip(estimates).all(|(&hash, estimate)| batched.estimate(hash) == estimate));
-        }
-        for (error, of_tallies) in [(0.01, 0.01), crate::test_size::of((0.00001, 0.00001), (0.00004, 0.001))] {
-            check(&BlockedCountMin::<u32>::with_error(error, KEY), |nth| nth as u32);
-            check(&BlockedCountMin::plain_with_error(of_tallies, KEY), |nth| Tally::new(nth, 100 * nth));
-        }
-    }
-
-    #[test]
-    fn geometry_follows_from_the_error_and_stays_in_range() {
-        let sketch = BlockedCountMin::<u32>::with_error(0.0005, KEY);
-        assert_eq!(sketch.geometry(), Geometry::CounterBlocks { count: 1_360, bytes: 64 });
-        assert_eq!(sketch.memory_bytes() - size_of_val(&sketch), 85 << 10);
-        for error in [f64::NAN, f64::INFINITY, 9.0, 1.0] {
-            let mut sketch = BlockedCountMin::with_error(error, KEY);
-            assert_eq!(sketch.geometry(), Geometry::CounterBlocks { count: 1, bytes: 256 });
-            sketch.add(u64::MAX, Tally::new(1, u64::MAX));
-            assert_eq!(sketch.add(u64::MAX, Tally::new(1, 1)), Tally::new(2, u64::MAX));
-        }
-    }
-}
+mod tests;

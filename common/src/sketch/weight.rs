@@ -5,7 +5,7 @@
 
 use core::fmt::Debug;
 
-use crate::ledger::Tally;
+use crate::{ledger::Tally, simd::dispatch};
 
 /// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
 const CELLS_BYTES: usize = 48;
@@ -36,6 +36,13 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Of each number the larger.
     #[must_use]
     fn most(self, other: Self) -> Self;
+
+    /// Raised to `least` and `more`, their sum being `sum`, if it is not above that already; it is not below `least`.
+    ///
+    /// As [`Weight::most`] with the sum, but by a comparison that does not wait for it, and that compilers do not take for
+    /// a maximum, which they may make a branch of.
+    #[must_use]
+    fn raised(self, least: Self, more: Self, sum: Self) -> Self;
 
     /// In half the bits; a number that does not fit becomes the largest, which is read as "unknown".
     fn narrow(self) -> Self::Narrow;
@@ -74,6 +81,10 @@ macro_rules! count {
             #[inline(always)]
             fn most(self, other: Self) -> Self {
                 core::hint::select_unpredictable(self > other, self, other)
+            }
+            #[inline(always)]
+            fn raised(self, least: Self, more: Self, sum: Self) -> Self {
+                core::hint::select_unpredictable(self.wrapping_sub(least) < more, sum, self)
             }
             #[inline(always)]
             fn narrow(self) -> $narrow {
@@ -129,6 +140,13 @@ impl Weight for Tally {
         Self::new(self.packets.most(other.packets), self.bytes.most(other.bytes))
     }
     #[inline(always)]
+    fn raised(self, least: Self, more: Self, sum: Self) -> Self {
+        Self::new(
+            self.packets.raised(least.packets, more.packets, sum.packets),
+            self.bytes.raised(least.bytes, more.bytes, sum.bytes),
+        )
+    }
+    #[inline(always)]
     fn narrow(self) -> NarrowTally {
         NarrowTally { packets: self.packets.narrow(), bytes: self.bytes.narrow() }
     }
@@ -150,14 +168,23 @@ impl Weight for Tally {
     }
 }
 
-/// The sum of many weights, up to the largest value.
-pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
-    // In four parts: one sum would wait for itself.
-    let (chunks, rest) = weights.as_chunks::<4>();
-    let parts = chunks
-        .iter()
-        .fold([W::default(); 4], |parts, chunk| core::array::from_fn(|part| parts[part].saturating_add(chunk[part])));
-    parts.iter().chain(rest).fold(W::default(), |sum, &weight| sum.saturating_add(weight))
+dispatch! {
+    /// The sum of many weights, up to the largest value.
+    pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
+        // In so many parts, which are added in lanes.
+        let mut parts = [W::default(); 32];
+        let (chunks, rest) = weights.as_chunks();
+        for chunk in chunks {
+            for (part, weight) in parts.iter_mut().zip::<&[W; 32]>(chunk) {
+                *part = part.saturating_add(*weight);
+            }
+        }
+        let mut sum = W::default();
+        for &part in parts.iter().chain(rest) {
+            sum = sum.saturating_add(part);
+        }
+        sum
+    }
 }
 
 /// Between what a key's weight lies.
@@ -207,6 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_raised_to_the_sum_or_stays() {
+        for (number, least, more) in [(5, 5, 0), (5, 5, 3), (9, 5, 3), (8, 5, 3), (7, 5, 3), (u32::MAX, 4, 9)] {
+            let sum = Weight::saturating_add(least, more);
+            assert_eq!(number.raised(least, more, sum), number.most(sum));
+            let tally = |number: u32| Tally::new(number.into(), 0);
+            assert_eq!(tally(number).raised(tally(least), tally(more), tally(sum)), tally(number).most(tally(sum)));
+        }
+        // The sum is not below what it stands for, if it has stopped at the largest number.
+        let (number, least, more) = (u32::MAX - 1, u32::MAX - 2, 7);
+        assert_eq!(number.raised(least, more, u32::MAX), u32::MAX);
+    }
+
+    #[test]
     fn what_does_not_fit_in_half_the_bits_is_unknown_and_not_less() {
         for (count, back) in [(0, 0), (65_534, 65_534), (65_535, u32::MAX), (70_000, u32::MAX), (u32::MAX, u32::MAX)] {
             assert_eq!(u32::from_narrow(count.narrow()), back);
@@ -217,8 +257,10 @@ mod tests {
 
     #[test]
     fn sums_are_whole_and_stop_at_the_largest_number() {
-        let weights: std::vec::Vec<u64> = (1..=11).collect();
-        assert_eq!([0, 1, 4, 11].map(|count| sum(&weights[..count])), [0, 1, 10, 66]);
+        let weights: std::vec::Vec<u64> = (1..=70).collect();
+        assert_eq!([0, 1, 11, 32, 33, 70].map(|count| sum(&weights[..count])), [0, 1, 66, 528, 561, 2_485]);
+        let tallies: std::vec::Vec<_> = (1..=70).map(|n| Tally::new(n, u64::MAX / 64)).collect();
+        assert_eq!(sum(&tallies), Tally::new(2_485, u64::MAX));
         assert_eq!(sum(&[u64::MAX, 1, 2, 3, 4]), u64::MAX);
     }
 

@@ -1,0 +1,187 @@
+//! Batches of the sketches that count: what is done with each key is the sketch's, what is done with many is here.
+//!
+//! ```text
+//! if the counters fit the CPU's own cache:
+//!     for each group of keys: find all places by vectors, then touch those of one key after the other
+//! else for each key: ask for the places of one further on, touch its own
+//! ```
+//!
+//! Estimates of keys that are near wait for nothing that another key does: on a CPU whose gathers are fast they are read
+//! by vectors, too.
+
+use core::cell::Cell;
+
+use super::Weight;
+use crate::simd::{dispatch, gathers};
+
+/// Above this size a batch asks for its cells ahead. What fits a CPU's own cache is there sooner than the asking.
+const PREFETCH_ABOVE_BYTES: usize = 1 << 20;
+/// So many keys ahead it asks: at a line each about as many as a core can wait for at once.
+const AHEAD: usize = 16;
+/// Keys of a batch whose places are found together.
+pub const GROUP: usize = 64;
+
+/// Whether counters are so many that batches ask for theirs ahead.
+pub const fn is_far<C>(counters: &[C]) -> bool {
+    size_of_val(counters) > PREFETCH_ABOVE_BYTES
+}
+
+/// Finds the places of keys in a sketch, each of which is told by `N` numbers.
+pub trait Places<const N: usize> {
+    /// Of one key.
+    fn of(&self, hash: u64) -> [u32; N];
+
+    /// Of many: `places[n][key]` is the n-th number of a key's.
+    fn of_group(&self, places: &mut [[u32; GROUP]; N], hashes: &[u64; GROUP]);
+}
+
+/// [`scale`](crate::hash::scale) to less than 2^32, by digits of 32 bits: vectors have no wider products.
+#[inline(always)]
+pub const fn scale_in_lanes(word: u64, end: usize) -> u32 {
+    let end = end as u32 as u64;
+    (((word >> 32) * end + ((word as u32 as u64 * end) >> 32)) >> 32) as u32
+}
+
+/// Calls `touch` with the places of each key of a batch and the value that goes with it; where counters are far, `ask` is
+/// called with the places some keys before.
+///
+/// Asking takes so much longer that finding places twice costs nothing.
+#[inline(always)]
+pub fn visit<T, C: AsRef<[T]>, V, const N: usize>(
+    counters: &mut C,
+    places: &impl Places<N>,
+    (hashes, values): (&[u64], &[V]),
+    ask: impl Fn(&[T], [u32; N]),
+    touch: impl Fn(&mut C, [u32; N], &V),
+) {
+    let count = hashes.len().min(values.len());
+    let (mut hashes, mut values) = (&hashes[..count], &values[..count]);
+    let is_far = is_far(counters.as_ref());
+    if !is_far {
+        let mut found = [[0; GROUP]; N];
+        while let (Some((group, hashes_after)), Some((of_group, values_after))) =
+            (hashes.split_first_chunk(), values.split_first_chunk::<GROUP>())
+        {
+            places.of_group(&mut found, group);
+            for key in 0..GROUP {
+                touch(counters, core::array::from_fn(|number| found[number][key]), &of_group[key]);
+            }
+            (hashes, values) = (hashes_after, values_after);
+        }
+    }
+    for (nth, (&hash, value)) in hashes.iter().zip(values).enumerate() {
+        if is_far && let Some(&later) = hashes.get(nth + AHEAD) {
+            ask(counters.as_ref(), places.of(later));
+        }
+        touch(counters, places.of(hash), value);
+    }
+}
+
+/// Puts what `estimate` says of the places of each key into its place; otherwise as [`visit`].
+#[inline(always)]
+pub fn estimate_each<T, W, const N: usize>(
+    mut counters: &[T],
+    places: &impl Places<N>,
+    (hashes, estimates): (&[u64], &mut [W]),
+    ask: impl Fn(&[T], [u32; N]),
+    estimate: impl Fn(&[T], [u32; N]) -> W,
+) {
+    let estimates = Cell::from_mut(estimates).as_slice_of_cells();
+    visit(&mut counters, places, (hashes, estimates), ask, |counters, place, result| {
+        result.set(estimate(counters, place));
+    });
+}
+
+/// Counters that can be read in lanes: an estimate takes loads and arithmetic, and not one branch.
+///
+/// Whether it comes to gathers is the compiler's choice. Where it makes none the answers are the same, but take longer
+/// than one by one: `scripts/bench sketches` tells.
+pub trait Lanes {
+    /// What an estimate is.
+    type Weight: Weight;
+
+    /// The estimate of a key, inlined always. Compilers make lanes of it if they see that no index is out of bounds:
+    /// where it cannot be, but only this module knows, it is to be brought below the length.
+    fn estimate(&self, hash: u64) -> Self::Weight;
+}
+
+/// Estimates all keys in lanes, if this CPU is better at that; says whether it is. Many more than its own cache holds
+/// must not be read so: nothing is asked for ahead.
+#[inline(always)]
+pub fn estimate_in_lanes<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) -> bool {
+    let gathers = gathers();
+    if gathers {
+        gather(counters, hashes, estimates);
+    }
+    gathers
+}
+
+dispatch! {
+    fn gather<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) {
+        estimates.iter_mut().zip(hashes).for_each(|(estimate, &hash)| *estimate = counters.estimate(hash));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        hash::{mix, scale},
+        simd::{Level, at_level, level},
+    };
+
+    /// Each level that this CPU has.
+    pub fn levels() -> impl Iterator<Item = Level> {
+        [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level())
+    }
+
+    /// At each level, estimates in lanes are what `estimate` says.
+    pub fn assert_lanes_are_estimates<L: Lanes>(counters: &L, hashes: &[u64], estimate: impl Fn(u64) -> L::Weight) {
+        let expected: std::vec::Vec<_> = hashes.iter().map(|hash| estimate(*hash)).collect();
+        for level in levels() {
+            let mut estimates = std::vec![L::Weight::default(); hashes.len()];
+            let results = &mut estimates[..];
+            at_level!(level, <L: Lanes>(counters: &L, hashes: &[u64], results: &mut [L::Weight]) {
+                results.iter_mut().zip(hashes).for_each(|(result, &hash)| *result = counters.estimate(hash));
+            });
+            assert_eq!(estimates, expected, "{level:?}");
+        }
+        let mut estimates = std::vec![L::Weight::default(); hashes.len()];
+        gather(counters, hashes, &mut estimates);
+        assert_eq!(estimates, expected);
+    }
+
+    #[test]
+    fn scaling_in_lanes_is_scaling() {
+        for end in [1, 2, 46, 1_360, u32::MAX as usize] {
+            for word in [0, 1, u64::MAX, u64::MAX << 32, u32::MAX.into()].into_iter().chain((0..100).map(mix)) {
+                assert_eq!(u64::from(scale_in_lanes(word, end)), scale(word, end as u64), "{word} of {end}");
+            }
+        }
+    }
+
+    /// At each level, `place` finds for a group of keys what `places` finds for each.
+    pub fn assert_groups_are_their_keys<const N: usize>(
+        places: &impl Places<N>,
+        place: impl Fn(Level, &mut [[u32; GROUP]; N], &[u64; GROUP]),
+    ) {
+        let hashes = core::array::from_fn(|key| match key {
+            0 => 0,
+            1 => u64::MAX,
+            _ => mix(key as u64),
+        });
+        let assert = |found: [[u32; GROUP]; N], level| {
+            for (key, &hash) in hashes.iter().enumerate() {
+                assert_eq!(core::array::from_fn(|number| found[number][key]), places.of(hash), "{key} at {level:?}");
+            }
+        };
+        let mut found = [[7; GROUP]; N];
+        places.of_group(&mut found, &hashes);
+        assert(found, None);
+        for level in levels() {
+            let mut found = [[7; GROUP]; N];
+            place(level, &mut found, &hashes);
+            assert(found, Some(level));
+        }
+    }
+}
