@@ -337,6 +337,12 @@ impl<W: Weight, U: Update> Frequency for BlockedCountMin<W, U> {
     fn estimate(&self, hash: u64) -> W {
         self.estimate(hash)
     }
+    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
+        self.add_batch(hashes, weights);
+    }
+    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
+        self.estimate_batch(hashes, estimates);
+    }
 }
 
 impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {

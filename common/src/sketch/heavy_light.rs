@@ -254,6 +254,12 @@ impl<W: Weight> Frequency for HeavyLight<W> {
     fn estimate(&self, hash: u64) -> W {
         self.estimate(hash)
     }
+    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
+        self.add_batch(hashes, weights);
+    }
+    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
+        self.estimate_batch(hashes, estimates);
+    }
 }
 
 impl<W: Weight> Merge for HeavyLight<W> {
