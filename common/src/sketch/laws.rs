@@ -313,8 +313,6 @@ laws! {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         adds_up_as_if_fed_both,
     }
-    // (As above: each filter is planned by the sum of thousands of terms.)
-    #[cfg(not(miri))]
     shared_bloom: SharedBloom {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,

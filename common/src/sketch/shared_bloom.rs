@@ -26,7 +26,7 @@ use core::{
 use super::{
     Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    split_block::{largest_load, place, poisson_mean},
+    split_block::{PoissonMean, largest_load, place, poisson_mean},
 };
 use crate::simd;
 
@@ -63,10 +63,8 @@ impl SharedBloom {
     /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
     /// beyond some billion keys the rate is higher than planned, as [`SharedBloom::false_positive_rate`] tells.
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
-        // The rate at this load is 0.9, beyond RATE_MAX.
-        const LOAD_MAX: f64 = 280.0;
         let capacity = items.max(1);
-        let blocks = libm::ceil(capacity as f64 / largest_load(false_positive_rate, LOAD_MAX, rate_at)) as usize;
+        let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
         let blocks = repeat_with(Block::default).take(blocks.clamp(1, BLOCKS_MAX)).collect();
         Self { blocks, capacity, key_id }
     }
@@ -265,15 +263,23 @@ fn fill_of(word: &AtomicU64) -> f64 {
 }
 
 /// To the power of [`BITS`].
-fn power(base: f64) -> f64 {
+const fn power(base: f64) -> f64 {
     base * base * (base * base)
+}
+
+/// The rate at this many keys a block is 0.9, beyond RATE_MAX.
+const LOAD_MAX: f64 = 280.0;
+
+/// The most keys a block may have on average so that the rate of false positives is within `rate`.
+fn load_for(rate: f64) -> f64 {
+    largest_load(rate, WIDTH, LOAD_MAX, rate_at)
 }
 
 /// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of keys
 /// in a block of the square of [`Sector::found`].
-fn rate_at(load: f64) -> f64 {
+fn rate_at(load: f64) -> PoissonMean {
     let mut sector = Sector::new();
-    poisson_mean(load, |_| {
+    poisson_mean(load, || {
         let found = sector.found();
         sector.next_key();
         found * found
@@ -291,30 +297,50 @@ struct Sector {
 }
 
 impl Sector {
+    /// By how many bits differ: the probability that a key leaves them clear.
+    const STAY_CLEAR: [f64; BITS + 1] = {
+        let mut stay_clear = [0.0; BITS + 1];
+        let mut differing = 0;
+        while differing <= BITS {
+            let elsewhere = 1.0 - differing as f64 / WIDTH;
+            stay_clear[differing] = 0.75 + power(elsewhere) / 4.0;
+            differing += 1;
+        }
+        stay_clear
+    };
+    /// By how many bits differ: the sum over i of (-1)^i (4 choose i) times the probability that of i bits so many do.
+    const SHARES: [f64; BITS + 1] = {
+        const CHOOSE: [f64; BITS + 1] = [1.0, -4.0, 6.0, -4.0, 1.0];
+        // Of as many draws as went before.
+        let mut differ = [0.0; BITS + 1];
+        differ[0] = 1.0;
+        let mut shares = [0.0; BITS + 1];
+        let mut draws = 0;
+        while draws <= BITS {
+            let mut count = BITS;
+            while count > 0 {
+                shares[count] += CHOOSE[draws] * differ[count];
+                let new = differ[count - 1] * (1.0 - (count - 1) as f64 / WIDTH);
+                differ[count] = differ[count] * count as f64 / WIDTH + new;
+                count -= 1;
+            }
+            shares[0] += CHOOSE[draws] * differ[0];
+            differ[0] = 0.0;
+            draws += 1;
+        }
+        shares
+    };
+
     const fn new() -> Self {
         Self { clear: [1.0; BITS + 1] }
     }
 
     fn next_key(&mut self) {
-        for (differing, clear) in self.clear.iter_mut().enumerate() {
-            *clear *= 0.75 + power(1.0 - differing as f64 / WIDTH) / 4.0;
-        }
+        self.clear.iter_mut().zip(Self::STAY_CLEAR).for_each(|(clear, stays)| *clear *= stays);
     }
 
     fn found(&self) -> f64 {
-        const CHOOSE: [f64; BITS + 1] = [1.0, -4.0, 6.0, -4.0, 1.0];
-        // By how many differ: the probability of that, of as many draws as went before.
-        let mut differ = [0.0; BITS + 1];
-        differ[0] = 1.0;
-        let mut found = 0.0;
-        for sign in CHOOSE {
-            found += sign * differ.iter().zip(&self.clear).map(|(share, clear)| share * clear).sum::<f64>();
-            for count in (1..=BITS).rev() {
-                let new = differ[count - 1] * (1.0 - (count - 1) as f64 / WIDTH);
-                differ[count] = differ[count] * count as f64 / WIDTH + new;
-            }
-            differ[0] = 0.0;
-        }
+        let found: f64 = self.clear.iter().zip(Self::SHARES).map(|(clear, share)| clear * share).sum();
         found.max(0.0)
     }
 }
@@ -399,6 +425,17 @@ mod tests {
         assert!((0..KEYS).all(|item| filter.contains(hash(1, item))));
         let alone = fed(KEYS, 0.001, 1, KEYS);
         assert!(filter.words().zip(alone.words()).all(|(one, other)| one.load(Relaxed) == other.load(Relaxed)));
+    }
+
+    #[test]
+    fn the_largest_load_within_the_rate_is_found() {
+        const RATES: u32 = crate::test_size::of(1000, 5);
+        for nth in 0..=RATES {
+            let rate = RATE_MAX * (RATE_MIN / RATE_MAX).powf(f64::from(nth) / f64::from(RATES));
+            let load = load_for(rate);
+            assert!(rate_at(load).value <= rate, "{rate}: {load}");
+            assert!(rate_at(load + LOAD_MAX / f64::from(1 << 20)).value > rate, "{rate}: {load}");
+        }
     }
 
     #[test]
