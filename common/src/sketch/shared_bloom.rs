@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn every_key_is_found_and_new_only_once() {
-        const KEYS: u64 = crate::test_size::of(20_000, 200);
+        const KEYS: u64 = crate::test_size::of(20_000, 50);
         let filter = SharedBloom::with_capacity(KEYS, 0.01, 7);
         let mut inserted = HashSet::new();
         for item in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
@@ -375,7 +375,7 @@ mod tests {
             assert!(known || inserted.insert(item), "a key was forgotten");
             assert!(filter.contains(item));
         }
-        assert!(inserted.len() as u64 > KEYS - KEYS / 200, "{}", inserted.len());
+        assert!(inserted.len() as u64 >= KEYS - KEYS / 200, "{}", inserted.len());
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn threads_share_a_filter() {
-        const KEYS: u64 = crate::test_size::of(20_000, 200);
+        const KEYS: u64 = crate::test_size::of(20_000, 50);
         let filter = SharedBloom::with_capacity(KEYS, 0.001, 7);
         let new: u64 = thread::scope(|scope| {
             let worker = || (0..KEYS).filter(|item| filter.insert(hash(1, *item))).count() as u64;

@@ -19,8 +19,8 @@ pub const RATE_MIN: f64 = 1e-9;
 /// The highest: a filter that is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
 /// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
-/// asking would only cost time.
-const BLOCKS_NEAR: usize = 1 << 14;
+/// asking would only cost time. (Under Miri, which takes a while for each block, few are many.)
+const BLOCKS_NEAR: usize = if cfg!(miri) { 1 << 5 } else { 1 << 14 };
 /// Batches are worked through in chunks of so many keys, so that what is decided and counted is per chunk.
 const CHUNK: usize = 8;
 /// So many chunks ahead are lines asked for: sixteen keys, about as many lines as a core can wait for at once.

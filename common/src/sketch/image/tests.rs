@@ -93,7 +93,7 @@ macro_rules! weighs {
 
 /// All structures: empty, little used and well filled. Here a new one is added.
 fn samples() -> Vec<Sample> {
-    const FILLS: [u64; 3] = [0, 3, crate::test_size::of(100, 60)];
+    const FILLS: [u64; 3] = [0, 3, crate::test_size::of(100, 25)];
     let id = KEY.id();
     let hashes = |count| (0..count).map(|item| hash(7, item));
     let all = [
@@ -254,11 +254,11 @@ fn every_kind_is_read_as_it_was_written() {
 fn no_damage_is_overlooked() {
     for Sample { kind, sketches, read, .. } in samples() {
         for (_, image) in &sketches {
-            for length in (0..image.len()).step_by(crate::test_size::of(1, 31)) {
+            for length in (0..image.len()).step_by(crate::test_size::of(1, 101)) {
                 assert!(read(&image[..length], PLENTY).is_err(), "{kind:?} of {length} bytes");
             }
             let mut turned = image.clone();
-            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 251)) {
+            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 999)) {
                 turned[bit / 8] ^= 1 << (bit % 8);
                 assert!(read(&turned, PLENTY).is_err(), "{kind:?} with bit {bit} turned");
                 turned[bit / 8] ^= 1 << (bit % 8);
@@ -283,7 +283,7 @@ fn sealed(mut image: Vec<u8>) -> Vec<u8> {
 #[test]
 fn no_forgery_does_harm() {
     for Sample { kind, sketches, read, used, .. } in samples() {
-        for (_, image) in &sketches {
+        for (_, image) in sketches.iter().skip(crate::test_size::of(0, 2)) {
             let body = &image[..image.len() - 4];
             damage::survived(body, |body| {
                 if body.len() < HEADER {
@@ -328,8 +328,9 @@ fn sealed_header(kind: Kind) -> Vec<u8> {
 
 #[test]
 fn errors_say_what_and_where() {
-    let Sample { sketches, .. } = &samples()[0];
-    let (_, image) = &sketches[2];
+    let mut sketch = HyperLogLog::with_precision(6, KEY.id());
+    (0..100).for_each(|item| sketch.insert(hash(7, item)));
+    let image = sketch.to_image();
     let with = |at: usize, byte| {
         let mut image = image.clone();
         image[at] = byte;
