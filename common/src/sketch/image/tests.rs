@@ -14,6 +14,8 @@ use crate::{
 use core::fmt::Debug;
 use std::{boxed::Box, format, string::String};
 
+mod golden;
+
 const KEY: Key = Key([3, 5]);
 const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
 
@@ -31,10 +33,15 @@ struct Sample {
     read: Read<(Vec<u8>, usize)>,
     /// A sketch used for all that it is for, and what it occupied at most.
     used: Read<usize>,
+    /// What a sketch answers while it is used, as text.
+    answers: Read<String>,
 }
 
+/// Is told what a sketch answers.
+type Tell<'a> = &'a mut dyn FnMut(&dyn Debug);
+
 /// A structure in several states, and how it is used, beside another one of the same image.
-fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S)) -> Sample {
+fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S, Tell)) -> Sample {
     let sketches = sketches.into_iter().map(|sketch| (format!("{sketch:?}"), sketch.to_image())).collect();
     let state = |image: &[u8], memory_max| S::from_image(image, memory_max).map(|sketch| format!("{sketch:?}"));
     let read = |image: &[u8], memory_max| {
@@ -42,12 +49,19 @@ fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exe
     };
     let used = move |image: &[u8], memory_max| {
         let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
-        exercise(&mut sketch, &twin);
+        exercise(&mut sketch, &twin, &mut |_| {});
         let memory = sketch.memory_bytes();
         sketch.clear();
         Ok(memory.max(sketch.memory_bytes()))
     };
-    Sample { kind: S::KIND, sketches, state: Box::new(state), read: Box::new(read), used: Box::new(used) }
+    let answers = move |image: &[u8], memory_max| {
+        let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
+        let mut answers = String::new();
+        exercise(&mut sketch, &twin, &mut |answer| answers += &format!("{answer:?}\n"));
+        Ok(answers)
+    };
+    let (state, read, used, answers) = (Box::new(state), Box::new(read), Box::new(used), Box::new(answers));
+    Sample { kind: S::KIND, sketches, state, read, used, answers }
 }
 
 /// Keys that are in none of the samples, from all over.
@@ -55,50 +69,54 @@ fn hashes() -> impl Iterator<Item = u64> {
     (0..10).map(|item| hash(8, item)).chain([0, u64::MAX])
 }
 
-fn filters<F: Filter>(filter: &mut F, _: &F) {
+fn filters<F: Filter>(filter: &mut F, _: &F, tell: Tell) {
     for hash in hashes() {
+        tell(&filter.contains(hash));
         assert!(filter.insert(hash).is_err() || filter.contains(hash));
     }
     let shares = [filter.fill(), filter.false_positive_rate()];
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
-    _ = filter.is_saturated();
+    tell(&(shares, filter.is_saturated()));
 }
 
-fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F) {
+fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F, tell: Tell) {
     // A quotient filter may have no room for both.
     _ = filter.merge(twin);
-    filters(filter, twin);
+    filters(filter, twin, tell);
 }
 
-fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D) {
+fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D, tell: Tell) {
     hashes().for_each(|hash| sketch.insert(hash));
     sketch.merge(twin).unwrap();
     let Estimate { value, lower, upper } = sketch.bounds();
+    tell(&[value, lower, upper]);
     assert!(lower <= value && value <= upper);
 }
 
 /// Adds a weight for each key, and asks for its bounds.
 macro_rules! weighs {
     ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
-        |$sketch, twin| {
+        |$sketch, twin, tell| {
             for $hash in hashes() {
                 $sketch.add($hash, $weight);
-                _ = ($sketch.estimate($hash), $bounds);
+                tell(&($sketch.estimate($hash), $bounds));
             }
             $sketch.merge(twin).unwrap();
-            hashes().for_each(|$hash| _ = ($sketch.estimate($hash), $bounds));
+            hashes().for_each(|$hash| tell(&($sketch.estimate($hash), $bounds)));
         }
     };
 }
 
-/// All structures: empty, little used and well filled. Here a new one is added.
+/// How many keys each structure's sketches have: empty, little used and well filled.
+const FILLS: &[u64] = crate::test_size::of(&[0, 3, 25, 100], &[0, 3, 25]);
+
+/// All structures, with [`FILLS`]. Here a new one is added.
 fn samples() -> Vec<Sample> {
-    const FILLS: [u64; 3] = [0, 3, crate::test_size::of(100, 25)];
     let id = KEY.id();
     let hashes = |count| (0..count).map(|item| hash(7, item));
     let all = [
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = HyperLogLog::with_precision(6, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -106,7 +124,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CompactHyperLogLog::with_precision(14, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -114,7 +132,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CompactHyperLogLog::with_precision(5, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -122,7 +140,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = UltraLogLog::with_precision(6, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -130,7 +148,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -138,7 +156,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
                 hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
                 sketch
@@ -146,7 +164,7 @@ fn samples() -> Vec<Sample> {
             weighs!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (BlockedCountMin::<Tally>::with_error(0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -154,7 +172,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (HeavyLight::<Tally>::with_error(0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -162,7 +180,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
                 sketch
@@ -170,7 +188,7 @@ fn samples() -> Vec<Sample> {
             weighs!(100, |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -178,7 +196,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let filter = SharedBloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -186,7 +204,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Bloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -194,7 +212,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = CountingBloom::with_capacity(100, 0.1, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -202,7 +220,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -210,7 +228,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Quotient::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -218,7 +236,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Cuckoo::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -226,7 +244,7 @@ fn samples() -> Vec<Sample> {
             filters,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = TwoChoice::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
