@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn extreme_hashes_and_full_registers_are_answered() {
-        for precision in [4, 18] {
+        for precision in [4, crate::test_size::of(18, 10)] {
             let mut sketch = with_precision(precision);
             sketch.insert(0);
             sketch.insert(u64::MAX);

@@ -142,10 +142,10 @@ macro_rules! lawful_filters {
     ($($filter:ty),+ $(,)?) => {
         $(impl Lawful for $filter {
             fn small(key_id: u64) -> Self {
-                Self::with_capacity(500, 0.01, key_id)
+                Self::with_capacity(crate::test_size::of(500, 60), 0.01, key_id)
             }
             fn larger(key_id: u64) -> Self {
-                Self::with_capacity(1_000, 0.01, key_id)
+                Self::with_capacity(crate::test_size::of(1_000, 200), 0.01, key_id)
             }
             fn feed(&mut self, hash: u64, _: Tally) {
                 self.insert(hash);

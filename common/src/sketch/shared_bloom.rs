@@ -440,10 +440,11 @@ mod tests {
 
     #[test]
     fn geometry_follows_from_the_plan_and_stays_in_range() {
-        let million = SharedBloom::with_capacity(1_000_000, 0.001, 7);
-        let bits = (million.memory_bytes() - size_of::<SharedBloom>()) as f64 * 8.0 / 1e6;
+        const MANY: u64 = crate::test_size::of(1_000_000, 10_000);
+        let large = SharedBloom::with_capacity(MANY, 0.001, 7);
+        let bits = (large.memory_bytes() - size_of::<SharedBloom>()) as f64 * 8.0 / MANY as f64;
         assert!((16.9..17.2).contains(&bits), "{bits} bits a key");
-        assert_eq!(align_of_val(&million.blocks[0]), 64);
+        assert_eq!(align_of_val(&large.blocks[0]), 64);
         for rate in [f64::NAN, RATE_MAX, 2.0, f64::INFINITY] {
             let filter = SharedBloom::with_capacity(100, rate, 7);
             assert_eq!(filter.geometry(), Geometry::Blocks { count: 1 }, "{rate}");
