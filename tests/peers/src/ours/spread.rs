@@ -1,6 +1,6 @@
 //! weir's spread sketch.
 
-use weir_common::sketch::{Estimate, Spread, Touch};
+use weir_common::sketch::{Estimate, Spread};
 
 use super::{BATCH, KEY, hash};
 use crate::{
@@ -25,7 +25,6 @@ impl Subject<Contact> for Shared {
     }
     fn put(&mut self, contacts: &[Contact]) {
         let hash = hash();
-        let mut touches = [Touch { key: Bytes::default(), key_hash: 0, item_hash: 0 }; BATCH];
         let (mut keys, mut items) = ([Bytes::default(); BATCH], [Bytes::default(); BATCH]);
         let (mut key_hashes, mut item_hashes) = ([0; BATCH], [0; BATCH]);
         for contacts in contacts.chunks(BATCH) {
@@ -34,10 +33,8 @@ impl Subject<Contact> for Shared {
             }
             hash.of_all(&keys[..contacts.len()], &mut key_hashes);
             hash.of_all(&items[..contacts.len()], &mut item_hashes);
-            for (nth, (touch, contact)) in touches.iter_mut().zip(contacts).enumerate() {
-                *touch = Touch { key: contact.key, key_hash: key_hashes[nth], item_hash: item_hashes[nth] };
-            }
-            self.0.insert_batch(&touches[..contacts.len()]);
+            let (keys, count) = (|nth: usize| contacts[nth].key, contacts.len());
+            self.0.insert_batch(&key_hashes[..count], &item_hashes[..count], keys);
         }
     }
     fn ask(&self, contacts: &[Contact]) -> u64 {

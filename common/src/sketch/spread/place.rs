@@ -1,0 +1,100 @@
+//! Where pairs go: which line of a spread sketch, which of its registers, and how rare a pair is.
+
+use super::line::REGISTERS;
+use crate::{
+    hash::{combine, mix},
+    simd,
+};
+
+/// A pair's low hash bits, which make the rank and the tag.
+pub const RANK_BITS: u32 = 40;
+/// Its highest bits, which choose one of at most 16 lines. Those between choose the register.
+const LINE_BITS: u32 = 4;
+/// Bits of a tag behind its number of zeros.
+pub const TAG_BITS: u32 = 10;
+/// Touches of a batch whose places are found together.
+pub const CHUNK: usize = 128;
+
+/// Where pairs go: how many lines there are, and how many of them are a key's.
+#[derive(Clone, Copy)]
+pub struct Grid {
+    pub lines: u64,
+    pub lines_per_key: u64,
+}
+
+impl Grid {
+    /// One of a key's lines: each from a part of the grid of its own, so that no two are the same.
+    #[inline(always)]
+    pub const fn line(self, key_hash: u64, which: u64) -> u64 {
+        // An odd number far from all others: so that no key's lines are another's.
+        const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+        let hash = mix(key_hash.wrapping_add(which.wrapping_mul(STRIDE)));
+        let part = self.lines / self.lines_per_key;
+        which * part + (((hash >> 32) * part) >> 32)
+    }
+
+    /// Where a pair goes.
+    #[inline(always)]
+    pub const fn place(self, key_hash: u64, item_hash: u64) -> Place {
+        let pair = combine(key_hash, item_hash);
+        let which = pair >> (u64::BITS - LINE_BITS) & (self.lines_per_key - 1);
+        let share = pair >> RANK_BITS & ((1 << (u64::BITS - LINE_BITS - RANK_BITS)) - 1);
+        let register = (share * REGISTERS as u64) >> (u64::BITS - LINE_BITS - RANK_BITS);
+        Place { line: self.line(key_hash, which), register, behind: pair << (u64::BITS - RANK_BITS) }
+    }
+}
+
+/// Where a pair goes, and how rare it is.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub line: u64,
+    pub register: u64,
+    /// The hash bits not used for these, foremost: the smaller, the rarer.
+    pub behind: u64,
+}
+
+impl Place {
+    /// How many zeros these bits begin with: one less than the rank.
+    #[inline(always)]
+    pub const fn zeros(self) -> u32 {
+        (self.behind | 1 << (u64::BITS - RANK_BITS - 1)).leading_zeros()
+    }
+
+    /// How rare the pair is: these bits as a float of 6 and 10 bits, upside down. Never 0.
+    #[inline(always)]
+    pub const fn tag(self) -> u16 {
+        let mantissa = (self.behind << self.zeros() << 1 >> (u64::BITS - TAG_BITS)) as u16;
+        (self.zeros() as u16 + 1) << TAG_BITS | !mantissa & ((1 << TAG_BITS) - 1)
+    }
+}
+
+/// Where many pairs go: an array for each part, as vectors want it.
+pub struct Places {
+    pub lines: [u64; CHUNK],
+    pub registers: [u64; CHUNK],
+    pub behind: [u64; CHUNK],
+}
+
+impl Places {
+    pub const EMPTY: Self = Self { lines: [0; CHUNK], registers: [0; CHUNK], behind: [0; CHUNK] };
+
+    #[inline(always)]
+    pub fn fill(&mut self, grid: Grid, keys: &[u64], items: &[u64]) {
+        let parts = self.lines.iter_mut().zip(&mut self.registers).zip(&mut self.behind);
+        for ((&key, &item), ((line, register), behind)) in keys.iter().zip(items).zip(parts) {
+            let place = grid.place(key, item);
+            (*line, *register, *behind) = (place.line, place.register, place.behind);
+        }
+    }
+
+    #[inline(always)]
+    pub const fn get(&self, i: usize) -> Place {
+        Place { line: self.lines[i], register: self.registers[i], behind: self.behind[i] }
+    }
+}
+
+simd::dispatch! {
+    pub fn place_chunk(grid: Grid, keys: &[u64], items: &[u64], places: &mut Places) {
+        places.fill(grid, keys, items);
+    }
+}
