@@ -6,7 +6,8 @@ use crate::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-        Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
+        Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch, TwoChoice,
+        UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
@@ -66,7 +67,7 @@ fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exe
 
 /// Keys that are in none of the samples, from all over.
 fn hashes() -> impl Iterator<Item = u64> {
-    (0..10).map(|item| hash(8, item)).chain([0, u64::MAX])
+    (0..crate::test_size::of(10, 1)).map(|item| hash(8, item)).chain([0, u64::MAX])
 }
 
 fn filters<F: Filter>(filter: &mut F, _: &F, tell: Tell) {
@@ -91,6 +92,18 @@ fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D, tell: Tell) {
     let Estimate { value, lower, upper } = sketch.bounds();
     tell(&[value, lower, upper]);
     assert!(lower <= value && value <= upper);
+}
+
+/// (A survey would take longer than all other uses together.)
+fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
+    hashes().for_each(|hash| sketch.insert(touch(hash)));
+    sketch.merge(twin).unwrap();
+    tell(&sketch.to_image().last_chunk::<4>());
+}
+
+/// Seven keys share the items.
+const fn touch(hash: u64) -> Touch<u64> {
+    Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash }
 }
 
 /// Adds a weight for each key, and asks for its bounds.
@@ -250,6 +263,14 @@ fn samples() -> Vec<Sample> {
                 filter
             }),
             filters,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = Spread::with_resolution(500, 100, 0.06, id);
+                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
+                sketch
+            }),
+            finds_spreaders,
         ),
     ];
     all.into()

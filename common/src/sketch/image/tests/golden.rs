@@ -23,24 +23,28 @@ const GOLDEN: &[(Kind, [(u32, u32); 4])] = &[
     (Kind::Quotient, [(0x56df_ffac, 0xfa5f_f8bc), (0x69c5_1c41, 0xcd13_dd9c), (0x13d4_a919, 0xf3ec_63a7), (0xba68_3533, 0xab1e_c287)]),
     (Kind::Cuckoo, [(0xfdd8_430c, 0x6688_ef10), (0xb922_a63a, 0x8e1e_a53a), (0x518a_c490, 0x8f47_d5ab), (0x52da_827d, 0x010a_ca3d)]),
     (Kind::TwoChoice, [(0xdea3_eb8c, 0x58cf_84bc), (0x0ee8_6918, 0xc49e_2996), (0xfce5_9ea3, 0x25f3_7514), (0x5cac_eb60, 0x62be_00d9)]),
+    (Kind::Spread, [(0x6848_4efa, 0x0831_f49a), (0x4871_b98a, 0xc75e_3d33), (0x3d0c_4ab7, 0x394e_e871), (0x9ef2_5e99, 0x767f_1fd9)]),
 ];
 
 #[test]
 fn images_and_answers_are_the_same_on_every_machine() {
-    let found: Vec<(Kind, Vec<(u32, u32)>)> = samples()
+    let digests = |Sample { kind, sketches, answers, .. }: &Sample| {
+        let digests = sketches.iter().map(|(_, image)| {
+            let checksum = image.last_chunk().copied().map(u32::from_le_bytes).unwrap();
+            // (None under Miri, where they are fewer.)
+            let answers = cfg!(not(miri)).then(|| crc32fast::hash(answers(image, PLENTY).unwrap().as_bytes()));
+            (checksum, answers)
+        });
+        (*kind, digests.collect())
+    };
+    let found: Vec<(Kind, Vec<(u32, Option<u32>)>)> = samples().iter().map(digests).collect();
+    let expected: Vec<(Kind, Vec<(u32, Option<u32>)>)> = GOLDEN
         .iter()
-        .map(|Sample { kind, sketches, answers, .. }| {
-            let digests = sketches.iter().map(|(_, image)| {
-                let checksum = image.last_chunk().copied().map(u32::from_le_bytes).unwrap();
-                (checksum, crc32fast::hash(answers(image, PLENTY).unwrap().as_bytes()))
-            });
-            (*kind, digests.collect())
+        .map(|(kind, digests)| {
+            let digests = digests.iter().take(FILLS.len());
+            (*kind, digests.map(|(image, answers)| (*image, cfg!(not(miri)).then_some(*answers))).collect())
         })
         .collect();
-    let is_golden = found.len() == GOLDEN.len()
-        && found.iter().zip(GOLDEN).all(|((kind, digests), (golden_kind, golden))| {
-            kind == golden_kind && golden.starts_with(digests) && digests.len() == FILLS.len()
-        });
     // Whoever changes a form or a sample finds the new table here.
-    assert!(is_golden, "{found:#x?}");
+    assert!(found == expected, "{found:#x?}");
 }
