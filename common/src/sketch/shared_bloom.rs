@@ -267,7 +267,7 @@ const fn power(base: f64) -> f64 {
     base * base * (base * base)
 }
 
-/// The rate at this many keys a block is 0.9, beyond RATE_MAX.
+/// The rate at this many keys a block is 0.9, beyond [`RATE_MAX`].
 const LOAD_MAX: f64 = 280.0;
 
 /// The most keys a block may have on average so that the rate of false positives is within `rate`.

@@ -26,6 +26,9 @@ const GOLDEN: &[(Kind, [(u32, u32); 4])] = &[
     (Kind::Spread, [(0x6848_4efa, 0x0831_f49a), (0x4871_b98a, 0xc75e_3d33), (0x3d0c_4ab7, 0x394e_e871), (0x9ef2_5e99, 0x767f_1fd9)]),
 ];
 
+/// A sample's digests.
+type Digests = (Kind, Vec<(u32, Option<u32>)>);
+
 #[test]
 fn images_and_answers_are_the_same_on_every_machine() {
     let digests = |Sample { kind, sketches, answers, .. }: &Sample| {
@@ -37,8 +40,8 @@ fn images_and_answers_are_the_same_on_every_machine() {
         });
         (*kind, digests.collect())
     };
-    let found: Vec<(Kind, Vec<(u32, Option<u32>)>)> = samples().iter().map(digests).collect();
-    let expected: Vec<(Kind, Vec<(u32, Option<u32>)>)> = GOLDEN
+    let found: Vec<Digests> = samples().iter().map(digests).collect();
+    let expected: Vec<Digests> = GOLDEN
         .iter()
         .map(|(kind, digests)| {
             let digests = digests.iter().take(FILLS.len());
