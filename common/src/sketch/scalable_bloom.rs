@@ -390,9 +390,9 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         let mut random = SplitMix64(1);
-        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 5), 0.1, 2, 0.5, 7);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7);
         let mut batched = one_by_one.clone();
-        for length in (0..300).step_by(crate::test_size::of(7, 90)) {
+        for length in (0..crate::test_size::of(300, 80)).step_by(crate::test_size::of(7, 39)) {
             // Some twice in a batch.
             let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
             for key in &keys {
