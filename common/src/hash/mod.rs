@@ -11,6 +11,8 @@ mod attacks;
 #[cfg(feature = "alloc")]
 mod batch;
 mod flow;
+#[cfg(all(test, feature = "alloc"))]
+mod golden;
 mod keyed;
 mod slot;
 mod words;

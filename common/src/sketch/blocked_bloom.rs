@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn every_key_is_found_and_new_only_once() {
-        const KEYS: u64 = crate::test_size::of(20_000, 200);
+        const KEYS: u64 = crate::test_size::of(20_000, 50);
         let mut filter = BlockedBloom::with_capacity(KEYS, 0.01, 7);
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
@@ -329,7 +329,7 @@ mod tests {
         }
         assert!(inserted.iter().all(|key| filter.contains(*key)));
         // 20,000 keys, the last of them at a rate of 1 %: some 40 false positives on the way.
-        assert!(inserted.len() as u64 > KEYS - KEYS / 200, "{}", inserted.len());
+        assert!(inserted.len() as u64 >= KEYS - KEYS / 200, "{}", inserted.len());
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         // Of any length, also in a filter so large that lines are asked for ahead.
-        for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 900_000), 100)] {
+        for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 4_000), 100)] {
             let mut random = SplitMix64(planned);
             let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7);
             let mut batched = one_by_one.clone();
@@ -448,10 +448,11 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range_and_memory_is_told() {
-        let million = BlockedBloom::with_capacity(1_000_000, 0.01, 7);
-        let bits = (million.memory_bytes() - size_of::<BlockedBloom>()) as f64 * 8.0 / 1e6;
+        const MANY: u32 = crate::test_size::of(1_000_000, 10_000);
+        let large = BlockedBloom::with_capacity(MANY.into(), 0.01, 7);
+        let bits = (large.memory_bytes() - size_of::<BlockedBloom>()) as f64 * 8.0 / f64::from(MANY);
         assert!((10.0..10.2).contains(&bits), "{bits} bits a key");
-        assert_eq!((align_of_val(&million.blocks[0]), million.capacity(), million.key_id()), (64, 1_000_000, 7));
+        assert_eq!((align_of_val(&large.blocks[0]), large.capacity(), large.key_id()), (64, MANY.into(), 7));
         for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
             let mut filter = BlockedBloom::with_capacity(0, rate, 7);
             assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0), "{rate}");

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_key_is_found_and_new_only_once() {
-        const KEYS: u64 = crate::test_size::of(20_000, 200);
+        const KEYS: u64 = crate::test_size::of(20_000, 50);
         let mut filter = Bloom::with_capacity(KEYS, 0.01, 7);
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
@@ -293,7 +293,7 @@ mod tests {
         }
         assert!(inserted.iter().all(|key| filter.contains(*key)));
         // 20,000 keys, the last of them at a rate of 1 %: some 25 false positives on the way.
-        assert!(inserted.len() as u64 > KEYS - KEYS / 200, "{}", inserted.len());
+        assert!(inserted.len() as u64 >= KEYS - KEYS / 200, "{}", inserted.len());
     }
 
     #[test]

@@ -146,7 +146,7 @@ mod tests {
 
     /// A batch leaves the filter, and says, what one key after the other does.
     fn batches_do_as_one_by_one<F: Filter + Image>(new: impl Fn() -> F) {
-        const KEYS: usize = crate::test_size::of(2_000, 100);
+        const KEYS: usize = crate::test_size::of(2_000, 60);
         let keys: Vec<u64> = (0..KEYS as u64).map(|item| hash(1, item)).collect();
         let (mut single, mut batched) = (new(), new());
         keys[..KEYS / 2].iter().for_each(|key| assert!(single.insert(*key).is_ok()));
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn batches_of_filters_do_as_one_by_one() {
         // Also of so many keys that words are asked for ahead.
-        for capacity in [1_000, crate::test_size::of(2_000_000, 2_000)] {
+        for capacity in [crate::test_size::of(1_000, 100), crate::test_size::of(2_000_000, 5_000)] {
             batches_do_as_one_by_one(|| Bloom::with_capacity(capacity, 0.01, 7));
             batches_do_as_one_by_one(|| SharedBloom::with_capacity(capacity, 0.01, 7));
         }

@@ -366,7 +366,7 @@ mod tests {
         let mut filter = empty.clone();
         let mut counts: HashMap<u64, u64> = HashMap::new();
         let mut random = SplitMix64(1);
-        for step in 0..crate::test_size::of(20_000, 200) {
+        for step in 0..crate::test_size::of(20_000, 60) {
             let key = hash(1, random.word() % 700);
             let count = counts.entry(key).or_default();
             // As often in as out, and each key three times at most: no counter reaches the highest.
@@ -468,7 +468,7 @@ mod tests {
         // Of 600 keys, so that both have many, and some as often as can be counted.
         let stream = |seed| {
             let mut random = SplitMix64(seed);
-            (0..crate::test_size::of(4_000, 100))
+            (0..crate::test_size::of(4_000, 50))
                 .map(move |_| hash(1, (random.word() % 600) & random.word()))
                 .collect::<Vec<u64>>()
         };
@@ -486,7 +486,7 @@ mod tests {
     fn sums_of_counters_stop_at_the_highest() {
         let counter = |word: u64, nth: u32| word >> (COUNTER_BITS * nth) & COUNT_MAX;
         let mut random = SplitMix64(1);
-        for _ in 0..1_000 {
+        for _ in 0..crate::test_size::of(1_000, 100) {
             let (one, other) = (random.word(), random.word());
             let sum = sum(one, other);
             assert!((0..16).all(|nth| counter(sum, nth) == (counter(one, nth) + counter(other, nth)).min(COUNT_MAX)));
@@ -495,10 +495,11 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range_and_memory_is_told() {
-        let million = CountingBloom::with_capacity(1_000_000, 0.01, 7);
-        let bits = (million.memory_bytes() - size_of::<CountingBloom>()) as f64 * 8.0 / 1e6;
+        const MANY: u32 = crate::test_size::of(1_000_000, 10_000);
+        let large = CountingBloom::with_capacity(MANY.into(), 0.01, 7);
+        let bits = (large.memory_bytes() - size_of::<CountingBloom>()) as f64 * 8.0 / f64::from(MANY);
         assert!((45.0..46.5).contains(&bits), "{bits} bits a key");
-        assert_eq!((align_of_val(&million.blocks[0]), million.capacity(), million.key_id()), (64, 1_000_000, 7));
+        assert_eq!((align_of_val(&large.blocks[0]), large.capacity(), large.key_id()), (64, MANY.into(), 7));
         for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
             let mut filter = CountingBloom::with_capacity(0, rate, 7);
             assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0) && filter.remove(0), "{rate}");

@@ -348,9 +348,9 @@ mod tests {
     #[test]
     fn batches_and_all_instruction_sets_give_the_same_registers() {
         let mut random = SplitMix64(4);
-        for precision in [4, 11, 12, 13, crate::test_size::of(18, 14)] {
+        for precision in [4, 11, 12, 13, crate::test_size::of(18, 13)] {
             // A stream long enough for the floor to rise, with hashes of every rank there is.
-            let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 500)).map(|_| random.word()).collect();
+            let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 200)).map(|_| random.word()).collect();
             hashes.extend((0..64).map(|bits| random.word() & !(u64::MAX >> precision) | u64::MAX >> precision >> bits));
             let (mut single, mut batched) = (with_precision(precision), with_precision(precision));
             hashes.iter().for_each(|hash| single.insert(*hash));
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn extreme_hashes_and_full_registers_are_answered() {
-        for precision in [4, 18] {
+        for precision in [4, crate::test_size::of(18, 10)] {
             let mut sketch = with_precision(precision);
             sketch.insert(0);
             sketch.insert(u64::MAX);

@@ -573,7 +573,7 @@ mod tests {
         let mut filter = fed(N, 1, N);
         let fingerprints: Vec<u64> = filter.fingerprints().collect();
         let rate = filter.false_positive_rate();
-        for capacity in [5 * N, 100 * N, N * 5 / 4, N] {
+        for capacity in [5 * N, crate::test_size::of(100, 20) * N, N * 5 / 4, N] {
             filter.resize(capacity).unwrap();
             assert_eq!((filter.capacity(), filter.items()), (capacity, N));
             assert!(filter.fingerprints().eq(fingerprints.iter().copied()));
@@ -618,19 +618,22 @@ mod tests {
 
     #[test]
     fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
-        let (mut ours, mut theirs) = (fed(1_000, 1, 600), fed(1_000, 2, 600));
+        const SIZE: u64 = crate::test_size::of(1_000, 60);
+        const KEYS: u64 = SIZE * 8 / 10;
+        let (mut ours, mut theirs) = (fed(SIZE, 1, KEYS), fed(SIZE, 2, KEYS));
         let before = format!("{ours:?}");
         let error = ours.merge(&theirs).unwrap_err();
-        assert_eq!(error, MergeError::Full { items: 1_200, room: ours.items_max() });
-        assert!(format!("{error}").contains("1200 keys together into room for 1077"), "{error}");
+        let room = ours.items_max();
+        assert_eq!(error, MergeError::Full { items: 2 * KEYS, room });
+        assert!(format!("{error}").contains(&format!("{} keys together into room for {room}", 2 * KEYS)), "{error}");
         assert_eq!(format!("{ours:?}"), before);
-        [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(1_200).unwrap());
+        [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(2 * KEYS).unwrap());
         ours.merge(&theirs).unwrap();
-        assert!((0..600).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
+        assert!((0..KEYS).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
         // One key too often, found out in the middle.
-        let mut often = Quotient::with_capacity(1_200, 7);
+        let mut often = Quotient::with_capacity(2 * KEYS, 7);
         (0..RUN_MAX).for_each(|_| assert!(often.insert(hash(1, 1)).is_ok()));
-        often.resize(1_200).unwrap();
+        often.resize(2 * KEYS).unwrap();
         let (mut ours, before) = (often.clone(), format!("{often:?}"));
         assert!(matches!(ours.merge(&often), Err(MergeError::Full { .. })));
         assert_eq!(format!("{ours:?}"), before);
@@ -640,7 +643,7 @@ mod tests {
     fn keys_that_were_chosen_to_collide_end_in_an_error() {
         const COUNT: u64 = crate::test_size::of(100, 10);
         // All in the first quotient of each line from the 100th on, by hashes in a row.
-        let mut filter = Quotient::with_capacity(10_000, 7);
+        let mut filter = Quotient::with_capacity(crate::test_size::of(10_000, 3_000), 7);
         let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
         let mut inserted = Vec::new();
         for quotient in 1_600..1_600 + COUNT {

@@ -392,9 +392,9 @@ mod tests {
     #[test]
     fn batches_do_what_single_calls_do() {
         let mut random = SplitMix64(1);
-        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 5), 0.1, 2, 0.5, 7);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7);
         let mut batched = one_by_one.clone();
-        for length in (0..300).step_by(crate::test_size::of(7, 90)) {
+        for length in (0..crate::test_size::of(300, 80)).step_by(crate::test_size::of(7, 39)) {
             // Some twice in a batch.
             let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
             for key in &keys {
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn empty_filters_add_nothing_to_merge() {
-        let mut filter = fed(300, 0.01, 1, 1_000);
+        let mut filter = fed(300, 0.01, 1, crate::test_size::of(1_000, 400));
         let before = filter.clone();
         (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap());
         assert!(filter == before);
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn another_key_is_refused_and_nothing_else() {
-        let mut filter = fed(300, 0.01, 1, crate::test_size::of(5_000, 700));
+        let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
         let before = filter.clone();
         let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8)).unwrap_err();
         assert_eq!(error, MergeError::Key { ours: 7, theirs: 8 });
@@ -459,9 +459,9 @@ mod tests {
 
     #[test]
     fn it_is_as_new_when_cleared_and_memory_is_told() {
-        let new = ScalableBloom::with_capacity(300, 0.01, 7);
+        let new = ScalableBloom::with_capacity(crate::test_size::of(300, 60), 0.01, 7);
         assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items().upper), (0.0, 0.0, 0));
-        let mut filter = fed(300, 0.01, 1, crate::test_size::of(5_000, 700));
+        let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
         let Geometry::Blocks { count } = filter.geometry() else { panic!("not blocks") };
         assert!((count * 64..count * 64 + 4_096).contains(&filter.memory_bytes()));
         assert!((0.2..0.6).contains(&filter.fill()), "{}", filter.fill());
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn it_ends_growing_where_the_rate_cannot_be_held() {
-        const MANY: u64 = crate::test_size::of(5_000, 300);
+        const MANY: u64 = crate::test_size::of(5_000, 150);
         // A second stage would need half of the lowest rate.
         let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7);
         filter.insert_batch(&hashes(1, 0..MANY));
@@ -496,11 +496,12 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range() {
+        const KEYS: u64 = crate::test_size::of(200, 20);
         for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
             for (growth, tightening) in [(0, f64::NAN), (1, -1.0), (u32::MAX, 2.0)] {
                 let mut filter = ScalableBloom::with_growth(0, rate, growth, tightening, 7);
-                filter.insert_batch(&hashes(1, 0..200));
-                assert!(finds_all(&filter, &hashes(1, 0..200)), "{rate} {growth} {tightening}");
+                filter.insert_batch(&hashes(1, 0..KEYS));
+                assert!(finds_all(&filter, &hashes(1, 0..KEYS)), "{rate} {growth} {tightening}");
             }
         }
     }

@@ -20,8 +20,8 @@ pub const RATE_MIN: f64 = 1e-9;
 /// The highest: a filter that is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
 /// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
-/// asking would only cost time.
-pub(super) const BLOCKS_NEAR: usize = 1 << 14;
+/// asking would only cost time. (Under Miri, which takes a while for each block, few are many.)
+pub(super) const BLOCKS_NEAR: usize = if cfg!(miri) { 1 << 5 } else { 1 << 14 };
 /// Batches are worked through in chunks of so many keys, so that what is decided and counted is per chunk.
 const CHUNK: usize = 8;
 /// So many chunks ahead are lines asked for: sixteen keys, about as many lines as a core can wait for at once.
@@ -185,49 +185,76 @@ fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
 /// The most keys a block may have on average so that the rate of false positives is within `rate`.
 fn load_for(rate: f64, slots: u32) -> f64 {
     // The rate at the higher is 0.9, beyond RATE_MAX.
-    largest_load(rate, 4.4 * f64::from(slots), |load| rate_at(load, slots))
+    largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| rate_at(load, slots))
 }
 
 /// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself
-/// is brought within [`RATE_MIN`] and [`RATE_MAX`].
-pub(super) fn largest_load(rate: f64, most: f64, rate_at: impl Fn(f64) -> f64) -> f64 {
-    /// To a millionth of `most`: no filter becomes larger by more than that.
-    const HALVINGS: u32 = 20;
+/// is brought within [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
+///
+/// By Newton's method on logarithms, between which the slope changes little: a handful of evaluations.
+pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f64) -> PoissonMean) -> f64 {
+    /// Loads are multiples of so small a part of `most`: geometry is then the same wherever the search began and ended.
+    const STEPS: f64 = (1 << 20) as f64;
+    /// A step of less than a millionth leaves an error of about its square.
+    const NEAR: f64 = 1e-6;
+    /// Six evaluations are the most that any rate was seen to take.
+    const EVALUATIONS_MAX: u32 = 12;
+    if rate.is_nan() {
+        // Not-a-number gives the smallest filter, not the largest.
+        return most;
+    }
     let rate = rate.clamp(RATE_MIN, RATE_MAX);
-    let (mut low, mut high) = (0.0, most);
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        // Not-a-number is never exceeded: it gives the smallest filter, not the largest.
-        if rate_at(middle) > rate {
-            high = middle;
-        } else {
-            low = middle;
+    // As if all blocks had equally many keys.
+    let mut load = -slots * libm::log1p(-libm::pow(rate, 1.0 / LANES as f64));
+    for _ in 0..EVALUATIONS_MAX {
+        let found = rate_at(load);
+        let step = libm::log(rate / found.value) / found.slope;
+        load *= libm::exp(step);
+        if step.abs() < NEAR {
+            break;
         }
     }
-    low
+    libm::floor(load / most * STEPS).clamp(1.0, STEPS) / STEPS * most
 }
 
 /// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of
 /// keys in a block of the probability that all eight lanes have the foreign key's slot taken.
-fn rate_at(load: f64, slots: u32) -> f64 {
+fn rate_at(load: f64, slots: u32) -> PoissonMean {
+    let stays_free = 1.0 - 1.0 / f64::from(slots);
     let mut free = 1.0;
-    poisson_mean(load, |_| {
+    poisson_mean(load, || {
         let rate = power(1.0 - free);
-        free *= 1.0 - 1.0 / f64::from(slots);
+        free *= stays_free;
         rate
     })
 }
 
-/// The mean of `value` over the Poisson distribution with this mean; it is asked for 0, 1, 2 and so on, in this order.
-pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut(u32) -> f64) -> f64 {
+/// The mean of a value over a Poisson distribution.
+pub(super) struct PoissonMean {
+    pub value: f64,
+    /// By how many per cent the value grows if the distribution's mean grows by one per cent.
+    pub slope: f64,
+}
+
+/// The mean over the Poisson distribution with this `mean` of a value that grows with the number, but beyond the mean
+/// more slowly than probabilities fall. It is asked for at 0, 1, 2 and so on.
+pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut() -> f64) -> PoissonMean {
+    /// What a number beyond the mean must weigh beside all before it, to go on: those that follow weigh little more.
+    const WEIGHT_MIN: f64 = 1e-14;
     // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
     let most = (mean + 15.0 * libm::sqrt(mean) + 30.0) as u32;
-    let (mut sum, mut probability) = (0.0, libm::exp(-mean));
-    for number in 0..most {
-        sum += probability * value(number);
-        probability *= mean / f64::from(number + 1);
+    // With the derivative of the probabilities by the mean, p(n) (n / mean - 1), comes the slope.
+    let (mut sum, mut moment, mut probability) = (0.0, 0.0, libm::exp(-mean));
+    for number in (0..most).map(f64::from) {
+        let share = probability * value();
+        sum += share;
+        moment += share * number;
+        if number > mean && share < sum * WEIGHT_MIN {
+            break;
+        }
+        probability *= mean / (number + 1.0);
     }
-    sum
+    PoissonMean { value: sum, slope: moment / sum - mean }
 }
 
 /// To the power of the number of lanes.
@@ -239,13 +266,13 @@ fn power(base: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::sketch::oracle::hash;
+    use core::cell::Cell;
     use std::boxed::Box;
 
     #[test]
     fn plans_stay_in_range() {
         for slots in [16, 64] {
-            assert!(rate_at(load_for(RATE_MIN, slots), slots) <= RATE_MIN * 1.001);
-            assert!(rate_at(4.4 * f64::from(slots), slots) > RATE_MAX);
+            assert!(rate_at(4.4 * f64::from(slots), slots).value > RATE_MAX);
             for rate in [f64::NAN, RATE_MAX, 2.0, f64::INFINITY] {
                 assert_eq!(Plan::new(10, rate, slots).blocks, 1, "{rate}");
             }
@@ -258,6 +285,25 @@ mod tests {
                 let largest = Plan::new(u64::MAX, rate, slots);
                 assert!(largest.is_exceeded(1.0), "planned for no more keys than it is built for");
                 assert_eq!(Plan::new(largest.capacity, rate, slots), largest);
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_load_within_the_rate_is_found() {
+        const RATES: u32 = crate::test_size::of(1000, 5);
+        for slots in [16, 64] {
+            let step = 4.4 * f64::from(slots) / f64::from(1 << 20);
+            for nth in 0..=RATES {
+                let rate = RATE_MAX * (RATE_MIN / RATE_MAX).powf(f64::from(nth) / f64::from(RATES));
+                let (load, evaluations) = (load_for(rate, slots), Cell::new(0));
+                assert!(rate_at(load, slots).value <= rate, "{rate}: {load} keys of {slots} slots");
+                assert!(rate_at(load + step, slots).value > rate, "{rate}: {load} keys of {slots} slots");
+                largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| {
+                    evaluations.update(|count| count + 1);
+                    rate_at(load, slots)
+                });
+                assert!(evaluations.get() <= 6, "{rate}: {} evaluations", evaluations.get());
             }
         }
     }

@@ -25,6 +25,7 @@
 
 use alloc::{boxed::Box, vec};
 
+mod image;
 mod line;
 mod place;
 mod survey;

@@ -517,6 +517,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
     fn geometry_follows_from_the_plan_and_stays_in_range() {
         let million = TwoChoice::with_capacity(1_000_000, 7);
         let bits = (million.memory_bytes() - size_of::<TwoChoice>()) as f64 * 8.0 / 1e6;

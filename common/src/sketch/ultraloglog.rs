@@ -326,7 +326,7 @@ mod tests {
         let mut random = SplitMix64(4);
         for precision in [PRECISION_MIN, 11, crate::test_size::of(PRECISION_MAX, 13)] {
             // A stream long enough for the floor to rise, with hashes of every rank there is.
-            let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 300)).map(|_| random.word()).collect();
+            let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 100)).map(|_| random.word()).collect();
             hashes.extend((0..64).map(|bits| random.word() & !(u64::MAX >> precision) | u64::MAX >> precision >> bits));
             let (mut single, mut batched) = (with_precision(precision), with_precision(precision));
             hashes.iter().for_each(|hash| single.insert(*hash));
@@ -385,7 +385,8 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range_and_extremes_answered() {
-        for (error, precision) in [(0.0, 18), (-1.0, 18), (1.0, 4), (9.0, 4), (f64::NAN, 4), (0.006, 14)] {
+        let settings = [(1.0, 4), (9.0, 4), (f64::NAN, 4), (0.006, 14), (0.0, 18), (-1.0, 18)];
+        for (error, precision) in settings.into_iter().take(crate::test_size::of(6, 3)) {
             let mut sketch = UltraLogLog::with_error(error, 7);
             assert_eq!(sketch.precision(), precision, "{error}");
             assert_eq!(sketch.bounds(), Estimate::exact(0));

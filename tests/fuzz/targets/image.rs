@@ -8,8 +8,8 @@ use weir_common::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-        Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, TwoChoice,
-        UltraLogLog, count_min::Plain,
+        Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch,
+        TwoChoice, UltraLogLog, count_min::Plain,
     },
 };
 
@@ -63,6 +63,8 @@ fuzz_target!(|input: &[u8]| {
     read::<Quotient>(&image, filter_and_merge);
     read::<Cuckoo>(&image, filter);
     read::<TwoChoice>(&image, filter);
+    read::<Spread<u64>>(&image, find_spreaders);
+    read::<Spread<[u8; 13]>>(&image, |_, _| {});
 });
 
 fn read<S: Image>(image: &[u8], exercise: fn(&mut S, &S)) {
@@ -100,6 +102,15 @@ fn count_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D) {
     sketch.merge(twin).expect("it merges with its own image");
     let Estimate { value, lower, upper } = sketch.bounds();
     assert!(lower <= value && value <= upper);
+}
+
+fn find_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>) {
+    HASHES.into_iter().for_each(|hash| sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash }));
+    sketch.merge(twin).expect("it merges with its own image");
+    for spreader in sketch.survey().top(3) {
+        let Estimate { value, lower, upper } = spreader.touched;
+        assert!(lower <= value && value <= upper);
+    }
 }
 
 fn refers_to_the_image(error: ImageError, length: usize) -> bool {

@@ -92,7 +92,7 @@ fn all_cells_are_as_likely() {
 
 #[test]
 fn a_batch_is_one_after_the_other_near_and_far() {
-    const KEYS: usize = crate::test_size::of(1_003, 103);
+    const KEYS: usize = crate::test_size::of(1_003, 67);
     fn check<W: Weight, U: Update>(new: &BlockedCountMin<W, U>, weight: impl Fn(u64) -> W) {
         let (mut one_by_one, mut batched) = (new.clone(), new.clone());
         let hashes: Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();

@@ -14,7 +14,7 @@ const KEY: u64 = 7;
 /// Feeds `records` of Zipf traffic to a sketch and an oracle.
 fn feed(sketch: &mut CountMin, truth: &mut Amounts, seed: u64, records: u32) {
     let (zipf, mut random) = (Zipf::new(crate::test_size::of(20_000, 200), 1.1), SplitMix64(seed));
-    for _ in 0..crate::test_size::of(records, records / 300) {
+    for _ in 0..crate::test_size::of(records, records / 1_000) {
         let hash = mix(zipf.draw(&mut random));
         let weight = random.weight();
         truth.add(hash, weight);
@@ -122,7 +122,7 @@ fn the_excess_holds_with_its_confidence_and_is_far_below_the_plan() {
 
 #[test]
 fn a_batch_is_one_after_the_other_near_and_far() {
-    const KEYS: usize = crate::test_size::of(1_003, 103);
+    const KEYS: usize = crate::test_size::of(1_003, 67);
     for (error, is_far) in [(0.01, false), (0.00002, true)] {
         for probability in [0.5, 0.05, 0.001, 0.0001] {
             let mut one_by_one = CountMin::<u32>::with_error(error, probability, KEY);

@@ -17,7 +17,7 @@ const KEY: u64 = 7;
 /// Feeds Zipf traffic, or uniform with an exponent of 0.
 fn feed(sketch: &mut HeavyLight, truth: &mut Amounts, (keys, exponent): (u32, f64), seed: u64, records: u32) {
     let (zipf, mut random) = (Zipf::new(crate::test_size::of(keys, keys / 50), exponent), SplitMix64(seed));
-    for _ in 0..crate::test_size::of(records, records / 200) {
+    for _ in 0..crate::test_size::of(records, records / 400) {
         let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
         truth.add(hash, weight);
         let estimate = sketch.add(hash, weight);
@@ -125,7 +125,7 @@ fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
 
 #[test]
 fn a_batch_is_one_after_the_other_near_and_far() {
-    const KEYS: usize = crate::test_size::of(1_003, 103);
+    const KEYS: usize = crate::test_size::of(1_003, 67);
     for error in [0.01, 0.00001] {
         let mut one_by_one = HeavyLight::<u32>::with_error(error, KEY);
         let mut batched = one_by_one.clone();

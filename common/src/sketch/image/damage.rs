@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::ImageError;
 
 /// Of so many bytes, one is damaged.
-pub(in crate::sketch) const STEP: usize = crate::test_size::of(1, 29);
+pub(in crate::sketch) const STEP: usize = crate::test_size::of(1, 193);
 
 /// Cuts an image off before each of its bytes, turns each of its bits, and has each result read: it must be read as a
 /// sketch or refused with a reason, and so no reader may panic. Gives what the cut ones were refused with.

@@ -14,9 +14,9 @@
 //! Numbers are little endian. In a payload single numbers are written in groups of seven bits, and rows of them so that
 //! stretches of zeros cost nothing. Each structure's payload is with the structure, in its `impl Image`.
 //!
-//! Sketches that keep keys ([`TopK`](super::TopK), [`Spread`](super::Spread), which are generic over them) have none
-//! here, nor has [`Seen`](super::Seen), which is of one process. The largest keys leave as
-//! [`FrequentItems`](super::datasketches::FrequentItems).
+//! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. None have
+//! [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
+//! [`Seen`](super::Seen), which is of one process.
 //!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against
 //! the bytes that are there, and memory against what the caller allows, before anything is allocated: because empty
@@ -30,6 +30,7 @@ use alloc::vec::Vec;
 use super::Sketch;
 
 mod error;
+mod key;
 mod reader;
 mod writer;
 
@@ -39,6 +40,7 @@ pub(super) mod damage;
 mod tests;
 
 pub use error::ImageError;
+pub use key::PlainKey;
 pub use reader::Reader;
 pub use writer::{Literal, Writer};
 
@@ -85,6 +87,7 @@ kinds! {
     14 SharedBloom "shared Bloom filter"
     15 BlockedCountMin "blocked count-min"
     16 HeavyLight "heavy and light"
+    17 Spread "spread"
 }
 
 /// A sketch that can leave the machine and come back.

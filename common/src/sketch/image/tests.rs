@@ -6,13 +6,16 @@ use crate::{
     ledger::Tally,
     sketch::{
         BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-        Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, TwoChoice, UltraLogLog,
+        Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch, TwoChoice,
+        UltraLogLog,
         count_min::Plain,
         oracle::{SplitMix64, hash},
     },
 };
 use core::fmt::Debug;
 use std::{boxed::Box, format, string::String};
+
+mod golden;
 
 const KEY: Key = Key([3, 5]);
 const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
@@ -23,82 +26,114 @@ type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
 /// One structure and some of its sketches.
 struct Sample {
     kind: Kind,
-    /// As they print, and their images.
-    sketches: Vec<(String, Vec<u8>)>,
+    /// Their images.
+    images: Vec<Vec<u8>>,
+    /// How each of them prints.
+    print: Box<dyn Fn(usize) -> String>,
     /// How a sketch prints.
     state: Read<String>,
     /// A sketch's own image, and what it occupies.
     read: Read<(Vec<u8>, usize)>,
     /// A sketch used for all that it is for, and what it occupied at most.
     used: Read<usize>,
+    /// What a sketch answers while it is used, as text.
+    answers: Read<String>,
 }
 
+/// Is told what a sketch answers.
+type Tell<'a> = &'a mut dyn FnMut(&dyn Debug);
+
 /// A structure in several states, and how it is used, beside another one of the same image.
-fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S)) -> Sample {
-    let sketches = sketches.into_iter().map(|sketch| (format!("{sketch:?}"), sketch.to_image())).collect();
+fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S, Tell)) -> Sample {
+    let sketches: Vec<S> = sketches.into_iter().collect();
+    let images = sketches.iter().map(S::to_image).collect();
+    let print = Box::new(move |nth: usize| format!("{:?}", sketches[nth]));
     let state = |image: &[u8], memory_max| S::from_image(image, memory_max).map(|sketch| format!("{sketch:?}"));
     let read = |image: &[u8], memory_max| {
         S::from_image(image, memory_max).map(|sketch| (sketch.to_image(), sketch.memory_bytes()))
     };
     let used = move |image: &[u8], memory_max| {
         let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
-        exercise(&mut sketch, &twin);
+        exercise(&mut sketch, &twin, &mut |_| {});
         let memory = sketch.memory_bytes();
         sketch.clear();
         Ok(memory.max(sketch.memory_bytes()))
     };
-    Sample { kind: S::KIND, sketches, state: Box::new(state), read: Box::new(read), used: Box::new(used) }
+    let answers = move |image: &[u8], memory_max| {
+        let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
+        let mut answers = String::new();
+        exercise(&mut sketch, &twin, &mut |answer| answers += &format!("{answer:?}\n"));
+        Ok(answers)
+    };
+    let (state, read, used, answers) = (Box::new(state), Box::new(read), Box::new(used), Box::new(answers));
+    Sample { kind: S::KIND, images, print, state, read, used, answers }
 }
 
 /// Keys that are in none of the samples, from all over.
 fn hashes() -> impl Iterator<Item = u64> {
-    (0..10).map(|item| hash(8, item)).chain([0, u64::MAX])
+    (0..crate::test_size::of(10, 1)).map(|item| hash(8, item)).chain([0, u64::MAX])
 }
 
-fn filters<F: Filter>(filter: &mut F, _: &F) {
+fn filters<F: Filter>(filter: &mut F, _: &F, tell: Tell) {
     for hash in hashes() {
+        tell(&filter.contains(hash));
         assert!(filter.insert(hash).is_err() || filter.contains(hash));
     }
     let shares = [filter.fill(), filter.false_positive_rate()];
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
-    _ = filter.is_saturated();
+    tell(&(shares, filter.is_saturated()));
 }
 
-fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F) {
+fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F, tell: Tell) {
     // A quotient filter may have no room for both.
     _ = filter.merge(twin);
-    filters(filter, twin);
+    filters(filter, twin, tell);
 }
 
-fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D) {
+fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D, tell: Tell) {
     hashes().for_each(|hash| sketch.insert(hash));
     sketch.merge(twin).unwrap();
     let Estimate { value, lower, upper } = sketch.bounds();
+    tell(&[value, lower, upper]);
     assert!(lower <= value && value <= upper);
+}
+
+/// (A survey would take longer than all other uses together.)
+fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
+    hashes().for_each(|hash| sketch.insert(touch(hash)));
+    sketch.merge(twin).unwrap();
+    tell(&sketch.to_image().last_chunk::<4>());
+}
+
+/// Seven keys share the items.
+const fn touch(hash: u64) -> Touch<u64> {
+    Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash }
 }
 
 /// Adds a weight for each key, and asks for its bounds.
 macro_rules! weighs {
     ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
-        |$sketch, twin| {
+        |$sketch, twin, tell| {
             for $hash in hashes() {
                 $sketch.add($hash, $weight);
-                _ = ($sketch.estimate($hash), $bounds);
+                tell(&($sketch.estimate($hash), $bounds));
             }
             $sketch.merge(twin).unwrap();
-            hashes().for_each(|$hash| _ = ($sketch.estimate($hash), $bounds));
+            hashes().for_each(|$hash| tell(&($sketch.estimate($hash), $bounds)));
         }
     };
 }
 
-/// All structures: empty, little used and well filled. Here a new one is added.
+/// How many keys each structure's sketches have: empty, little used and well filled.
+const FILLS: &[u64] = crate::test_size::of(&[0, 3, 25, 100], &[0, 3, 25]);
+
+/// All structures, with [`FILLS`]. Here a new one is added.
 fn samples() -> Vec<Sample> {
-    const FILLS: [u64; 3] = [0, 3, crate::test_size::of(100, 60)];
     let id = KEY.id();
     let hashes = |count| (0..count).map(|item| hash(7, item));
     let all = [
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = HyperLogLog::with_precision(6, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -106,7 +141,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CompactHyperLogLog::with_precision(14, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -114,7 +149,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CompactHyperLogLog::with_precision(5, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -122,7 +157,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = UltraLogLog::with_precision(6, id);
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
@@ -130,7 +165,7 @@ fn samples() -> Vec<Sample> {
             counts_distinct,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -138,7 +173,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
                 hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
                 sketch
@@ -146,7 +181,7 @@ fn samples() -> Vec<Sample> {
             weighs!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (BlockedCountMin::<Tally>::with_error(0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -154,7 +189,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (HeavyLight::<Tally>::with_error(0.1, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
@@ -162,7 +197,7 @@ fn samples() -> Vec<Sample> {
             weighs!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
                 sketch
@@ -170,7 +205,7 @@ fn samples() -> Vec<Sample> {
             weighs!(100, |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -178,7 +213,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let filter = SharedBloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -186,7 +221,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Bloom::with_capacity(100, 0.01, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -194,7 +229,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = CountingBloom::with_capacity(100, 0.1, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -202,7 +237,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -210,7 +245,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Quotient::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -218,7 +253,7 @@ fn samples() -> Vec<Sample> {
             filters_and_merges,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = Cuckoo::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
@@ -226,12 +261,20 @@ fn samples() -> Vec<Sample> {
             filters,
         ),
         sample(
-            FILLS.map(|count| {
+            FILLS.iter().map(|&count| {
                 let mut filter = TwoChoice::with_capacity(80, id);
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
             filters,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = Spread::with_resolution(500, 100, 0.06, id);
+                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
+                sketch
+            }),
+            finds_spreaders,
         ),
     ];
     all.into()
@@ -241,24 +284,24 @@ fn samples() -> Vec<Sample> {
 fn every_kind_is_read_as_it_was_written() {
     let samples = samples();
     assert!(Kind::ALL.iter().all(|kind| samples.iter().any(|sample| sample.kind == *kind)));
-    for Sample { kind, sketches, state, read, .. } in samples {
-        for (before, image) in &sketches {
-            assert_eq!(state(image, PLENTY).as_ref(), Ok(before), "{kind:?}");
+    for Sample { kind, images, print, state, read, .. } in samples {
+        for (nth, image) in images.iter().enumerate() {
+            assert_eq!(state(image, PLENTY), Ok(print(nth)), "{kind:?}");
             assert_eq!(&read(image, PLENTY).unwrap().0, image, "{kind:?}");
         }
-        assert!(sketches[0].1.len() < 64, "an empty {kind:?} takes {} bytes", sketches[0].1.len());
+        assert!(images[0].len() < 64, "an empty {kind:?} takes {} bytes", images[0].len());
     }
 }
 
 #[test]
 fn no_damage_is_overlooked() {
-    for Sample { kind, sketches, read, .. } in samples() {
-        for (_, image) in &sketches {
-            for length in (0..image.len()).step_by(crate::test_size::of(1, 31)) {
+    for Sample { kind, images, read, .. } in samples() {
+        for image in &images {
+            for length in (0..image.len()).step_by(crate::test_size::of(1, 101)) {
                 assert!(read(&image[..length], PLENTY).is_err(), "{kind:?} of {length} bytes");
             }
             let mut turned = image.clone();
-            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 251)) {
+            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 999)) {
                 turned[bit / 8] ^= 1 << (bit % 8);
                 assert!(read(&turned, PLENTY).is_err(), "{kind:?} with bit {bit} turned");
                 turned[bit / 8] ^= 1 << (bit % 8);
@@ -282,8 +325,8 @@ fn sealed(mut image: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn no_forgery_does_harm() {
-    for Sample { kind, sketches, read, used, .. } in samples() {
-        for (_, image) in &sketches {
+    for Sample { kind, images, read, used, .. } in samples() {
+        for image in images.iter().skip(crate::test_size::of(0, 2)) {
             let body = &image[..image.len() - 4];
             damage::survived(body, |body| {
                 if body.len() < HEADER {
@@ -304,8 +347,8 @@ fn no_forgery_does_harm() {
 
 #[test]
 fn memory_is_bounded_before_it_is_taken() {
-    for Sample { kind, sketches, read, .. } in samples() {
-        let error = read(&sketches[2].1, 16).err().unwrap();
+    for Sample { kind, images, read, .. } in samples() {
+        let error = read(&images[2], 16).err().unwrap();
         assert!(matches!(error, ImageError::TooLarge { allowed: 16, .. }), "{kind:?}: {error}");
     }
     // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
@@ -328,8 +371,9 @@ fn sealed_header(kind: Kind) -> Vec<u8> {
 
 #[test]
 fn errors_say_what_and_where() {
-    let Sample { sketches, .. } = &samples()[0];
-    let (_, image) = &sketches[2];
+    let mut sketch = HyperLogLog::with_precision(6, KEY.id());
+    (0..100).for_each(|item| sketch.insert(hash(7, item)));
+    let image = sketch.to_image();
     let with = |at: usize, byte| {
         let mut image = image.clone();
         image[at] = byte;

@@ -43,6 +43,11 @@ impl Literal {
 pub struct Writer(pub(in crate::sketch) Vec<u8>);
 
 impl Writer {
+    /// Some bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
     /// A word in eight bytes.
     pub fn word(&mut self, word: u64) {
         self.0.extend(word.to_le_bytes());

@@ -14,7 +14,7 @@ const LINES_NEAR: usize = 1 << 14;
 const AHEAD: usize = 16;
 
 /// One cache line: the registers of an `UltraLogLog`, and the rarest pair that came.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Line {
     pub registers: [u8; REGISTERS],
@@ -38,6 +38,16 @@ impl Line {
         let keys = likelihood.keys_per_register() * registers / (1.0 + ultraloglog::BIAS_FACTOR / registers);
         // A full line says only that there were at least so many.
         keys.min((1u64 << RANK_BITS) as f64 * registers)
+    }
+}
+
+/// Most lines of a small sketch are empty: in a word.
+impl core::fmt::Debug for Line {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            &Self::EMPTY => f.write_str("Empty"),
+            Self { registers, tag } => f.debug_struct("Line").field("registers", registers).field("tag", tag).finish(),
+        }
     }
 }
 

@@ -181,6 +181,7 @@ fn all_instruction_sets_do_the_same() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a survey draws 20,000 keys: takes too long")]
 fn settings_are_kept_in_range_and_extremes_answered() {
     let lines = |pairs, smallest, error| Spread::<u64>::with_resolution(pairs, smallest, error, 7).geometry();
     assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Lines { count: 48_000, per_key: 8 });
