@@ -17,6 +17,14 @@ pub trait Packet: Weight {
     fn packets(self) -> u64;
 }
 
+impl Packet for u32 {
+    const ONE: Self = 1;
+
+    fn packets(self) -> u64 {
+        self.into()
+    }
+}
+
 impl Packet for u64 {
     const ONE: Self = 1;
 

@@ -1,6 +1,6 @@
 //! Crates that answer "how much?".
 
-use std::{fmt::Debug, marker::PhantomData};
+use std::{fmt::Debug, marker::PhantomData, ops::AddAssign};
 
 use asap_sketchlib::{CountMinSketch, DataInput, FastPath, MatrixFastHash, OwnedDataInput, SketchHasher, Vector2D};
 use count_min_sketch::CountMinSketch64;
@@ -8,17 +8,25 @@ use weir_common::hash::mix;
 
 use crate::{contender::Subject, item::Item, ours::hash};
 
-/// Plain count-min in a matrix; takes ready hashes, `W` wide.
-pub struct AsapSketchlib<W: Width>(CountMinSketch<Vector2D<i64>, FastPath, Ready<W>>);
+/// Plain count-min in a matrix of counters `C`; takes ready hashes, `W` wide.
+pub struct AsapSketchlib<C, W: Width>(CountMinSketch<Vector2D<C>, FastPath, Ready<W>>)
+where
+    C: Counter;
 
-impl<W: Width> AsapSketchlib<W> {
+impl<C: Counter, W: Width> AsapSketchlib<C, W> {
     /// So many counters.
     pub fn with_cells(rows: usize, columns: usize) -> Self {
         Self(CountMinSketch::with_dimensions(rows, columns))
     }
 }
 
-impl<K: Item, W: Width> Subject<K> for AsapSketchlib<W> {
+/// What it counts in.
+pub trait Counter: Copy + Default + PartialOrd + From<i32> + AddAssign + TryInto<u64, Error: Debug> {}
+
+impl Counter for i32 {}
+impl Counter for i64 {}
+
+impl<K: Item, C: Counter, W: Width> Subject<K> for AsapSketchlib<C, W> {
     fn clear(&mut self) {
         self.0.clear();
     }
@@ -28,7 +36,10 @@ impl<K: Item, W: Width> Subject<K> for AsapSketchlib<W> {
     }
     fn ask(&self, keys: &[K]) -> u64 {
         let hash = hash();
-        keys.iter().map(|key| self.0.estimate_with_hash(&W::of(key.digest(hash))) as u64).sum()
+        keys.iter()
+            .map(|key| self.0.estimate_with_hash(&W::of(key.digest(hash))))
+            .map(|count| count.try_into().expect("no count is negative"))
+            .sum()
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()

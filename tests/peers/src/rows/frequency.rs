@@ -25,6 +25,7 @@ use crate::{
 pub fn run(bench: &mut Bench) {
     row::<PlainRow>(bench);
     row::<OneLineRow>(bench);
+    row::<TwoLinesRow>(bench);
     row::<ConservativeRow>(bench);
     row::<HeavyLightRow>(bench);
 }
@@ -56,27 +57,40 @@ impl Row for PlainRow {
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id());
-        vec![Contender::ours("CountMin, plain", ours), plain_peer(columns)]
+        vec![Contender::ours("CountMin, plain", ours), plain_peer::<i64, K>(columns)]
     }
 }
 
 struct OneLineRow;
 
 impl Row for OneLineRow {
-    const STRUCTURE: &'static str = "Count-min in one or two cache lines, in as much memory as 4 rows";
+    const STRUCTURE: &'static str = "Count-min in one cache line, 32-bit counters, in as much memory as 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
-        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer(columns)]
+        // Counters half as wide, and twice as many.
+        let columns = 2 * columns;
+        let ours = BlockedCountMin::<u32, Plain>::plain_with_error(error(columns), KEY.id());
+        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer::<i32, K>(columns)]
     }
 }
 
-fn plain_peer<K: Item>(columns: usize) -> Contender<K> {
+struct TwoLinesRow;
+
+impl Row for TwoLinesRow {
+    const STRUCTURE: &'static str = "Count-min in two cache lines, 64-bit counters, in as much memory as 4 rows";
+
+    fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
+        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
+        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer::<i64, K>(columns)]
+    }
+}
+
+fn plain_peer<C: peers::Counter + 'static, K: Item>(columns: usize) -> Contender<K> {
     // It takes the columns of four rows and a bit each from the hash: 64 bits are faster if they suffice.
     if columns.ilog2() < 16 {
-        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u64>::with_cells(ROWS, columns))
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<C, u64>::with_cells(ROWS, columns))
     } else {
-        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<u128>::with_cells(ROWS, columns))
+        Contender::peer("asap_sketchlib", peers::AsapSketchlib::<C, u128>::with_cells(ROWS, columns))
     }
 }
 
