@@ -222,15 +222,14 @@ impl Tops {
     /// Adds to flows and to their parts.
     #[inline]
     pub fn add_batch(&mut self, items: &[Item]) {
-        self.flows.add_batch(items, |item| (item.hashes.flow, item.key, item.tally));
-        self.sources.add_batch(items, |item| (item.hashes.source, item.source(), item.tally));
-        self.destinations.add_batch(items, |item| (item.hashes.destination, item.destination(), item.tally));
-        self.pairs.add_batch(items, |item| {
-            (item.hashes.pair, Pair { source: item.source(), destination: item.destination() }, item.tally)
-        });
-        self.services.add_batch(items, |item| {
-            (item.hashes.service, Service { proto: item.key.proto(), dst_port: item.key.dst_port() }, item.tally)
-        });
+        self.flows.add_batch((items, |item| item.hashes.flow), (items, |item| (item.key, item.tally)));
+        self.sources.add_batch((items, |item| item.hashes.source), (items, |item| (item.source(), item.tally)));
+        self.destinations
+            .add_batch((items, |item| item.hashes.destination), (items, |item| (item.destination(), item.tally)));
+        let pair = |item: &Item| Pair { source: item.source(), destination: item.destination() };
+        self.pairs.add_batch((items, |item| item.hashes.pair), (items, |item| (pair(item), item.tally)));
+        let service = |item: &Item| Service { proto: item.key.proto(), dst_port: item.key.dst_port() };
+        self.services.add_batch((items, |item| item.hashes.service), (items, |item| (service(item), item.tally)));
     }
 
     fn clear(&mut self) {

@@ -137,18 +137,23 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// Adds many, in order: of each item its hash, its key and its weight.
+    /// Adds many, in order, from two columns, which may be the same: how to read the hash of each, which is done twice;
+    /// and how to read its key and its weight, which is done once. As many as the shorter column has.
     #[inline]
-    pub fn add_batch<T>(&mut self, items: &[T], parts: impl Fn(&T) -> (u64, K, W)) {
-        for items in items.chunks(AHEAD) {
+    pub fn add_batch<H, T>(
+        &mut self,
+        (hashes, hash): (&[H], impl Fn(&H) -> u64),
+        (items, mut parts): (&[T], impl FnMut(&T) -> (K, W)),
+    ) {
+        for (hashes, items) in hashes.chunks(AHEAD).zip(items.chunks(AHEAD)) {
             let mut places = [0; AHEAD];
-            for (place, item) in places.iter_mut().zip(items) {
-                *place = self.block(parts(item).0);
+            for (place, of) in places.iter_mut().zip(hashes) {
+                *place = self.block(hash(of));
                 simd::prefetch(&self.blocks[*place]);
             }
-            for (place, item) in places.iter().zip(items) {
-                let (hash, key, weight) = parts(item);
-                self.add_to_block(*place, tag(hash), key, weight);
+            for (place, (of, item)) in places.iter().zip(hashes.iter().zip(items)) {
+                let (key, weight) = parts(item);
+                self.add_to_block(*place, tag(hash(of)), key, weight);
             }
         }
     }

@@ -216,7 +216,7 @@ fn a_batch_adds_as_one_after_the_other() {
         let count = test_size::of(5_000, 200);
         let items: Vec<_> = (0..count).map(|_| (random.word() % 999, random.weight())).collect();
         items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
-        batched.add_batch(&items, |(key, weight)| (hash(1, *key), *key, *weight));
+        batched.add_batch((&items, |(key, _)| hash(1, *key)), (&items, |item| *item));
         assert_eq!(one_by_one, batched);
     }
 }

@@ -2,12 +2,17 @@
 
 use weir_common::sketch::{BlockedBloom, Bounds, HyperLogLog};
 
-use super::{BATCH, KEY, filters::within, hash, top_k::Largest};
+use super::{KEY, filters::within, hash, top_k::Largest};
 use crate::{
     contender::Subject,
     item::Item,
     rows::record::{Flow, RecordPath},
 };
+
+/// Flows that go through one sketch after the other together. The filter's lines of as many more are on their way.
+const BATCH: usize = 128;
+/// A filter of no more stays within a core's second-level cache, where asking for lines ahead would only cost time.
+const NEAR_BYTES: usize = 1 << 20;
 
 /// Filter, distinct counter, and a table that has the counts of all and the largest.
 pub struct Ours {
@@ -38,16 +43,27 @@ impl Subject<Flow> for Ours {
         self.largest.clear();
     }
     fn put(&mut self, flows: &[Flow]) {
-        let hash = hash();
-        let (mut hashes, mut records) = ([0; BATCH], [(0, Flow::default()); BATCH]);
-        for flows in flows.chunks(BATCH) {
-            let (hashes, records) = (&mut hashes[..flows.len()], &mut records[..flows.len()]);
-            hash.of_all(flows, hashes);
-            let both = hashes.iter().zip(flows);
-            records.iter_mut().zip(both).for_each(|(record, (hash, flow))| *record = (*hash, *flow));
-            self.new += self.seen.insert_counting(hashes);
-            self.unique.insert_batch(hashes);
-            self.largest.table.add_batch(records, |(hash, flow)| (*hash, *flow, 1));
+        let (hash, is_far) = (hash(), self.seen.memory_bytes() > NEAR_BYTES);
+        let (mut hashes, mut next) = ([0; BATCH], [0; BATCH]);
+        let mut chunks = flows.chunks(BATCH).peekable();
+        if let Some(first) = chunks.peek() {
+            hash.of_all(first, &mut hashes);
+        }
+        while let Some(flows) = chunks.next() {
+            let of_these = &hashes[..flows.len()];
+            let later = chunks.peek().copied().unwrap_or_default();
+            hash.of_all(later, &mut next);
+            self.new += self.seen.insert_counting(of_these);
+            self.unique.insert_batch(of_these);
+            let mut ask = next[..later.len()].iter();
+            let parts = |flow: &Flow| {
+                if is_far && let Some(hash) = ask.next() {
+                    self.seen.prefetch(*hash);
+                }
+                (*flow, 1)
+            };
+            self.largest.table.add_batch((of_these, |hash| *hash), (flows, parts));
+            core::mem::swap(&mut hashes, &mut next);
         }
     }
     fn ask(&self, flows: &[Flow]) -> u64 {

@@ -30,10 +30,9 @@ impl<K: Item> Subject<K> for Largest<K> {
     fn put(&mut self, keys: &[K]) {
         let mut hashes = [0; BATCH];
         for keys in keys.chunks(BATCH) {
-            K::digest_all(keys, hash(), &mut hashes);
-            let mut records = [(0, &keys[0]); BATCH];
-            records.iter_mut().zip(hashes.iter().zip(keys)).for_each(|(record, (hash, key))| *record = (*hash, key));
-            self.table.add_batch(&records[..keys.len()], |(hash, key)| (*hash, **key, 1));
+            let hashes = &mut hashes[..keys.len()];
+            K::digest_all(keys, hash(), hashes);
+            self.table.add_batch((hashes, |hash| *hash), (keys, |key| (*key, 1)));
         }
     }
     fn ask(&self, keys: &[K]) -> u64 {
