@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_common::{
-    flow::{Address, FlowKey, class},
+    flow::{Address, class},
     packet::{Link, Parsed, REACH_MAX, Tunnels, parse, proto, walk},
 };
 
@@ -24,8 +24,8 @@ fuzz_target!(|input: &[u8]| {
 
 fn keeps_its_promises(parsed: &Parsed) {
     let Parsed { key, tcp_flags } = *parsed;
-    let FlowKey { src, dst, src_port, dst_port, proto, class, interface, epoch } = key;
-    assert_eq!((interface, epoch), (0, 0), "the scope is not the parser's");
+    let (src_port, dst_port, proto, class) = (key.src_port(), key.dst_port(), key.proto(), key.class());
+    assert_eq!((key.interface(), key.epoch()), (0, 0), "the scope is not the parser's");
     assert!(class & !(class::V6 | class::FRAGMENT | class::NO_TRANSPORT) == 0, "unknown class {class}");
     assert!(class & (class::FRAGMENT | class::NO_TRANSPORT) != class::FRAGMENT | class::NO_TRANSPORT);
     let has_ports = matches!(
@@ -36,7 +36,7 @@ fn keeps_its_promises(parsed: &Parsed) {
     assert!((has_ports && !lacks) || (src_port, dst_port, tcp_flags) == (0, 0, 0), "ports without a header");
     assert!(proto == proto::TCP || tcp_flags == 0, "flags without TCP");
     if !key.is_v6() {
-        for (address, ip) in [(src, key.src_ip()), (dst, key.dst_ip())] {
+        for (address, ip) in [(key.src, key.src_ip()), (key.dst, key.dst_ip())] {
             assert_eq!(address, Address::from(ip), "not a mapped address");
         }
     }
