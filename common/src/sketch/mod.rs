@@ -1,29 +1,30 @@
 //! Sketches: answers about any number of flows in memory fixed at construction, each with its error.
 //!
-//! | structure | question | errs | memory | removes | merges | ns |
-//! |---|---|---|---|---|---|---|
-//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly | 14 / 24 |
-//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly | 1.8 / 1.8 |
-//! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly | |
-//! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no | 21, known 7 |
-//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up | 6.9 / 7.3 |
-//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key | 2.4 / 2.1 |
-//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 4.0 / 2.6 |
-//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 5.2 / 2.5 |
-//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 12 / 6.8 |
-//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 4.7 / 2.2, plain 4.1 / 2.2 |
-//! | [`BlockedCountMin`] | the same, in one or two cache lines | the same on average; few keys by much more | the same | no | the same | plain 3.3 / 1.8 |
-//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` with four rows | no | bounds hold | 9.5 / 2.7 |
-//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 24 bytes and the key a candidate; with packets and bytes 40 | no | bounds hold | 9.2 |
-//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 1.6 |
-//! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | |
-//! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly | 2.1 |
-//! | [`Spread`] | which keys touch many? | both ways; within its bounds at 99.9 % | 5 to 10 bytes a key | no | exactly | 13 |
+//! | structure | question | errs | memory | removes | merges | ns | AVX2 alone |
+//! |---|---|---|---|---|---|---|---|
+//! | [`Bloom`] | seen before? | only "seen" may be wrong, at a rate computed from its state | 9.6 bits a key at 1 % | no | exactly | 9.6 / 11 | 10 / 12 |
+//! | [`BlockedBloom`] | the same, in one cache line | the same | 10.1 bits a key at 1 %, 15.7 at 0.1 % | no | exactly | 1.5 / 1.5 | 2.6 / 3.2 |
+//! | [`SharedBloom`] | the same, by several threads | the same | 17.0 bits a key at 0.1 % | no | exactly | | |
+//! | [`Seen`] | seen lately? | the same; what nobody asked for in a whole generation is forgotten | two `SharedBloom` | all at once | no | 21, known 7 | |
+//! | [`ScalableBloom`] | seen before, of nobody knows how many? | the same; grows | some 12 bits a key at 1 % | no | rates add up | 6.3 / 6.0 | 15 / 13 |
+//! | [`CountingBloom`] | seen, and not removed since? | the same | 42 bits a key at 1.4 % | yes | exactly, up to 15 of a key | 2.2 / 1.9 | 4.3 / 3.5 |
+//! | [`Cuckoo`] | the same | "seen" may be wrong at 0.012 % at most | 17 bits a key | yes | no | 3.5 / 2.4 | 4.2 / 3.7 |
+//! | [`TwoChoice`] | the same; as fast full as empty | at 0.095 % at most | 17.4 bits a key | yes | no | 5.1 / 2.5 | 5.6 / 3.9 |
+//! | [`Quotient`] | the same; resizes without the keys | at 0.005 % at most | 21 bits a key | yes | exactly | 11 / 5.8 | 15 / 8.3 |
+//! | [`CountMin`] | how much? | never low; high by at most a share of everything added | e / error x rows x weight | no | exactly, or within the sum of errors | 4.6 / 2.0, plain 3.8 / 2.0 | 5.9 / 4.0, plain 6.0 / 4.6 |
+//! | [`BlockedCountMin`] | the same, in one or two cache lines | the same on average; few keys by much more | the same | no | the same | plain 2.7 / 1.5 | plain 3.3 / 2.9 |
+//! | [`HeavyLight`] | the same, the largest apart | the truth is within `[lower, upper]` | less than half of the error of `CountMin` with four rows | no | bounds hold | 9.4 / 2.4 | 9.2 / 4.0 |
+//! | [`TopK`] | which are the largest? | the truth is within `[lower, upper]` | 24 bytes and the key a candidate; with packets and bytes 40 | no | bounds hold | 7.8 | 8.2 |
+//! | [`HyperLogLog`] | how many distinct? | both ways, by 1.04 / sqrt(registers) | a byte a register | no | exactly | 1.4 | 2.9 |
+//! | [`CompactHyperLogLog`] | the same, of many that are small | the same | four bytes a key, then as above | no | exactly | | |
+//! | [`UltraLogLog`] | the same in less | both ways, by 0.76 / sqrt(registers) | a byte a register | no | exactly | 2.2 | 2.9 |
+//! | [`Spread`] | which keys touch many? | both ways; within its bounds at 99.9 % | 5 to 10 bytes a key | no | exactly | 9.1 | 12 |
 //!
 //! weir's pipeline has [`TopK`] (top talkers), [`HyperLogLog`] (unique addresses and flows) and [`Seen`] (new flows).
 //! Times are of a virtual machine (Xeon, AVX-512) with keys of 8 bytes, hashing included, in batches, inside the
-//! second-level cache: insert (or add) / look up what is absent (or estimate). `scripts/bench sketches` prints them,
-//! other sizes and the best crates for the same questions; `scripts/bench pipeline` those of [`Seen`].
+//! second-level cache: insert (or add) / look up what is absent (or estimate); and the same on that machine without its
+//! AVX-512. `scripts/bench sketches` prints them (`--avx2` as the first option for the second), other sizes and the best crates
+//! for the same questions; `scripts/bench pipeline` those of [`Seen`].
 //!
 //! Far beyond the caches a key takes 8 to 14 ns where it is in one line, on huge pages; on small ones half as long again,
 //! because its page has to be looked for (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`, or an allocator that asks for them).
