@@ -15,6 +15,7 @@
 //! **Why not a crate**: this is faster, plans for the uneven load of blocks, and reports its rate from its state.
 
 use alloc::{boxed::Box, vec};
+use core::hint::black_box;
 
 use super::{
     Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
@@ -208,7 +209,9 @@ impl Block {
     #[inline(always)]
     fn insert<const ROTATES: bool>(&mut self, word: u64) -> bool {
         let is_new = !self.covers::<ROTATES>(word);
-        self.0.iter_mut().zip(bits::<ROTATES>(word)).for_each(|(lane, bit)| *lane |= bit);
+        // Where vectors cannot compare by a mask, compilers would do both of these lane by lane, if they did them together.
+        let block = if ROTATES { self } else { black_box(self) };
+        block.0.iter_mut().zip(bits::<ROTATES>(word)).for_each(|(lane, bit)| *lane |= bit);
         is_new
     }
 
