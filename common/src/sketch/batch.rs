@@ -42,6 +42,14 @@ pub const fn scale_in_lanes(word: u64, end: usize) -> u32 {
     (((word >> 32) * end + ((word as u32 as u64 * end) >> 32)) >> 32) as u32
 }
 
+/// The block that a hash is scaled to; none of none. Without a check that compilers do not see through: no block is above
+/// the last.
+#[inline(always)]
+pub fn block_in_lanes<B>(blocks: &[B], hash: u64) -> Option<&B> {
+    let last = blocks.len().checked_sub(1)?;
+    Some(&blocks[(scale_in_lanes(hash, blocks.len()) as usize).min(last)])
+}
+
 /// Calls `touch` with the places of each key of a batch and the value that goes with it; where counters are far, `ask` is
 /// called with the places some keys before.
 ///
@@ -118,7 +126,10 @@ pub fn estimate_in_lanes<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut
 
 dispatch! {
     fn gather<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) {
-        estimates.iter_mut().zip(hashes).for_each(|(estimate, &hash)| *estimate = counters.estimate(hash));
+        // (Not by a closure: one that is not inlined is compiled for the portable level.)
+        for (estimate, &hash) in estimates.iter_mut().zip(hashes) {
+            *estimate = counters.estimate(hash);
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
     Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
-    batch::{GROUP, Lanes, Places, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
+    batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
     check_mergeable,
     count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
@@ -280,11 +280,7 @@ impl<W: Weight> Lanes for Table<'_, W> {
 
     #[inline(always)]
     fn estimate(&self, hash: u64) -> W {
-        let Self(blocks) = *self;
-        // No block is above the last; that tells the compiler so.
-        let Some(last) = blocks.len().checked_sub(1) else { return W::default() };
-        let at = (scale_in_lanes(hash, blocks.len()) as usize).min(last);
-        least(read(&blocks[at].0, indices(hash)))
+        block_in_lanes(self.0, hash).map_or_else(W::default, |Block(cells)| least(read(cells, indices(hash))))
     }
 }
 

@@ -42,7 +42,7 @@ pub use self::block::WAYS;
 use self::block::{Block, CELLS, fingerprint, place};
 use super::{
     Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
-    batch::{GROUP, Lanes, Places, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
+    batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, visit},
     check_mergeable,
     weight::{Weight, sum},
 };
@@ -213,11 +213,7 @@ impl<W: Weight> Lanes for Table<'_, W> {
 
     #[inline(always)]
     fn estimate(&self, hash: u64) -> W {
-        let Self(blocks) = *self;
-        // No block is above the last; that tells the compiler so.
-        let Some(last) = blocks.len().checked_sub(1) else { return W::default() };
-        let at = (scale_in_lanes(hash, blocks.len()) as usize).min(last);
-        blocks[at].upper(fingerprint(hash))
+        block_in_lanes(self.0, hash).map_or_else(W::default, |block| block.upper(fingerprint(hash)))
     }
 }
 
