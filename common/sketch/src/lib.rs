@@ -54,25 +54,23 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-use core::fmt;
-
-use self::datasketches::PUBLIC;
-
 mod batch;
 pub mod blocked_bloom;
 pub mod blocked_count_min;
 pub mod bloom;
-mod contract;
 pub mod count_min;
 pub mod counting_bloom;
 pub mod cuckoo;
 pub mod datasketches;
-mod floor;
+mod estimate;
+mod forward;
 pub mod hash;
 pub mod heavy_light;
 pub mod hyperloglog;
 pub mod image;
 mod keyed;
+mod lowest_rank;
+mod merge;
 mod occupancy;
 mod partial_key;
 pub mod quotient;
@@ -84,6 +82,7 @@ pub mod simd;
 mod split_block;
 pub mod spread;
 pub mod top_k;
+mod traits;
 pub mod two_choice;
 pub mod ultraloglog;
 mod weight;
@@ -100,182 +99,23 @@ mod test_size;
 pub use blocked_bloom::BlockedBloom;
 pub use blocked_count_min::BlockedCountMin;
 pub use bloom::Bloom;
-pub use contract::{Distinct, Filter, Frequency, Full, Merge, Remove, Sketch};
 pub use count_min::CountMin;
 pub use counting_bloom::CountingBloom;
 pub use cuckoo::Cuckoo;
+pub use estimate::{Bounds, Estimate};
 pub use heavy_light::HeavyLight;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
+use merge::check_mergeable;
+pub use merge::{Geometry, MergeError};
 pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
 pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, TopK};
+pub use traits::{Distinct, Filter, Frequency, Full, Merge, Remove, Sketch};
 pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;
-pub use weight::{Bounds, Columns, CountAndSum, NarrowColumns, Weight};
-
-/// A number and how wrong it can be. The confidence is stated where the estimate is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimate {
-    /// The likeliest number.
-    pub value: u64,
-    /// The truth is at least this.
-    pub lower: u64,
-    /// The truth is at most this.
-    pub upper: u64,
-}
-
-impl Estimate {
-    /// A number that is known for certain.
-    pub const fn exact(value: u64) -> Self {
-        Self { value, lower: value, upper: value }
-    }
-}
-
-/// The size and shape of a sketch: equal geometries merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Geometry {
-    /// A grid of counters.
-    Cells {
-        /// Rows, each with a hash function of its own.
-        depth: usize,
-        /// Counters a row.
-        width: usize,
-    },
-    /// A table of candidates in blocks of eight.
-    Candidates {
-        /// How many at most.
-        count: usize,
-    },
-    /// A row of registers.
-    Registers {
-        /// How many.
-        count: usize,
-    },
-    /// A row of bits.
-    Bits {
-        /// How many.
-        count: u64,
-        /// How many of them a key has.
-        hashes: u32,
-    },
-    /// A row of blocks of counters.
-    CounterBlocks {
-        /// How many.
-        count: usize,
-        /// What each takes.
-        bytes: usize,
-    },
-    /// A row of cache lines (64 bytes), some of which are each key's.
-    Lines {
-        /// How many.
-        count: usize,
-        /// How many are a key's.
-        per_key: usize,
-    },
-    /// A row of blocks of one cache line (64 bytes) each.
-    Blocks {
-        /// How many.
-        count: usize,
-    },
-    /// A row of buckets of fingerprints.
-    Buckets {
-        /// How many.
-        count: usize,
-        /// Fingerprints a bucket.
-        slots: usize,
-    },
-    /// A row of runs of remainders.
-    Quotients {
-        /// How many.
-        count: usize,
-        /// Bits of a quotient and a remainder together.
-        fingerprint_bits: u32,
-    },
-}
-
-impl fmt::Display for Geometry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
-            Self::Candidates { count } => write!(f, "{count} candidates"),
-            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
-            Self::Registers { count } => write!(f, "{count} registers"),
-            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
-            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
-            Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
-            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
-            Self::Quotients { count, fingerprint_bits } => {
-                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
-            }
-        }
-    }
-}
-
-/// Why two sketches cannot be merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MergeError {
-    /// They differ in size or shape.
-    Geometry {
-        /// Of the sketch that was to take the other in.
-        ours: Geometry,
-        /// Of the other.
-        theirs: Geometry,
-    },
-    /// Their hashes were made with different keys: the same flow is at unrelated places in the two.
-    Key {
-        /// The key's fingerprint in the sketch that was to take the other in.
-        ours: u64,
-        /// The key's fingerprint in the other.
-        theirs: u64,
-    },
-    /// Together they have more than one has room for.
-    Full {
-        /// What both have.
-        items: u64,
-        /// What there is room for.
-        room: u64,
-    },
-}
-
-impl fmt::Display for MergeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Geometry { ours, theirs } => write!(
-                f,
-                "cannot merge a sketch of {theirs} into one of {ours}: build both from the same sizes and errors"
-            ),
-            Self::Key { ours: PUBLIC, .. } | Self::Key { theirs: PUBLIC, .. } => f.write_str(
-                "cannot merge a sketch of public hashes and one of keyed hashes: feed both with the same hashes",
-            ),
-            Self::Key { ours, theirs } => write!(
-                f,
-                "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
-                 give both observers the same secret and version of weir"
-            ),
-            Self::Full { items, room } => {
-                write!(
-                    f,
-                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for MergeError {}
-
-/// Refuses sketches that do not belong together; each side is a geometry and a key's fingerprint.
-fn check_mergeable(ours: (Geometry, u64), theirs: (Geometry, u64)) -> Result<(), MergeError> {
-    if ours.0 != theirs.0 {
-        return Err(MergeError::Geometry { ours: ours.0, theirs: theirs.0 });
-    }
-    if ours.1 != theirs.1 {
-        return Err(MergeError::Key { ours: ours.1, theirs: theirs.1 });
-    }
-    Ok(())
-}
+pub use weight::{Columns, CountAndSum, NarrowColumns, Weight};
