@@ -29,7 +29,7 @@ use weir_common::packet;
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 
-use self::limits::FILE_MAX;
+use self::limits::{FILE_MAX, INTERFACES_MAX};
 use self::section::{Field, Log};
 
 /// Everything that can be set.
@@ -81,10 +81,19 @@ impl Interface {
         pattern::is_pattern(&self.name)
     }
 
+    fn slots(&self) -> usize {
+        if self.is_pattern() { INTERFACES_MAX } else { self.direction.ways().len() }
+    }
+
     /// Whether this is about the interface `name`. A pattern never means the loopback.
     pub fn covers(&self, name: &str) -> bool {
         if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
     }
+}
+
+/// How many slots these interfaces need, one for each direction: all that there are where a pattern may fit any number.
+pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
+    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(INTERFACES_MAX)
 }
 
 /// How the program is attached to an interface.
