@@ -21,7 +21,7 @@ use weir_common::{
     control::{INTERFACE_PROBES, InterfaceSlot},
     cpu::Cpu,
     flow::{FlowKey, Scope},
-    ledger::{Counters, Skip, Tally},
+    ledger::{Skip, Tally},
     packet::Parsed,
     record::{Record, Sample},
     size::size_class,
@@ -29,6 +29,7 @@ use weir_common::{
 
 use crate::{
     cache,
+    counters::counters,
     maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
     ring, sampling,
 };
@@ -43,11 +44,6 @@ pub trait Packet: Copy {
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T>;
     /// The flow of a packet that is not a common one, or why it has none.
     fn walk(self) -> Result<Parsed, Skip>;
-    /// What to change the flow's source address by, for the `nth` packet: nothing but in benchmarks.
-    #[inline(always)]
-    fn vary(self, _nth: u64) -> u64 {
-        0
-    }
 }
 
 /// Counts a packet.
@@ -64,7 +60,6 @@ pub fn measure(packet: impl Packet) -> Option<()> {
     let counters = &mut at(&mut set.interfaces, usize::from(interface)).counters;
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
-    let nth = counters.seen.packets;
     if let Some(class) = set.sizes.packets.get_mut(size_class(tally.mean_bytes())) {
         *class += tally.packets;
     }
@@ -75,11 +70,7 @@ pub fn measure(packet: impl Packet) -> Option<()> {
     let counted = packet.common(
         // In each of its two places, or the key would go through memory.
         #[inline(always)]
-        |parsed: Parsed| {
-            let mut key = parsed.key.with_scope(scope);
-            key.src.0[1] ^= packet.vary(nth);
-            count(cpu, key, tally, 1, parsed.tcp_flags)
-        },
+        |parsed: Parsed| count(cpu, parsed.key.with_scope(scope), tally, 1, parsed.tcp_flags),
     );
     match counted {
         Some(counted) => counted,
@@ -120,13 +111,6 @@ fn account(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tal
             Some(())
         }
     }
-}
-
-/// An interface's counters in a window.
-#[inline(always)]
-pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
-    let set = &mut cpu.sets[usize::from(scope.epoch() & 1)];
-    &mut at(&mut set.interfaces, usize::from(scope.interface())).counters
 }
 
 #[inline(always)]

@@ -11,8 +11,8 @@ use weir_common::{
 };
 
 use crate::{
+    counters::counters,
     maps::{RINGS, at, ring_bytes},
-    measure::counters,
 };
 
 /// The reader need not be woken: whoever runs `flush` reads the ring next.

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
-    kernel::{Benchmark, FlushProgram, Kernel, Parts, Plan, online_cpus},
+    features::Features,
+    kernel::{FlushProgram, Kernel, Parts, Plan, online_cpus},
     worker::pin,
 };
 use weir_common::{
@@ -42,6 +43,11 @@ const RING_BYTES: u32 = 16 << 20;
 /// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
 const LOOPBACK: u32 = 1;
 const XDP_PASS: u32 = 2;
+
+/// weir's programs and the benchmark's own: `ebpf/src/bin/benchmark.rs`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf-benchmark"));
+/// The benchmark's own.
+const PROGRAMS: [&str; 5] = ["baseline", "draw", "two_flows", "all_miss", "zipf"];
 
 /// Who reads the ring while packets pass.
 #[derive(Clone, Copy, PartialEq)]
@@ -93,13 +99,15 @@ pub fn bench() -> Result<()> {
         interfaces: 1,
         tunnels: Tunnels::Outer,
     };
-    let mut kernel = Kernel::load(&plan)?;
-    kernel.load_benchmark()?;
+    let mut kernel = Kernel::load_object(OBJECT, &plan, Features::of_this_kernel())?;
+    for program in PROGRAMS {
+        kernel.load_other(program)?;
+    }
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, benchmark, interfaces, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { weir, flush, others, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
-    let kinds = kinds(weir, benchmark, cpus[0], cpu);
+    let kinds = kinds(weir, &others, cpus[0], cpu)?;
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
@@ -109,8 +117,13 @@ pub fn bench() -> Result<()> {
     report(&kinds, turns, cpu)
 }
 
-fn kinds<'a>(weir: &'a Xdp, benchmark: Benchmark<'a>, other: u32, cpu: u32) -> Vec<Kind<'a>> {
-    let Benchmark { baseline, draw, two_flows, all_miss, zipf } = benchmark;
+fn kinds<'a>(weir: &'a Xdp, others: &[(&str, &'a Xdp)], other: u32, cpu: u32) -> Result<Vec<Kind<'a>>> {
+    let mut programs = [weir; PROGRAMS.len()];
+    for (found, name) in programs.iter_mut().zip(PROGRAMS) {
+        let (_, program) = others.iter().find(|(other, _)| *other == name).with_context(|| format!("no {name}"))?;
+        *found = program;
+    }
+    let [baseline, draw, two_flows, all_miss, zipf] = programs;
     let kind = |name, program, frame, reading| Kind { name, program, frame, reading, counted: true, over: EMPTY };
     let mut kinds = vec![
         Kind { counted: false, ..kind(EMPTY, baseline, frames::tcp_v4(), Reading::Needless) },
@@ -127,7 +140,7 @@ fn kinds<'a>(weir: &'a Xdp, benchmark: Benchmark<'a>, other: u32, cpu: u32) -> V
     if other != cpu {
         kinds.insert(9, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
     }
-    kinds
+    Ok(kinds)
 }
 
 impl Kind<'_> {
