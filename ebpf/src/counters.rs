@@ -7,6 +7,6 @@ use crate::maps::at;
 /// An interface's counters in the window of this epoch.
 #[inline(always)]
 pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
-    let set = &mut cpu.sets[usize::from(scope.epoch() & 1)];
+    let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
     &mut at(&mut set.interfaces, usize::from(scope.interface())).counters
 }

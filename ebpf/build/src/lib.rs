@@ -33,14 +33,14 @@ const PACKAGE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// What the objects are made of, seen from the package's folder.
 const SOURCES: [&str; 5] = ["", "../common/src", "../common/Cargo.toml", "../Cargo.toml", "../Cargo.lock"];
 
-/// Rustup's names for a toolchain that may have the standard library's source, best first. `scripts/setup` links the
-/// first to Debian's compiler where there is no fitting nightly.
+/// Rustup's toolchains that may have the source of the standard library, the better one first. `scripts/setup` links the
+/// first to Debian's compiler if there is no fitting nightly.
 const TOOLCHAINS: [&str; 2] = ["weir-bpf", "nightly"];
 
-/// Where the standard library's source lies below a sysroot.
+/// A file of the standard library's source, seen from a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library/core/Cargo.toml";
 
-/// Every message about a missing piece ends in this.
+/// The end of every message about a missing tool.
 const WAY_OUT: &str = "run scripts/setup (as root on Debian; elsewhere it says what to install)";
 
 /// An object that can be built.
