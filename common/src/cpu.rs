@@ -9,8 +9,8 @@ use crate::{
     record::{InterfaceEdge, Record, SizeEdge},
 };
 
-/// Records that are handed over together: one reservation in the ring for all of them.
-pub const BATCH_RECORDS: usize = 32;
+/// Evicted records that the ring gets together: one reservation for all of them.
+pub const EVICTED_MAX: usize = 32;
 
 /// One CPU's block. Only programs that run on this CPU write it.
 #[repr(C)]
@@ -18,14 +18,14 @@ pub const BATCH_RECORDS: usize = 32;
 pub struct Cpu {
     /// The number of the open window.
     pub epoch: u32,
-    /// Not 0 while `flush` is inside the cache or the batch.
+    /// Not 0 while `flush` changes the cache or `evicted`.
     pub busy: u32,
     /// Not 0 from the first call of `flush` for a window until it is closed.
     pub closing: u32,
     /// How far `flush` came.
     pub cursor: u32,
-    /// Records in `batch`.
-    pub batched: u32,
+    /// Records in `evicted`.
+    pub evicted_count: u32,
     /// Packets that sampling leaves out before it takes the next one.
     pub left_out: u32,
     /// The sampling rate by which `left_out` was drawn; 0 before the first draw.
@@ -38,10 +38,10 @@ pub struct Cpu {
     pub place_shift: u32,
     /// Nothing, up to the cache line's end.
     pub padding: [u32; 6],
-    /// Evicted records on their way to the ring.
-    pub batch: [Record; BATCH_RECORDS],
+    /// Evicted records that wait until the ring gets them.
+    pub evicted: [Record; EVICTED_MAX],
     /// What is counted, by epoch's parity: while one window is being closed, the next one is counted in the other set.
-    pub sets: [Set; 2],
+    pub counter_sets: [CounterSet; 2],
     /// Nothing, up to the block's end.
     pub tail: [u64; 6],
 }
@@ -49,7 +49,7 @@ pub struct Cpu {
 /// What one window counts on one CPU, cumulative over all windows of the same parity.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Set {
+pub struct CounterSet {
     /// Counters of each interface slot.
     pub interfaces: [InterfaceEdge; INTERFACES_MAX as usize],
     /// Packet sizes.
