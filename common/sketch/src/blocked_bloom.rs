@@ -20,7 +20,7 @@ use alloc::{boxed::Box, vec};
 use core::hint::black_box;
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::Items,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
@@ -239,28 +239,6 @@ fn bits<const ROTATES: bool>(word: u64) -> [u64; LANES] {
     fields(word).map(|bit| if ROTATES { 1u64.rotate_left(bit as u32) } else { 1 << bit })
 }
 
-impl Sketch for BlockedBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for BlockedBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for BlockedBloom {
     const KIND: Kind = Kind::BlockedBloom;
 
@@ -277,31 +255,6 @@ impl Image for BlockedBloom {
             Ok(())
         })?;
         Ok(Self { blocks, plan, key_id })
-    }
-}
-
-impl Filter for BlockedBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

@@ -31,7 +31,7 @@ use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
     check_mergeable,
     count_min::{Conservative, Plain, Update, least, read},
@@ -283,21 +283,6 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-impl<W: Weight, U: Update> Sketch for BlockedCountMin<W, U> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
 /// The weights' width is not written: a number that is too large for it becomes the largest there is.
 impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     const KIND: Kind = Kind::BlockedCountMin;
@@ -320,29 +305,6 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
             *cell = cell.saturating_add(part);
         })?;
         Ok(Self { blocks, total, key_id, update: PhantomData })
-    }
-}
-
-impl<W: Weight, U: Update> Frequency for BlockedCountMin<W, U> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
     }
 }
 

@@ -15,7 +15,7 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::Occupancy,
 };
@@ -198,28 +198,6 @@ impl Bloom {
     }
 }
 
-impl Sketch for Bloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for Bloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for Bloom {
     const KIND: Kind = Kind::Bloom;
 
@@ -239,31 +217,6 @@ impl Image for Bloom {
             Ok(())
         })?;
         Ok(Self { words, hashes, capacity, key_id })
-    }
-}
-
-impl Filter for Bloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

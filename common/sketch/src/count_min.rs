@@ -32,7 +32,7 @@ use self::rows::{Grid, Rows};
 pub use self::update::{Conservative, Plain, Update};
 pub(super) use self::update::{least, read};
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{estimate_each, estimate_in_lanes, is_far, visit},
     check_mergeable,
     weight::{Weight, excess, sum},
@@ -252,44 +252,6 @@ fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
 #[inline(always)]
 fn indices<const DEPTH: usize>(slots: [u32; DEPTH]) -> [usize; DEPTH] {
     core::array::from_fn(|row| slots[row] as usize)
-}
-
-impl<W: Weight, U: Update> Sketch for CountMin<W, U> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<W: Weight, U: Update> Frequency for CountMin<W, U> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight, U: Update> Merge for CountMin<W, U> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
@@ -276,28 +276,6 @@ const fn sum(one: u64, other: u64) -> u64 {
     sum_even(one, other) | sum_even(one >> COUNTER_BITS, other >> COUNTER_BITS) << COUNTER_BITS
 }
 
-impl Sketch for CountingBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for CountingBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for CountingBloom {
     const KIND: Kind = Kind::CountingBloom;
 
@@ -314,40 +292,6 @@ impl Image for CountingBloom {
             Ok(())
         })?;
         Ok(Self { blocks, plan, key_id })
-    }
-}
-
-impl Filter for CountingBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for CountingBloom {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 

@@ -16,7 +16,7 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Filter, Full, Geometry, Remove, Sketch,
+    Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{Ahead, BATCH, Place, other},
 };
@@ -290,54 +290,6 @@ impl Cuckoo {
     }
 }
 
-impl Sketch for Cuckoo {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Filter for Cuckoo {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        self.insert(hash)
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes)
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for Cuckoo {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
-    }
-}
-
 impl Image for Cuckoo {
     const KIND: Kind = Kind::Cuckoo;
 
@@ -463,60 +415,32 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
     }
 }
 
+/// What the tests that this filter shares with [`TwoChoice`](super::TwoChoice) ask of it.
+#[cfg(test)]
+impl super::partial_key::laws::PartialKey for Cuckoo {
+    const SLOTS: usize = SLOTS;
+    const LOAD_WHEN_FULL: f64 = 0.945;
+    const FEW: u64 = 12;
+    const BITS_PER_KEY: core::ops::Range<f64> = 16.9..17.0;
+    const OF_A_MILLION: Geometry = Geometry::Buckets { count: 264_555, slots: SLOTS };
+
+    fn all_hashes(&self) -> impl Iterator<Item = u64> {
+        super::partial_key::all_hashes::<FINGERPRINT_MIN>(self.count())
+    }
+    fn find_at(&self, level: simd::Level, hashes: &[u64], found: &mut [bool]) {
+        let buckets = &*self.buckets;
+        simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
+            find_batch(buckets, true, hashes, found);
+        });
+    }
+    fn remove_at_level(&mut self, _: simd::Level, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{oracle::hash, partial_key::all_hashes, simd::Level};
-    use std::vec::Vec;
-
-    #[test]
-    fn it_takes_what_was_planned_at_any_size_and_much_the_same_more() {
-        for items in [1, 7, 8, 9, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
-            let mut filter = Cuckoo::with_capacity(items, 7);
-            let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
-            assert_eq!(full, Full { items: filter.items(), capacity: items });
-            assert!(full.items >= items && filter.is_saturated(), "{full}");
-            assert!(items < 1_000 || filter.fill() > 0.945, "{}", filter.fill());
-        }
-    }
-
-    #[test]
-    fn one_key_goes_in_eight_times() {
-        let mut filter = Cuckoo::with_capacity(1_000, 7);
-        let twins = (0..).take_while(|_| filter.insert(hash(1, 1)).is_ok()).count();
-        assert_eq!(twins, 2 * SLOTS);
-        assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
-        assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")]
-    fn the_rate_is_exact() {
-        // Some keys twice, so that they lie in one place twice, or in both.
-        let mut filter = Cuckoo::with_capacity(12, 7);
-        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
-        let (pairs, found) =
-            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
-        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
-    }
-
-    #[test]
-    fn every_level_finds_the_same() {
-        const KEYS: u64 = crate::test_size::of(1_000, 60);
-        let mut filter = Cuckoo::with_capacity(KEYS, 7);
-        (0..KEYS).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes: Vec<u64> = (KEYS / 2..KEYS * 3 / 2 + 1).map(|item| hash(1, item)).collect();
-        let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
-        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
-            let mut all = std::vec![false; hashes.len()];
-            let (buckets, hashes, found) = (&*filter.buckets, &*hashes, &mut *all);
-            simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
-                find_batch(buckets, true, hashes, found);
-            });
-            assert_eq!(all, one_by_one, "{level:?}");
-        }
-    }
 
     #[test]
     fn buckets_are_words_of_four() {
@@ -531,16 +455,5 @@ mod tests {
         assert_eq!((bucket.take(1), bucket), (0x8000, Bucket(0x0001_ffff_0001)));
         assert_eq!((bucket.take(2), bucket), (1, Bucket(0xffff_0001)));
         assert_eq!((bucket.take(0), bucket), (1, Bucket(0xffff)));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
-    fn geometry_follows_from_the_plan_and_stays_in_range() {
-        let million = Cuckoo::with_capacity(1_000_000, 7);
-        let bits = (million.memory_bytes() - size_of::<Cuckoo>()) as f64 * 8.0 / 1e6;
-        assert!((16.9..17.0).contains(&bits), "{bits} bits a key");
-        assert_eq!(million.geometry(), Geometry::Buckets { count: 264_555, slots: SLOTS });
-        let smallest = Cuckoo::with_capacity(0, 7);
-        assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
     }
 }

@@ -41,7 +41,7 @@ use core::f64::consts::E;
 pub use self::block::WAYS;
 use self::block::{Block, CELLS, fingerprint, place};
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, visit},
     check_mergeable,
     weight::{Weight, sum},
@@ -224,44 +224,6 @@ fn ask<W: Weight>(blocks: &[Block<W>], [at, fingerprint]: [u32; 2]) {
     let block = &blocks[at as usize];
     prefetch(block);
     prefetch(&block.light[place(fingerprint)]);
-}
-
-impl<W: Weight> Sketch for HeavyLight<W> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<W: Weight> Frequency for HeavyLight<W> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight> Merge for HeavyLight<W> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

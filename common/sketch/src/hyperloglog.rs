@@ -17,9 +17,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    floor::{self, Floor, GROUP},
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    lowest_rank::{self, GROUP, LowestRank},
     rank,
 };
 
@@ -38,7 +38,7 @@ const Z: f64 = 3.2905;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;
 /// From this floor on it pays to look only at the hashes above it: a quarter of them.
-const FLOOR_MIN: u8 = 2;
+const LOWEST_MIN: u8 = 2;
 
 /// A `HyperLogLog` sketch with one byte a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct HyperLogLog {
     /// How many high bits of a hash choose the register.
     precision: u32,
     key_id: u64,
-    floor: Floor,
+    lowest_rank: LowestRank,
 }
 
 impl HyperLogLog {
@@ -61,7 +61,12 @@ impl HyperLogLog {
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
-        Self { registers: vec![0; 1 << precision].into_boxed_slice(), precision, key_id, floor: Floor::default() }
+        Self {
+            registers: vec![0; 1 << precision].into_boxed_slice(),
+            precision,
+            key_id,
+            lowest_rank: LowestRank::default(),
+        }
     }
 
     /// Counts the key with this hash, once however often it comes.
@@ -75,8 +80,8 @@ impl HyperLogLog {
     /// can still raise one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
-            let floor = self.floor.before(hashes.len(), &self.registers, |least| least);
-            insert_all(&mut self.registers, self.precision, floor, hashes);
+            let lowest = self.lowest_rank.before(hashes.len(), &self.registers, |least| least);
+            insert_all(&mut self.registers, self.precision, lowest, hashes);
         }
     }
 
@@ -124,7 +129,7 @@ impl HyperLogLog {
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
-        self.floor = Floor::default();
+        self.lowest_rank = LowestRank::default();
     }
 
     /// The relative standard error of large counts.
@@ -175,39 +180,6 @@ impl HyperLogLog {
     }
 }
 
-impl Sketch for HyperLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for HyperLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for HyperLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
-    }
-}
-
 impl Image for HyperLogLog {
     const KIND: Kind = Kind::HyperLogLog;
 
@@ -254,22 +226,22 @@ fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
 }
 
 crate::simd::dispatch! {
-    fn insert_all(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-        insert_slice(registers, precision, floor, hashes);
+    fn insert_all(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+        insert_slice(registers, precision, lowest, hashes);
     }
 }
 
 #[inline(always)]
-fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
+fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
     let last = registers.len() - 1;
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
-        if floor < FLOOR_MIN {
+        if lowest < LOWEST_MIN {
             // First all places, by vectors; then the registers.
             rank::places(group, precision, last).for_each(|place| raise(registers, place));
         } else {
-            let above = floor::above(group, precision, floor);
-            floor::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));
+            let above = lowest_rank::above(group, precision, lowest);
+            lowest_rank::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));
         }
     }
     rest.iter().for_each(|hash| raise(registers, rank::place(*hash, precision, last)));
@@ -357,15 +329,15 @@ mod tests {
             hashes.chunks(1_000).for_each(|hashes| batched.insert_batch(hashes));
             assert_eq!(batched.registers, single.registers, "{precision}");
             let least = single.registers.iter().copied().min().unwrap_or(0);
-            for floor in 0..=least {
+            for lowest in 0..=least {
                 for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
                     let mut registers = single.registers.clone();
-                    registers.iter_mut().for_each(|register| *register = (*register).min(floor));
+                    registers.iter_mut().for_each(|register| *register = (*register).min(lowest));
                     let (hashes, at): (&[u64], &mut [u8]) = (&hashes, &mut registers);
-                    at_level!(level, (at: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-                        insert_slice(at, precision, floor, hashes);
+                    at_level!(level, (at: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+                        insert_slice(at, precision, lowest, hashes);
                     });
-                    assert_eq!(registers, single.registers, "{precision} {floor} {level:?}");
+                    assert_eq!(registers, single.registers, "{precision} {lowest} {level:?}");
                 }
             }
         }

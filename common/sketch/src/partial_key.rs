@@ -7,6 +7,9 @@
 
 use crate::simd;
 
+#[cfg(test)]
+pub(super) mod laws;
+
 /// What a filter keeps of a key, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {

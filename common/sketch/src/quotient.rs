@@ -32,7 +32,7 @@ use self::{
     batch::{contains_batch, insert_batch, remove_batch},
     line::{COUNT_BITS, Line},
 };
-use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
+use super::{Full, Geometry, MergeError, check_mergeable};
 
 /// Lines at most: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
@@ -384,60 +384,6 @@ impl Quotient {
     /// Whether lines must be expected to come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
-    }
-}
-
-impl Sketch for Quotient {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for Quotient {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Filter for Quotient {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        self.insert(hash)
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes)
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for Quotient {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The highest bits are the index of its register. The rank is the place of the first set bit behind them, from 1: half
 //! of all hashes have rank 1, a quarter rank 2, and so on.
 
-use super::floor::GROUP;
+use super::lowest_rank::GROUP;
 
 /// The stored bits of a float's mantissa.
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;

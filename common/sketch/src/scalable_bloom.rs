@@ -18,7 +18,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    BlockedBloom, Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
     occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
@@ -253,27 +253,6 @@ fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], f
     }
 }
 
-impl Sketch for ScalableBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id()
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for ScalableBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
 /// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
 impl Image for ScalableBloom {
     const KIND: Kind = Kind::ScalableBloom;
@@ -313,32 +292,6 @@ impl Image for ScalableBloom {
             BlockedBloom::read(payload, key_id)
         });
         Ok(Self { current, items, past: past.collect::<Result<_, _>>()?, growths: growths as i32, settings })
-    }
-}
-
-/// Never full: where it cannot grow, only the rate rises.
-impl Filter for ScalableBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

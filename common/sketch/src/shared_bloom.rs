@@ -24,7 +24,7 @@ use core::{
 };
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::{Items, Occupancy},
     split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
@@ -226,27 +226,6 @@ impl SharedBloom {
     }
 }
 
-impl Sketch for SharedBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        Self::clear(self);
-    }
-}
-
-impl Merge for SharedBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        Self::merge(self, other)
-    }
-}
-
 impl Image for SharedBloom {
     const KIND: Kind = Kind::SharedBloom;
 
@@ -265,31 +244,6 @@ impl Image for SharedBloom {
             Ok(())
         })?;
         Ok(Self { blocks, capacity, key_id })
-    }
-}
-
-impl Filter for SharedBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(Self::insert(self, hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        Self::insert_batch(self, hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

@@ -36,7 +36,7 @@ use self::{
     place::{CHUNK, Grid, Places, place_chunk},
     survey::relative_error_of,
 };
-use super::{Geometry, Merge, MergeError, Sketch, check_mergeable, ultraloglog};
+use super::{Geometry, MergeError, check_mergeable, ultraloglog};
 use crate::simd;
 
 /// Lines at least: fewer say too little of what lines hold.
@@ -204,27 +204,6 @@ impl<K: Copy> Spread<K> {
         if (tag, Some(sample.hash)) > (*held, holder.as_ref().map(|holder| holder.hash)) {
             (*held, *holder) = (tag, Some(sample));
         }
-    }
-}
-
-impl<K: Copy> Sketch for Spread<K> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<K: Copy> Merge for Spread<K> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
     }
 }
 

@@ -44,7 +44,7 @@ use self::{
     coin::Coin,
     merge::merge_block,
 };
-use super::{Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable, weight::Weight};
+use super::{Bounds, Geometry, MergeError, check_mergeable, weight::Weight};
 use crate::{hash::scale, simd};
 
 pub use self::{block::WAYS, candidate::Candidate};
@@ -233,27 +233,6 @@ fn admit<K, W: Weight>(
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.
     block.price = price.min(row[way].score());
-}
-
-impl<K: Copy + Eq + Default, W: Weight> Sketch for TopK<K, W> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<K: Copy + Eq + Default, W: Weight> Merge for TopK<K, W> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

@@ -21,10 +21,10 @@ use alloc::{boxed::Box, vec};
 
 use self::likelihood::Likelihood;
 use super::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    floor::{self, Floor, GROUP},
+    Estimate, Geometry, MergeError, check_mergeable,
     hyperloglog::bounds_of,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    lowest_rank::{self, GROUP, LowestRank},
     rank,
 };
 
@@ -40,7 +40,7 @@ pub(super) const ERROR_FACTOR: f64 = 0.761;
 /// Of a count from few registers, times the registers: how much too large it is on average, relatively (Ertl, 2023).
 pub(super) const BIAS_FACTOR: f64 = 0.481_473_765;
 /// From this floor on it pays to look only at the hashes above it: a half of them.
-const FLOOR_MIN: u8 = 1;
+const LOWEST_MIN: u8 = 1;
 
 /// An `UltraLogLog` sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct UltraLogLog {
     /// How many high bits of a hash choose the register.
     precision: u32,
     key_id: u64,
-    floor: Floor,
+    lowest_rank: LowestRank,
 }
 
 impl UltraLogLog {
@@ -63,7 +63,12 @@ impl UltraLogLog {
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
-        Self { registers: vec![0; 1 << precision].into_boxed_slice(), precision, key_id, floor: Floor::default() }
+        Self {
+            registers: vec![0; 1 << precision].into_boxed_slice(),
+            precision,
+            key_id,
+            lowest_rank: LowestRank::default(),
+        }
     }
 
     /// Counts the key with this hash, once however often it comes.
@@ -79,8 +84,8 @@ impl UltraLogLog {
             // A rank more than two below a register's highest is nothing that it remembers.
             let rank =
                 |register| register::highest(register).saturating_sub(self.precision as u8 - 2).saturating_sub(3);
-            let floor = self.floor.before(hashes.len(), &self.registers, rank);
-            insert_all(&mut self.registers, self.precision, floor, hashes);
+            let lowest = self.lowest_rank.before(hashes.len(), &self.registers, rank);
+            insert_all(&mut self.registers, self.precision, lowest, hashes);
         }
     }
 
@@ -111,7 +116,7 @@ impl UltraLogLog {
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
-        self.floor = Floor::default();
+        self.lowest_rank = LowestRank::default();
     }
 
     /// The relative standard error of large counts.
@@ -152,39 +157,6 @@ impl UltraLogLog {
     }
 }
 
-impl Sketch for UltraLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for UltraLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for UltraLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
-    }
-}
-
 impl Image for UltraLogLog {
     const KIND: Kind = Kind::UltraLogLog;
 
@@ -218,22 +190,24 @@ fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
 }
 
 crate::simd::dispatch! {
-    fn insert_all(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-        insert_slice(registers, precision, floor, hashes);
+    fn insert_all(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+        insert_slice(registers, precision, lowest, hashes);
     }
 }
 
 #[inline(always)]
-fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
+fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
     let last = registers.len() - 1;
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
-        if floor < FLOOR_MIN {
+        if lowest < LOWEST_MIN {
             // First all places, by vectors; then the registers.
             rank::places(group, precision, last).for_each(|place| remember(registers, precision, place));
         } else {
-            let above = floor::above(group, precision, floor);
-            floor::for_each(group, above, |hash| remember(registers, precision, rank::place(hash, precision, last)));
+            let above = lowest_rank::above(group, precision, lowest);
+            lowest_rank::for_each(group, above, |hash| {
+                remember(registers, precision, rank::place(hash, precision, last))
+            });
         }
     }
     rest.iter().for_each(|hash| remember(registers, precision, rank::place(*hash, precision, last)));
@@ -333,17 +307,17 @@ mod tests {
             hashes.chunks(1_000).for_each(|hashes| batched.insert_batch(hashes));
             assert_eq!(batched.registers, single.registers, "{precision}");
             for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
-                for floor in [0, FLOOR_MIN] {
+                for lowest in [0, LOWEST_MIN] {
                     // Nothing above the floor is remembered of ranks below it.
                     let hashes: Vec<u64> =
-                        hashes.iter().copied().filter(|hash| floor == 0 || hash << precision >> 63 == 0).collect();
+                        hashes.iter().copied().filter(|hash| lowest == 0 || hash << precision >> 63 == 0).collect();
                     let (mut expected, mut found) = (with_precision(precision), with_precision(precision));
                     hashes.iter().for_each(|hash| expected.insert(*hash));
                     let (hashes, registers): (&[u64], &mut [u8]) = (&hashes, &mut found.registers);
-                    at_level!(level, (registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-                        insert_slice(registers, precision, floor, hashes);
+                    at_level!(level, (registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+                        insert_slice(registers, precision, lowest, hashes);
                     });
-                    assert_eq!(found, expected, "{precision} {floor} {level:?}");
+                    assert_eq!(found, expected, "{precision} {lowest} {level:?}");
                 }
             }
         }

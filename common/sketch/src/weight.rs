@@ -51,7 +51,7 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn from_narrow(narrow: Self::Narrow) -> Self;
 
     /// The number that decides which of two keys is larger.
-    fn rank(self) -> u64;
+    fn magnitude(self) -> u64;
 
     /// One number for all of them, below 2^62 + 2^61, by which keys compete where the largest by any number matter.
     fn score(self) -> u64;
@@ -95,7 +95,7 @@ macro_rules! count {
                 if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
             }
             #[inline(always)]
-            fn rank(self) -> u64 {
+            fn magnitude(self) -> u64 {
                 self.into()
             }
             #[inline(always)]
@@ -123,8 +123,8 @@ pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The two numbers.
     fn columns(self) -> [u64; 2];
 
-    /// The number that decides which of two keys is larger: see [`Weight::rank`].
-    fn rank(self) -> u64;
+    /// The number that decides which of two keys is larger: see [`Weight::magnitude`].
+    fn magnitude(self) -> u64;
 
     /// One number for both, below 2^62 + 2^61: see [`Weight::score`].
     fn score(self) -> u64;
@@ -157,7 +157,7 @@ impl Columns for CountAndSum {
         [self.count, self.sum]
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
+    fn magnitude(self) -> u64 {
         self.sum
     }
     /// One time counts as much as a sum of 512, in units of four. So the largest by either are among the largest.
@@ -211,8 +211,8 @@ impl<C: Columns> Weight for C {
         Self::from_columns([u64::from_narrow(a), u64::from_narrow(b)])
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
-        Columns::rank(self)
+    fn magnitude(self) -> u64 {
+        Columns::magnitude(self)
     }
     #[inline(always)]
     fn score(self) -> u64 {
@@ -240,15 +240,6 @@ dispatch! {
         }
         sum
     }
-}
-
-/// Between what a key's weight lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds<W> {
-    /// It had at least this.
-    pub lower: W,
-    /// It had at most this.
-    pub upper: W,
 }
 
 /// Number by number the least excess that a share of at most `chance` of all places exceeds; `share(read, excess)` is
@@ -285,7 +276,7 @@ mod tests {
         assert_eq!(a.saturating_add(b), CountAndSum::new(8, u64::MAX));
         assert_eq!(a.saturating_sub(b), CountAndSum::new(0, u64::MAX - 7));
         assert_eq!((a.least(b), a.most(b)), (CountAndSum::new(3, 7), CountAndSum::new(5, u64::MAX)));
-        assert_eq!(Weight::rank(b), 7);
+        assert_eq!(Weight::magnitude(b), 7);
     }
 
     #[test]

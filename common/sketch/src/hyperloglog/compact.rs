@@ -21,7 +21,7 @@ use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 use crate::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
 };
 
@@ -161,39 +161,6 @@ impl CompactHyperLogLog {
             hashes.for_each(|hash| larger.insert(hash));
             *self = larger;
         }
-    }
-}
-
-impl Sketch for CompactHyperLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for CompactHyperLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for CompactHyperLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{LINES_PER_KEY, Line, Sample, Spread, line::REGISTERS};
+use super::{LINES_PER_KEY, Line, Sample, Spread, place::REGISTERS};
 use crate::{Estimate, hash::mix, ultraloglog};
 
 /// The probability that bounds hold the truth.
