@@ -1,0 +1,135 @@
+//! Commands, options and settings that the pages name are understood.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use clap::{
+    CommandFactory, Parser,
+    error::ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion, MissingRequiredArgument,
+    },
+};
+use serde_json::Value;
+use weir::{cli::Cli, config::Config};
+
+use crate::{fields, page, root};
+
+#[test]
+fn every_command_is_understood() -> Result<()> {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in page::all()? {
+        let spans =
+            page.lines().into_iter().flat_map(|line| line.spans().into_iter().map(move |span| (line.number, span)));
+        let mut commands: Vec<_> = spans.map(|(number, span)| (number, span.to_owned())).collect();
+        for block in page.blocks() {
+            for (number, line) in (block.number + 1..).zip(&block.lines) {
+                let line = line.split(" #").next().unwrap_or_default();
+                commands.extend(line.split("&&").map(|command| (number, command.to_owned())));
+            }
+        }
+        for (number, command) in commands {
+            let words: Vec<_> = command.split_whitespace().skip_while(|word| matches!(*word, "$" | "sudo")).collect();
+            let result = match words.as_slice() {
+                ["weir", _, ..] => understood(&words),
+                [script, arguments @ ..] if script.starts_with("scripts/") && !script.ends_with('/') => {
+                    has_words(script, arguments)
+                }
+                [option] if option.starts_with("--") && option.len() > 2 => known(option),
+                _ => continue,
+            };
+            count += 1;
+            if let Err(error) = result {
+                wrong.push(format!("{}: {command}: {error:#}", page.at(number)));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    ensure!(count > 50, "only {count} commands were found in the pages: the test does not see them");
+    Ok(())
+}
+
+/// Whether `weir` takes this command line. In the text a command may stand without what it needs.
+fn understood(words: &[&str]) -> Result<()> {
+    match Cli::try_parse_from(words) {
+        Err(error) => {
+            let is_part = matches!(
+                error.kind(),
+                DisplayHelp | DisplayVersion | MissingRequiredArgument | DisplayHelpOnMissingArgumentOrSubcommand
+            );
+            ensure!(is_part, "{error}");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether a script knows its arguments: they stand in its text. Words in capitals stand for something else.
+fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
+    let text = fs::read_to_string(root().join(script))?;
+    for word in arguments.iter().filter(|word| word.starts_with("--") || word.chars().all(|c| c.is_ascii_lowercase())) {
+        ensure!(text.contains(word), "the script does not know {word}");
+    }
+    Ok(())
+}
+
+/// Whether a command of `weir` or a script has this option.
+fn known(option: &str) -> Result<()> {
+    let command = Cli::command();
+    let mut arguments = command.get_subcommands().flat_map(|command| command.get_arguments());
+    let name = option.trim_start_matches("--");
+    let is_ours = arguments.any(|argument| argument.get_long() == Some(name));
+    let scripts = fs::read_dir(root().join("scripts"))?;
+    let mut texts = scripts.filter_map(Result::ok).filter_map(|script| fs::read_to_string(script.path()).ok());
+    ensure!(is_ours || texts.any(|text| text.contains(option)), "nothing has this option");
+    Ok(())
+}
+
+#[test]
+fn every_configuration_is_valid() -> Result<()> {
+    let mut count = 0;
+    for page in page::all()? {
+        for block in page.blocks().into_iter().filter(|block| block.language == "yaml") {
+            count += 1;
+            Config::parse(&block.lines.join("\n"), &page.at(block.number)).map_err(anyhow::Error::new)?;
+        }
+    }
+    ensure!(count > 0, "no page shows a configuration");
+    Ok(())
+}
+
+/// A name such as `report.interval` is a setting or a field of a report.
+#[test]
+fn every_setting_exists() -> Result<()> {
+    let settings = serde_json::to_value(Config::default())?;
+    let sections = settings.as_object().context("the configuration is a map")?;
+    let fields = fields::of_schema()?;
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in page::all()?.iter().filter(|page| page.path != Path::new("docs/REPORT.md")) {
+        for line in page.lines() {
+            for span in line.spans() {
+                let Some((section, name)) = span.split_once('.') else { continue };
+                let is_name = name.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '.' | '[' | ']'));
+                let bare = section.trim_end_matches("[]");
+                let is_section = sections.contains_key(bare) || fields.iter().any(|field| field == bare);
+                if !is_name || !is_section || name == "rs" {
+                    continue;
+                }
+                count += 1;
+                let is_field = fields.iter().any(|field| field == span);
+                if !is_field && !is_setting(&settings[bare], name) {
+                    wrong.push(format!("{}: {span}", page.at(line.number)));
+                }
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "neither a setting nor a field of a report:\n{}", wrong.join("\n"));
+    ensure!(count > 10, "only {count} names were found in the pages: the test does not see them");
+    Ok(())
+}
+
+fn is_setting(section: &Value, name: &str) -> bool {
+    match section {
+        Value::Array(list) => list.iter().any(|entry| entry.get(name).is_some()),
+        _ => section.get(name).is_some(),
+    }
+}
