@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command, sync::Mutex, t
 use anyhow::{Context, Result, ensure};
 use weir::{capture::Capture, config::Config, replay::Windows};
 use weir_common::ledger::Tally;
-use weir_tests::captures;
+use weir_tests::{account::tally, captures};
 
 use crate::{
     command::weir_replay,
     equality::{is_valid, validator},
-    library::{Replayed, run, same_but_self, small, tally},
+    library::{Replayed, run, same_but_self, small},
 };
 
 /// Captures that are replayed through the kernel together: loading the programs takes longer than most captures.
