@@ -11,8 +11,8 @@ use weir_common::{
     record::{Record, Sample},
     sampling::Valve,
     size::size_class,
-    sketch::Seen,
 };
+use weir_sketch::Seen;
 
 use crate::{batch::Batch, edge::Edge, kernel::Plan, shard::Shard, worker::Closed};
 

@@ -17,7 +17,8 @@ use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
 use tracing::{debug, info};
-use weir_common::{control::Flush, record::Entry, sketch::Seen};
+use weir_common::{control::Flush, record::Entry};
+use weir_sketch::Seen;
 
 use crate::{
     batch::Batch,

@@ -16,10 +16,10 @@ use weir::{
     worker::pin,
 };
 use weir_common::{
-    hash::Key,
     ledger::{Ledger, Tally},
     packet::Tunnels,
 };
+use weir_sketch::hash::Key;
 
 use crate::{
     frames,
