@@ -1,0 +1,377 @@
+//! The interfaces of this network namespace, and news of them, from the kernel's routing socket (rtnetlink(7)).
+
+use std::{io, mem::MaybeUninit, os::fd::OwnedFd};
+
+use crossbeam::channel::Sender;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::{RecvFlags, SocketFlags, recv, sockopt},
+};
+use tracing::debug;
+
+use super::{
+    message::{ALL, Message, ONE, attributes, double, half, messages, put, text, value, word},
+    socket::{BUFFER_BYTES, Socket, open},
+};
+use crate::waker::Waker;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+/// `RTMGRP_LINK`.
+const LINK_GROUP: u32 = 1;
+
+/// `struct ifinfomsg`: family, type, index, flags, change.
+const LINK_BYTES: usize = 16;
+const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 8;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_STATS64: u16 = 23;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// What waits for the reader when hundreds of interfaces come at once; the kernel may give less.
+const EVENTS_BYTES: usize = 1 << 20;
+/// An interrupted list is asked for again this often.
+const ATTEMPTS: u32 = 5;
+
+/// An interface as the kernel describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Its index, of which no two are alike in one namespace at one time.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Its hardware type (`ARPHRD_*`).
+    pub hardware: u16,
+    /// The longest packet after the link layer's header, in bytes.
+    pub mtu: u32,
+    /// Whether it was set up.
+    pub up: bool,
+    /// Whether it is a loopback interface.
+    pub loopback: bool,
+    /// What it is if no device: `veth`, `bridge`, `vlan`, ...
+    pub kind: Option<String>,
+    /// The interface in this namespace that it is stacked on; a veth's peer too.
+    pub lower: Option<u32>,
+    /// The bridge, bond or the like that it is a member of.
+    pub master: Option<u32>,
+    /// The XDP program on it.
+    pub xdp: Option<XdpProgram>,
+    /// Packets received and sent, by its own count; absent where it does not tell.
+    pub packets: Option<[u64; 2]>,
+}
+
+/// An XDP program on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpProgram {
+    /// Its number; `None` where there are several.
+    pub id: Option<u32>,
+    /// Where it is.
+    pub place: &'static str,
+}
+
+/// What has happened to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The interface with this index is gone from this namespace.
+    Gone(u32),
+    /// One is new or has changed.
+    Changed,
+    /// More happened than could be told.
+    Missed,
+}
+
+/// The socket that lists interfaces.
+pub struct Devices(Socket);
+
+impl Devices {
+    /// Opens it, in this thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no such sockets, or this process may not use them.
+    pub fn open() -> io::Result<Self> {
+        // `NETLINK_ROUTE` is 0, the protocol that is meant where none is named.
+        Socket::open(None).map(Self)
+    }
+
+    /// All interfaces, with their counters as of now.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or its answer was no answer.
+    pub fn list(&mut self) -> io::Result<Vec<Device>> {
+        for _ in 0..ATTEMPTS {
+            match self.0.ask(RTM_GETLINK, ALL, &[0; LINK_BYTES], read_answer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+        Err(io::Error::other("the interfaces change faster than they can be listed"))
+    }
+
+    /// The interface of this name; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or its answer was no answer.
+    pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
+        let mut question = vec![0; LINK_BYTES];
+        put(&mut question, IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+        match self.0.ask(RTM_GETLINK, ONE, &question, read_answer) {
+            Ok(devices) => Ok(devices.into_iter().next()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NODEV | Errno::RANGE | Errno::INVAL) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// Ends [`Events::watch`] from another thread; also when it is dropped.
+#[derive(Debug)]
+pub struct Ender(Waker);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// The socket that brings news of interfaces.
+pub struct Events {
+    socket: OwnedFd,
+    end: Waker,
+}
+
+impl Events {
+    /// Opens it, in this thread's network namespace: from now on no news is missed without notice.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no such socket, or no file descriptor is left.
+    pub fn open() -> io::Result<(Self, Ender)> {
+        let socket = open(None, LINK_GROUP, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        if let Err(error) = sockopt::set_socket_recv_buffer_size(&socket, EVENTS_BYTES) {
+            debug!("news of interfaces have little room: {error}");
+        }
+        let end = Waker::new()?;
+        Ok((Self { socket, end: end.clone() }, Ender(end)))
+    }
+
+    /// Passes news on until it is ended or nobody receives them.
+    pub fn watch(self, news: &Sender<News>) {
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+        loop {
+            let mut wait = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
+            match poll(&mut wait, None) {
+                Ok(_) if !wait[1].revents().is_empty() => return,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    debug!("cannot wait for news of interfaces: {error}");
+                    return;
+                }
+            }
+            let told = match recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC) {
+                Ok(((bytes, _), length)) if length > bytes.len() => vec![News::Missed],
+                Ok(((bytes, _), _)) => messages(bytes).filter_map(|message| read_news(&message)).collect(),
+                Err(Errno::AGAIN | Errno::INTR) => Vec::new(),
+                Err(Errno::NOBUFS) => vec![News::Missed],
+                Err(error) => {
+                    debug!("no more news of interfaces: {error}");
+                    return;
+                }
+            };
+            for one in told {
+                if news.send(one).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn read_news(message: &Message<'_>) -> Option<News> {
+    match message.kind {
+        // A bridge tells of ports that leave it in the same words, but for its address family.
+        RTM_DELLINK if message.body.first() == Some(&0) => Some(News::Gone(word(message.body, 4)?)),
+        RTM_NEWLINK | RTM_DELLINK => Some(News::Changed),
+        _ => None,
+    }
+}
+
+fn read_answer(message: &Message<'_>) -> Option<Device> {
+    if message.kind == RTM_NEWLINK { read_device(message.body) } else { None }
+}
+
+/// Reads the body of an `RTM_NEWLINK`.
+fn read_device(body: &[u8]) -> Option<Device> {
+    let flags = word(body, 8)?;
+    let mut device = Device {
+        hardware: half(body, 2)?,
+        ifindex: word(body, 4)?,
+        up: flags & IFF_UP != 0,
+        loopback: flags & IFF_LOOPBACK != 0,
+        ..Device::default()
+    };
+    let mut elsewhere = false;
+    for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
+        match kind {
+            IFLA_IFNAME => device.name = text(data),
+            IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
+            IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
+            IFLA_LINK_NETNSID => elsewhere = true,
+            IFLA_MASTER => device.master = word(data, 0).filter(|master| *master != 0),
+            IFLA_LINKINFO => device.kind = value(data, IFLA_INFO_KIND).map(text),
+            IFLA_STATS64 => device.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
+            IFLA_XDP => device.xdp = read_xdp(data),
+            _ => {}
+        }
+    }
+    if elsewhere {
+        device.lower = None;
+    }
+    (device.ifindex != 0 && !device.name.is_empty()).then_some(device)
+}
+
+fn read_xdp(attribute: &[u8]) -> Option<XdpProgram> {
+    let place = match value(attribute, IFLA_XDP_ATTACHED)?.first()? {
+        0 => return None,
+        1 => "native",
+        2 => "generic",
+        3 => "offloaded",
+        _ => "several modes",
+    };
+    let id = value(attribute, IFLA_XDP_PROG_ID).and_then(|id| word(id, 0));
+    Some(XdpProgram { id, place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::netlink::message::{NESTED, NLMSG_DONE, message};
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, kind, value);
+        bytes
+    }
+
+    fn told(kind: u16, family: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = vec![family, 0];
+        body.extend(1_u16.to_ne_bytes());
+        body.extend(7_u32.to_ne_bytes());
+        body.extend(IFF_UP.to_ne_bytes());
+        body.resize(LINK_BYTES, 0);
+        attributes.iter().for_each(|attribute| body.extend(attribute));
+        message(kind, 0, 0, &body)
+    }
+
+    fn a_vlan() -> Vec<u8> {
+        let counters: Vec<u8> = [11_u64, 12, 13].iter().flat_map(|count| count.to_ne_bytes()).collect();
+        let xdp = [attribute(IFLA_XDP_ATTACHED, &[1]), attribute(IFLA_XDP_PROG_ID, &42_u32.to_ne_bytes())].concat();
+        told(
+            RTM_NEWLINK,
+            0,
+            &[
+                attribute(IFLA_IFNAME, b"wan0.7\0"),
+                attribute(99, b"unknown"),
+                attribute(IFLA_MTU, &1500_u32.to_ne_bytes()),
+                attribute(IFLA_LINK, &3_u32.to_ne_bytes()),
+                attribute(IFLA_MASTER, &4_u32.to_ne_bytes()),
+                attribute(IFLA_LINKINFO | NESTED, &attribute(IFLA_INFO_KIND, b"vlan\0")),
+                attribute(IFLA_XDP | NESTED, &xdp),
+                attribute(IFLA_STATS64, &counters),
+            ],
+        )
+    }
+
+    #[test]
+    fn an_interface_is_read() {
+        let expected = Device {
+            ifindex: 7,
+            name: "wan0.7".to_owned(),
+            hardware: 1,
+            mtu: 1500,
+            up: true,
+            loopback: false,
+            kind: Some("vlan".to_owned()),
+            lower: Some(3),
+            master: Some(4),
+            xdp: Some(XdpProgram { id: Some(42), place: "native" }),
+            packets: Some([11, 12]),
+        };
+        let two = [a_vlan(), a_vlan()].concat();
+        let read: Vec<_> = messages(&two).filter_map(|message| read_answer(&message)).collect();
+        assert_eq!(read, [expected.clone(), expected]);
+
+        let elsewhere = [
+            attribute(IFLA_IFNAME, b"v0\0"),
+            attribute(IFLA_LINK, &3_u32.to_ne_bytes()),
+            attribute(IFLA_LINK_NETNSID, &[0; 4]),
+            attribute(IFLA_XDP, &attribute(IFLA_XDP_ATTACHED, &[0])),
+        ];
+        let bytes = told(RTM_NEWLINK, 0, &elsewhere);
+        let peer = messages(&bytes).find_map(|message| read_answer(&message)).unwrap();
+        assert_eq!((peer.lower, peer.kind, peer.xdp, peer.packets), (None, None, None, None));
+
+        let gone = told(RTM_DELLINK, 0, &elsewhere);
+        assert_eq!(messages(&gone).find_map(|message| read_answer(&message)), None);
+    }
+
+    #[test]
+    fn broken_messages_are_no_interfaces_and_no_panic() {
+        let whole = a_vlan();
+        let body = messages(&whole).next().unwrap().body;
+        for cut in 0..body.len() {
+            if let Some(device) = read_device(&body[..cut]) {
+                assert_eq!((device.ifindex, device.name.as_str()), (7, "wan0.7"), "cut at {cut}");
+            }
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[at] = byte;
+                messages(&damaged).for_each(|message| drop(read_device(message.body)));
+            }
+        }
+    }
+
+    #[test]
+    fn news_are_told_apart() {
+        let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
+        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Gone(7)));
+        assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "it left a bridge");
+        assert_eq!(tell(&a_vlan()), Some(News::Changed));
+        assert_eq!(tell(&told(NLMSG_DONE, 0, &[])), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback() {
+        let mut devices = Devices::open().unwrap();
+        let all = devices.list().unwrap();
+        let listed = all.iter().find(|device| device.name == "lo").expect("every namespace has one");
+        assert_eq!((listed.ifindex, listed.hardware, listed.loopback, &listed.kind), (1, 772, true, &None));
+        assert!(listed.packets.is_some() && listed.mtu > 0);
+        let found = devices.find("lo").unwrap().expect("it was listed");
+        assert_eq!(Device { packets: None, ..found }, Device { packets: None, ..listed.clone() });
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_none() {
+        let mut devices = Devices::open().unwrap();
+        for name in ["weir-none0", "", "a-name-that-is-longer-than-an-interface-may-have"] {
+            assert_eq!(devices.find(name).unwrap(), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The kernel side: loads the object, makes its maps, and hands out its parts.
+
+use std::io;
+
+use aya::{
+    Ebpf, EbpfError, EbpfLoader,
+    maps::{Array, ArrayOfMaps, Map, MapData, MapError},
+    programs::{Program, Xdp},
+    sys::SyscallError,
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::Serialize;
+use weir_common::{control::CPUS_MAX, cpu::Cpu, hash::SlotKey, packet::Tunnels};
+
+use super::{
+    cpu::online_cpus,
+    error::KernelError,
+    features::Features,
+    maps::{InterfaceTable, Valves},
+    plan::Plan,
+    programs::{FlushProgram, TcPrograms},
+    ring::Ring,
+};
+use crate::config::Way;
+
+/// The programs for what weir does, and not for its benchmark.
+const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
+
+/// A program that the kernel took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoadedProgram {
+    /// Its name.
+    pub name: &'static str,
+    /// How many instructions the verifier looked at, of the million that it allows; Linux 5.16 and later tell.
+    pub verified_instructions: Option<u32>,
+}
+
+/// The object that the build made out of `ebpf/`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
+
+/// The loaded object.
+pub struct Kernel {
+    ebpf: Ebpf,
+    rings: ArrayOfMaps<MapData>,
+    valves: MapData,
+    interfaces: InterfaceTable,
+    ring_bytes: u32,
+    features: Features,
+}
+
+/// The loaded object's parts, borrowed for as long as measuring lasts.
+pub struct Parts<'a> {
+    /// Attached to interfaces as XDP; without fragments where the kernel knows none.
+    pub weir: &'a mut Xdp,
+    /// Attached to interfaces by TCX.
+    pub tc: TcPrograms<'a>,
+    /// Closes a CPU's window.
+    pub flush: FlushProgram<'a>,
+    /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
+    pub replay: &'a Xdp,
+    /// Only for the benchmark; to be loaded by [`Kernel::load_benchmark`].
+    pub benchmark: Benchmark<'a>,
+    /// Which slot an interface index has.
+    pub interfaces: &'a mut InterfaceTable,
+}
+
+/// The programs that only the benchmark runs.
+#[derive(Clone, Copy)]
+pub struct Benchmark<'a> {
+    /// Does nothing.
+    pub baseline: &'a Xdp,
+    /// Draws one of a million flows, and nothing else.
+    pub draw: &'a Xdp,
+    /// Measures packets as those of two flows in turn.
+    pub two_flows: &'a Xdp,
+    /// Measures every packet as one of a new flow.
+    pub all_miss: &'a Xdp,
+    /// Measures every packet as one of the million flows that `draw` draws.
+    pub zipf: &'a Xdp,
+}
+
+impl Kernel {
+    /// Loads maps and programs as this kernel can take them. Nothing is attached and there are no rings yet.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load(plan: &Plan) -> Result<Self, KernelError> {
+        Self::load_with(plan, Features::of_this_kernel())
+    }
+
+    /// As [`Kernel::load`], for a kernel that can do no more than `features`.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
+        if OBJECT.is_empty() {
+            return Err(KernelError::NoObject);
+        }
+        // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        let cpus = cpu_blocks()?;
+        let bits = plan.cache_flows.ilog2();
+        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
+        let mut ebpf = EbpfLoader::new()
+            .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
+            .override_global("CACHE_BITS", &bits, true)
+            .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
+            .override_global("RING_BYTES", &plan.ring_bytes, true)
+            .override_global("INTERFACE_COUNT", &plan.interfaces, true)
+            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
+            .map_max_entries("CPUS", cpus)
+            .map_max_entries("VALVES", cpus)
+            .map_max_entries("CACHE", cpus << bits)
+            .load(OBJECT)
+            .map_err(load_error)?;
+        tell_cpus(&mut ebpf, cpus, bits)?;
+        let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
+        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?)?;
+        let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
+        let mut hold = Valves::of(&valves)?;
+        for cpu in 0..cpus {
+            hold.set(cpu, plan.sampling.first_rate())?;
+        }
+        load_programs(&mut ebpf, &[features.program(), "flush"])?;
+        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes, features })
+    }
+
+    /// Loads the program that only replay runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take it.
+    pub fn load_replay(&mut self) -> Result<(), KernelError> {
+        load_programs(&mut self.ebpf, &["replay"])
+    }
+
+    /// Loads the programs that only the benchmark runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not take one.
+    pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
+        load_programs(&mut self.ebpf, &["baseline", "draw", "two_flows", "all_miss", "zipf"])
+    }
+
+    /// Makes the ring of `cpu`.
+    ///
+    /// # Errors
+    ///
+    /// The map could not be made, or its reader could not be set up.
+    pub fn ring(&mut self, cpu: u32) -> Result<Ring, KernelError> {
+        if cpu >= CPUS_MAX {
+            return Err(KernelError::TooManyCpus(cpu));
+        }
+        let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
+        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.ring_bytes, 0);
+        let map = MapData::create(definition, "weir_ring", None)?;
+        self.rings.set(cpu, &map, 0)?;
+        Ring::new(cpu, map, self.ring_bytes)
+    }
+
+    /// The programs that the kernel took so far.
+    pub fn loaded(&self) -> Vec<LoadedProgram> {
+        PROGRAMS
+            .into_iter()
+            .filter_map(|name| {
+                let info = self.ebpf.program(name)?.info().ok()?;
+                Some(LoadedProgram { name, verified_instructions: info.verified_instruction_count() })
+            })
+            .collect()
+    }
+
+    /// A hold on the valves, for one more thread.
+    ///
+    /// # Errors
+    ///
+    /// No more file descriptors.
+    pub fn valves(&self) -> Result<Valves, KernelError> {
+        Valves::of(&self.valves)
+    }
+
+    /// The parts, to be used side by side.
+    ///
+    /// # Errors
+    ///
+    /// A program is missing from the object.
+    pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
+        let (mut weir, mut flush, mut replay) = (None, None, None);
+        let (mut baseline, mut draw, mut two_flows, mut all_miss, mut zipf) = (None, None, None, None, None);
+        let mut linear = None;
+        let (mut ethernet, mut ip) = ([None, None], [None, None]);
+        for (name, program) in self.ebpf.programs_mut() {
+            match (name, program) {
+                ("weir", Program::Xdp(program)) => weir = Some(program),
+                ("weir_linear", Program::Xdp(program)) => linear = Some(program),
+                ("flush", Program::Xdp(program)) => flush = Some(&*program),
+                ("replay", Program::Xdp(program)) => replay = Some(&*program),
+                ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
+                ("draw", Program::Xdp(program)) => draw = Some(&*program),
+                ("two_flows", Program::Xdp(program)) => two_flows = Some(&*program),
+                ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
+                ("zipf", Program::Xdp(program)) => zipf = Some(&*program),
+                ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
+                ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
+                ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
+                ("weir_egress_ip", Program::SchedClassifier(program)) => ip[Way::Egress as usize] = Some(program),
+                _ => {}
+            }
+        }
+        let main = if self.features.fragments { weir } else { linear };
+        let ([Some(ingress), Some(egress)], [Some(ingress_ip), Some(egress_ip)]) = (ethernet, ip) else {
+            return Err(KernelError::Missing("weir_ingress"));
+        };
+        Ok(Parts {
+            weir: main.ok_or(KernelError::Missing(self.features.program()))?,
+            tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
+            flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
+            replay: replay.ok_or(KernelError::Missing("replay"))?,
+            benchmark: Benchmark {
+                baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
+                draw: draw.ok_or(KernelError::Missing("draw"))?,
+                two_flows: two_flows.ok_or(KernelError::Missing("two_flows"))?,
+                all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
+                zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
+            },
+            interfaces: &mut self.interfaces,
+        })
+    }
+}
+
+/// How many blocks the maps of CPUs have: the numbers of the CPUs that are online are below. Not of all that there could
+/// ever be, which a hypervisor may call hundreds.
+fn cpu_blocks() -> Result<u32, KernelError> {
+    let last = online_cpus()?.into_iter().max().unwrap_or_default();
+    if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }
+}
+
+/// Tells each CPU's block where that CPU's slots are.
+fn tell_cpus(ebpf: &mut Ebpf, cpus: u32, cache_bits: u32) -> Result<(), KernelError> {
+    const WORDS: usize = size_of::<Cpu>() / 8;
+    let map = ebpf.map_mut("CPUS").ok_or(KernelError::Missing("CPUS"))?;
+    let mut blocks = Array::<_, [u64; WORDS]>::try_from(map)?;
+    let mut block = [0; WORDS];
+    for cpu in 0..cpus {
+        let told: &mut Cpu = zerocopy::transmute_mut!(&mut block);
+        told.first_slot = cpu << cache_bits;
+        told.place_shift = u64::BITS - cache_bits;
+        blocks.set(cpu, block, 0)?;
+    }
+    Ok(())
+}
+
+fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {
+    for &program in names {
+        let found = ebpf.program_mut(program).ok_or(KernelError::Missing(program))?;
+        <&mut Xdp>::try_from(found).and_then(Xdp::load).map_err(|source| KernelError::Program { program, source })?;
+    }
+    Ok(())
+}
+
+fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, KernelError> {
+    ebpf.take_map(name).ok_or(KernelError::Missing(name))
+}
+
+fn load_error(error: EbpfError) -> KernelError {
+    let refused = match &error {
+        EbpfError::MapError(MapError::CreateError { io_error, .. }) => Some(io_error),
+        EbpfError::MapError(MapError::SyscallError(SyscallError { io_error, .. })) => Some(io_error),
+        _ => None,
+    };
+    if refused.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        KernelError::NotPermitted
+    } else {
+        KernelError::Load(error)
+    }
+}

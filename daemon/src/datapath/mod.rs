@@ -1,0 +1,30 @@
+//! The datapath: packets in, records out. The kernel's programs do it on each CPU; `userspace` does the same for
+//! captures and for packet sockets.
+//!
+//! A [`plan`] says how large everything is. [`kernel`] loads the [`programs`] as this kernel can take them
+//! ([`features`]) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a window's end its
+//! [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets and the program's
+//! counterpart in [`userspace`] makes records of them.
+
+pub mod cpu;
+pub mod edge;
+pub mod error;
+pub mod features;
+pub mod kernel;
+pub mod maps;
+pub mod plan;
+pub mod programs;
+pub mod ring;
+pub mod tap;
+pub mod userspace;
+
+pub use self::{
+    cpu::{online_cpus, pin},
+    edge::{Edge, EdgeReader},
+    error::KernelError,
+    features::{Features, has_tcx},
+    kernel::{Benchmark, Kernel, LoadedProgram, Parts},
+    plan::Plan,
+    programs::FlushProgram,
+    ring::{Ring, ring_records},
+};

@@ -1,0 +1,172 @@
+//! Taps: interfaces measured by packet sockets (`AF_PACKET`), where eBPF is not to be had or not asked for.
+//!
+//! ```text
+//! kernel, per tap:   packets that go one way -> the socket's ring (`socket`)
+//! reader, a thread:  rings of its taps (`tapped`) -> what was on the wire (`frame`) -> userspace program -> shard
+//! ```
+//!
+//! There are as many readers as taps, but no more than CPUs. A tap is a socket of one direction of one interface, so
+//! that what a socket dropped is known for each. The attaching thread opens it and hands it to its reader; from then on
+//! only the reader touches it. Rings are read whether or not a window closes, and nothing of the eBPF path waits for
+//! them.
+//!
+//! What it costs beside eBPF: the kernel copies each packet's beginning, and userspace parses it. What it sees: ingress
+//! after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
+
+mod frame;
+mod socket;
+mod tapped;
+
+use std::io;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use rustix::thread::{CapabilitySet, capabilities};
+use weir_common::control::INTERFACES_MAX;
+
+pub use self::{
+    socket::{PacketSocket, Target},
+    tapped::{Tapped, wait},
+};
+use super::error::KernelError;
+use crate::{
+    config::{Interface, Mode, slots},
+    waker::Waker,
+};
+
+/// What the reader of a tap is told.
+pub enum Command {
+    /// Measure what this tap sees.
+    Open(Box<Tapped>),
+    /// Measure what the tap of this slot has seen until now, and close it.
+    Close(u8),
+}
+
+/// What a reader is told, and what wakes it for that.
+pub struct Inbox {
+    /// What it is told, in order.
+    pub commands: Receiver<Command>,
+    /// Wakes it.
+    pub waker: Waker,
+}
+
+/// Hands taps to the readers.
+pub struct Taps {
+    readers: Vec<Handle>,
+    ring_bytes: usize,
+}
+
+#[derive(Clone)]
+struct Handle {
+    commands: Sender<Command>,
+    waker: Waker,
+}
+
+/// A tap, which its reader closes when this is dropped.
+pub struct Tap {
+    slot: u8,
+    reader: Handle,
+}
+
+impl Taps {
+    /// Taps with rings of `ring_bytes` bytes for `readers` readers, whose inboxes these are.
+    ///
+    /// # Errors
+    ///
+    /// No file descriptor is left.
+    pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<Inbox>)> {
+        let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
+        for _ in 0..readers {
+            // A tap opens and closes, and does not do so again before its reader has closed a window or idled.
+            let (commands, told) = bounded(2 * INTERFACES_MAX as usize);
+            let waker = Waker::new()?;
+            inboxes.push(Inbox { commands: told, waker: waker.clone() });
+            handles.push(Handle { commands, waker });
+        }
+        Ok((Self { readers: handles, ring_bytes }, inboxes))
+    }
+
+    /// Begins to measure what goes this way by an interface, into a slot.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PacketSocket::open`].
+    pub fn open(&self, target: &Target<'_>, slot: usize) -> io::Result<Tap> {
+        let socket = PacketSocket::open(target, self.ring_bytes)?;
+        let reader = self.readers.get(slot % self.readers.len().max(1));
+        let reader = reader.ok_or_else(|| io::Error::other("there is no reader of packet sockets"))?.clone();
+        let slot = slot as u8;
+        reader.tell(Command::Open(Box::new(Tapped::new(slot, target.link, target.mtu, socket))));
+        Ok(Tap { slot, reader })
+    }
+}
+
+impl Handle {
+    fn tell(&self, command: Command) {
+        // A reader that has ended is noticed by whoever waits for its windows.
+        let _ = self.commands.send(command);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.reader.tell(Command::Close(self.slot));
+    }
+}
+
+/// Whether any of these interfaces is to be measured by a program.
+pub fn needs_programs(interfaces: &[Interface]) -> bool {
+    interfaces.is_empty() || interfaces.iter().any(|interface| interface.mode != Mode::AfPacket)
+}
+
+/// How many taps these interfaces may need, with programs or without.
+pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
+    slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs))
+}
+
+/// Whether taps may stand in for programs that could not be loaded: this process lacks the privilege for eBPF but not
+/// the one for packet sockets, and no interface asks for a program.
+pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
+    let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
+    (error.is_not_permitted() || !has_cap_bpf())
+        && interfaces.iter().all(leaves_it_to_weir)
+        && PacketSocket::is_permitted()
+}
+
+/// Whether this process may load programs, as far as its own capabilities go.
+fn has_cap_bpf() -> bool {
+    let either = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
+    capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Direction;
+
+    fn rule(name: &str, mode: Mode, direction: Direction) -> Interface {
+        Interface { name: name.to_owned(), mode, direction }
+    }
+
+    #[test]
+    fn a_tap_is_for_each_direction_that_no_program_measures() {
+        let rules = [
+            rule("eth0", Mode::AfPacket, Direction::Both),
+            rule("eth1", Mode::Auto, Direction::Ingress),
+            rule("ppp*", Mode::Auto, Direction::Ingress),
+        ];
+        for (rules, with_programs, without) in [(&rules[..1], 2, 2), (&rules[..2], 2, 3), (&rules[..], 2, 64)] {
+            assert_eq!((count(rules, true), count(rules, false)), (with_programs, without), "{rules:?}");
+        }
+        assert!(!needs_programs(&rules[..1]) && needs_programs(&rules) && needs_programs(&[]));
+    }
+
+    #[test]
+    fn taps_stand_in_for_no_mode_that_was_asked_for() {
+        for mode in [Mode::Native, Mode::Generic, Mode::Tcx] {
+            let rules = [rule("eth0", Mode::Auto, Direction::Both), rule("eth1", mode, Direction::Ingress)];
+            assert!(!stand_in(&KernelError::NotPermitted, &rules));
+            assert_eq!(stand_in(&KernelError::NotPermitted, &rules[..1]), PacketSocket::is_permitted());
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings
+//! of packets, a block at a time. The daemon's only unsafe code is here.
+//!
+//! `pnet` binds the socket to its interface and has no part in reading: its receiver takes one packet a system call,
+//! does not tell which way it went, has lost the VLAN tag that the kernel took out of it, cuts it at the length of its
+//! buffer without saying so, and knows nothing of what the socket dropped. A ring brings all of that, hundreds of
+//! packets at a time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
+//!
+//! The kernel counts a packet as received under the same lock under which it gives it its place in the ring. So one
+//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to
+//! be read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
+//! counted twice or never.
+#![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
+
+use std::{
+    io,
+    mem::{self, MaybeUninit, offset_of},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use libc::{c_int, c_uint, socklen_t};
+use pnet_datalink::{Config, NetworkInterface, channel};
+use rustix::{
+    net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
+    param::page_size,
+};
+use weir_common::packet::{self, REACH_MAX, proto};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::frame::Frame;
+use crate::config::Way;
+
+/// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
+const BLOCKS: usize = 32;
+/// A block that is not full is handed over after this long, in milliseconds: how late a packet may be read, and a
+/// window be closed.
+const RETIRE_MS: c_uint = 20;
+/// What the kernel may put before and behind the beginning of a packet in the ring, at most.
+const FRAME_ROOM: usize = 256;
+
+/// The interface that a tap is to see.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its index.
+    pub ifindex: u32,
+    /// What its packets begin with.
+    pub link: packet::Link,
+    /// The longest packet after the link layer's header, in bytes.
+    pub mtu: u32,
+    /// Which of its packets.
+    pub way: Way,
+}
+
+/// A packet socket on one interface, for one direction.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+    blocks: Blocks,
+    /// The block that is read next, or half read.
+    block: usize,
+    cursor: Option<Cursor>,
+    /// Packets that came into the ring, by the last reading of the statistics.
+    queued: u64,
+    /// Packets that were read out of it, or are no longer waited for.
+    read: u64,
+    /// Packets that were given up, but may still come.
+    late: u64,
+    /// Packets in a block that could not be read, not told yet.
+    unreadable: u64,
+}
+
+/// How far a block was read.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    left: u32,
+    at: usize,
+}
+
+impl PacketSocket {
+    /// Opens a socket that sees the packets of `target`, from now on, with a ring of `bytes` bytes: a power of two, at
+    /// least a page.
+    ///
+    /// # Errors
+    ///
+    /// No permission (`CAP_NET_RAW`), no memory, or the interface is gone.
+    pub fn open(target: &Target<'_>, bytes: usize) -> io::Result<Self> {
+        let socket = unbound()?;
+        let version = libc::tpacket_versions::TPACKET_V3 as c_int;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        set::<c_int>(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+        attach_filter(&socket, target.way)?;
+        let blocks = Blocks::new(&socket, bytes)?;
+        // Last: until it is bound it sees nothing.
+        bind(&socket, target)?;
+        Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 })
+    }
+
+    /// Whether this process may open packet sockets.
+    pub fn is_permitted() -> bool {
+        unbound().is_ok()
+    }
+
+    /// Hands over packets of the next block, in order and `most` at most, but for those that were given up; gives how
+    /// many, or `None` where no block is there to be read.
+    pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
+        let block = self.blocks.get(self.block)?;
+        let (header, _) = BlockHeader::read_from_prefix(block).ok()?;
+        let begin = Cursor { left: header.packets, at: header.first_at as usize };
+        let Cursor { mut left, mut at } = self.cursor.take().unwrap_or(begin);
+        let mut read = 0;
+        while left > 0 && read < most {
+            let Some((next, frame)) = frame(block, at) else {
+                // The kernel writes no such block; what is missing of it would be declared lost.
+                self.unreadable += u64::from(left);
+                self.read += u64::from(left);
+                left = 0;
+                break;
+            };
+            match frame {
+                Some(_) if self.late > 0 => self.late -= 1,
+                Some(frame) => {
+                    take(&frame);
+                    read += 1;
+                }
+                None => {}
+            }
+            left -= 1;
+            at += next;
+        }
+        self.read += read;
+        if left > 0 {
+            self.cursor = Some(Cursor { left, at });
+        } else {
+            self.blocks.release(self.block, header.used as usize);
+            self.block = (self.block + 1) % self.blocks.count;
+        }
+        Some(read)
+    }
+
+    /// Looks at the socket's statistics; gives how many packets were dropped since the last time. What came before this
+    /// is in the ring: see [`PacketSocket::unread`].
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn drops(&mut self) -> io::Result<u64> {
+        let mut statistics = MaybeUninit::<libc::tpacket_stats_v3>::zeroed();
+        let mut length = size_of::<libc::tpacket_stats_v3>() as socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of what the pointer points to.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                statistics.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        checked(result)?;
+        // SAFETY: numbers only, all of them zero or written by the kernel.
+        let libc::tpacket_stats_v3 { tp_packets, tp_drops, .. } = unsafe { statistics.assume_init() };
+        // Packets are counted with those that were dropped.
+        self.queued += u64::from(tp_packets.wrapping_sub(tp_drops));
+        Ok(u64::from(tp_drops) + mem::take(&mut self.unreadable))
+    }
+
+    /// Packets that had come when the statistics were last looked at, and were not read yet.
+    pub const fn unread(&self) -> u64 {
+        self.queued.saturating_sub(self.read)
+    }
+
+    /// Waits no longer for the packets that are unread; gives how many they are. Should they come after all, they are
+    /// passed over.
+    pub const fn give_up(&mut self) -> u64 {
+        let unread = self.unread();
+        self.read += unread;
+        self.late += unread;
+        unread
+    }
+
+    /// Takes note of an error of the socket's, such as that its interface went down; else it would be told as long as
+    /// somebody waits for packets.
+    pub fn take_error(&self) -> Option<io::Error> {
+        sockopt::socket_error(&self.socket).ok()?.err().map(Into::into)
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A packet socket that sees nothing yet.
+fn unbound() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
+}
+
+fn bind(socket: &OwnedFd, target: &Target<'_>) -> io::Result<()> {
+    let interface = NetworkInterface {
+        name: target.name.to_owned(),
+        description: String::new(),
+        index: target.ifindex,
+        mac: None,
+        ips: Vec::new(),
+        flags: 0,
+    };
+    // pnet has this copy of the descriptor for its own, and closes it, in every case.
+    let copy = socket.try_clone()?.into_raw_fd();
+    channel(&interface, Config { promiscuous: false, socket_fd: Some(copy), ..Config::default() }).map(drop)
+}
+
+/// Lets the socket see one direction's packets only, and of each no more than the parser reads.
+fn attach_filter(socket: &OwnedFd, way: Way) -> io::Result<()> {
+    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let (if_sent, if_received) = match way {
+        Way::Ingress => (1, 0),
+        Way::Egress => (0, 1),
+    };
+    let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PACKET_TYPE),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, if_sent, if_received, libc::PACKET_OUTGOING.into()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, REACH_MAX as u32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as `value` has, and what a filter points to, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), size_of::<T>() as socklen_t)
+    };
+    checked(result)
+}
+
+fn checked(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The ring's memory.
+#[derive(Debug)]
+struct Blocks {
+    memory: NonNull<u8>,
+    bytes: usize,
+    count: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, on whatever thread it is.
+unsafe impl Send for Blocks {}
+
+impl Blocks {
+    /// Lets the kernel make the ring, and maps it.
+    fn new(socket: &OwnedFd, ring: usize) -> io::Result<Self> {
+        let bytes = (ring / BLOCKS).max(page_size());
+        let count = (ring / bytes).max(1);
+        let frame = REACH_MAX + FRAME_ROOM;
+        let request = libc::tpacket_req3 {
+            tp_block_size: bytes as c_uint,
+            tp_block_nr: count as c_uint,
+            // Frames are as long as their packets; the kernel only wants the numbers to agree.
+            tp_frame_size: frame as c_uint,
+            tp_frame_nr: (bytes / frame * count) as c_uint,
+            tp_retire_blk_tov: RETIRE_MS,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        let memory =
+            unsafe { libc::mmap(ptr::null_mut(), bytes * count, access, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("the kernel mapped nothing"))?;
+        Ok(Self { memory, bytes, count })
+    }
+
+    /// A block, if it is weir's to read.
+    fn get(&self, nth: usize) -> Option<&[u8]> {
+        if self.status(nth).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: within the mapping; the kernel leaves a block alone until its status is given back, which takes this
+        // value for its own.
+        Some(unsafe { slice::from_raw_parts(self.start(nth).as_ptr(), self.bytes) })
+    }
+
+    /// Gives a block back to the kernel, wiped as far as it was `used`: where the kernel gives up on a packet half way,
+    /// it leaves the place as it was, and that is to show.
+    fn release(&mut self, nth: usize, used: usize) {
+        let wiped = size_of::<BlockHeader>()..used.clamp(size_of::<BlockHeader>(), self.bytes);
+        // SAFETY: within the mapping, and the block is weir's until the store below.
+        unsafe { self.start(nth).add(wiped.start).write_bytes(0, wiped.len()) };
+        self.status(nth).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+
+    fn status(&self, nth: usize) -> &AtomicU32 {
+        // SAFETY: within the mapping, aligned as a block is and a word in it, and only ever used as an atomic while the
+        // block may be the kernel's.
+        unsafe { AtomicU32::from_ptr(self.start(nth).add(offset_of!(BlockHeader, status)).cast().as_ptr()) }
+    }
+
+    fn start(&self, nth: usize) -> NonNull<u8> {
+        debug_assert!(nth < self.count);
+        // SAFETY: within the mapping, for `nth` is always taken modulo `count`.
+        unsafe { self.memory.add(nth * self.bytes) }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes * self.count) };
+    }
+}
+
+/// The beginning of a block: `struct tpacket_block_desc`.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+struct BlockHeader {
+    version: u32,
+    private_at: u32,
+    status: u32,
+    packets: u32,
+    first_at: u32,
+    used: u32,
+}
+
+/// What stands before each packet: `struct tpacket3_hdr`.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+struct FrameHeader {
+    next: u32,
+    seconds: u32,
+    nanoseconds: u32,
+    captured: u32,
+    length: u32,
+    status: u32,
+    packet_at: u16,
+    network_at: u16,
+    hash: u32,
+    vlan_control: u32,
+    vlan_protocol: u16,
+    padding: u16,
+}
+
+/// What stands right before the packet: `struct virtio_net_hdr`.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+struct OffloadHeader {
+    flags: u8,
+    kind: u8,
+    headers: u16,
+    segment: u16,
+    checksum_start: u16,
+    checksum_offset: u16,
+}
+
+const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
+const _: () = assert!(FRAME_ROOM >= 48 + 20 + 16 + size_of::<OffloadHeader>() + 64);
+
+/// The packet at `at` in a block, and how far it is to the next one. There is none where the kernel gave up half way;
+/// it has counted that one as dropped.
+fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
+    let whole = block.get(at..)?;
+    let (header, _) = FrameHeader::read_from_prefix(whole).ok()?;
+    let next = header.next as usize;
+    if header.length == 0 {
+        return Some((next, None));
+    }
+    let begin = usize::from(header.packet_at);
+    let bytes = whole.get(begin..begin.checked_add(header.captured as usize)?)?;
+    let offload = whole.get(begin.checked_sub(size_of::<OffloadHeader>())?..)?;
+    let (offload, _) = OffloadHeader::read_from_prefix(offload).ok()?;
+    Some((
+        next,
+        Some(Frame {
+            bytes,
+            length: header.length,
+            vlan: vlan(&header),
+            segment: offload.segment(),
+            transport: offload.transport(),
+            tick: tick(&header),
+        }),
+    ))
+}
+
+/// The VLAN tag that the kernel keeps apart, as it is on the wire.
+fn vlan(header: &FrameHeader) -> Option<[u8; 4]> {
+    const CUSTOMER: u16 = 0x8100;
+    if header.status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let known = header.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = if known { header.vlan_protocol } else { CUSTOMER }.to_be_bytes();
+    let [c, d] = (header.vlan_control as u16).to_be_bytes();
+    Some([a, b, c, d])
+}
+
+/// Milliseconds, modulo 2^32.
+const fn tick(header: &FrameHeader) -> u32 {
+    header.seconds.wrapping_mul(1000).wrapping_add(header.nanoseconds / 1_000_000)
+}
+
+impl OffloadHeader {
+    /// Bytes of payload in each of the packets that an offload merged; 0 for a packet that is one.
+    const fn segment(self) -> u16 {
+        if self.kind == 0 { 0 } else { self.segment }
+    }
+
+    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel
+    /// merged: its protocol, known by where its checksum is, and where it begins.
+    const fn transport(self) -> Option<(u8, usize)> {
+        const NEEDS_CHECKSUM: u8 = 1;
+        if self.flags & NEEDS_CHECKSUM == 0 {
+            return None;
+        }
+        let protocol = match self.checksum_offset {
+            16 => proto::TCP,
+            6 => proto::UDP,
+            _ => return None,
+        };
+        Some((protocol, self.checksum_start as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet's header at `at`, as the kernel writes it, and what stands before the packet.
+    fn put(block: &mut [u8], at: usize, header: &[u32; 7], packet: &[u8], offload: [u8; 10]) {
+        const PACKET_AT: usize = 92;
+        for (nth, word) in header.iter().enumerate() {
+            // The place of the packet is among the status's neighbours: two halves of a word.
+            let word = if nth == 6 { PACKET_AT as u32 } else { *word };
+            block[at + nth * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        block[at + PACKET_AT - 10..][..10].copy_from_slice(&offload);
+        block[at + PACKET_AT..][..packet.len()].copy_from_slice(packet);
+    }
+
+    #[test]
+    fn packets_are_read_as_the_kernel_wrote_them() {
+        let mut block = vec![0; 1024];
+        let status = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
+        put(&mut block, 48, &[256, 7, 5_000_000, 3, 1500, status, 0], &[1, 2, 3], [0, 1, 0, 0, 0xa8, 5, 0, 0, 0, 0]);
+        block[48 + 32..][..4].copy_from_slice(&0x2007_u32.to_ne_bytes());
+        block[48 + 36..][..2].copy_from_slice(&0x88a8_u16.to_ne_bytes());
+        let (next, first) = frame(&block, 48).unwrap();
+        let first = first.unwrap();
+        assert_eq!((next, first.bytes, first.length), (256, &[1, 2, 3][..], 1500));
+        assert_eq!((first.tick, first.segment, first.vlan), (7_005, 1448, Some([0x88, 0xa8, 0x20, 0x07])));
+
+        let given_up = frame(&block, 48 + 256).unwrap();
+        assert!(given_up.1.is_none(), "the kernel left the place as it was");
+        put(&mut block, 48, &[0, 7, 0, 3, 60, 0, 0], &[1, 2, 3], [0, 0, 0, 0, 0xa8, 5, 0, 0, 0, 0]);
+        let plain = frame(&block, 48).unwrap().1.unwrap();
+        assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
+    }
+
+    /// A socket of no packets, with one block in its ring that holds `packets` of them, each `room` bytes from the
+    /// last.
+    fn with_block(packets: u32, room: u32) -> PacketSocket {
+        let (bytes, count) = (page_size(), 1);
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED);
+        let mut block = vec![0; bytes];
+        for (nth, word) in [0, 0, libc::TP_STATUS_USER, packets, 48, bytes as u32].into_iter().enumerate() {
+            block[nth * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        for nth in 0..packets {
+            put(&mut block, (48 + nth * room) as usize, &[room, nth, 0, 3, 60, 0, 0], &[1, 2, 3], [0; 10]);
+        }
+        // SAFETY: the mapping has as many bytes as the block, and nothing else knows of it.
+        unsafe { ptr::copy_nonoverlapping(block.as_ptr(), memory.cast(), bytes) };
+        let blocks = Blocks { memory: NonNull::new(memory.cast()).unwrap(), bytes, count };
+        let socket = std::fs::File::open("/dev/null").unwrap().into();
+        PacketSocket { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 }
+    }
+
+    #[test]
+    fn what_was_given_up_is_passed_over_when_it_comes() {
+        let mut socket = with_block(10, 256);
+        socket.queued = 4;
+        assert_eq!((socket.give_up(), socket.unread()), (4, 0));
+        // The next edge: six more came.
+        socket.queued = 10;
+        let mut ticks = Vec::new();
+        assert_eq!(socket.read(socket.unread(), |frame| ticks.push(frame.tick / 1000)), Some(6));
+        assert_eq!((ticks, socket.unread()), ((4..10).collect(), 0));
+        assert_eq!(socket.read(u64::MAX, |_| ()), None, "the block was given back");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_waited_for() {
+        let mut socket = with_block(10, 256);
+        socket.queued = 10;
+        // The third is said to be as long as no block is.
+        let third = 48 + 2 * 256 + offset_of!(FrameHeader, captured);
+        // SAFETY: within the mapping, and nothing borrows from it.
+        unsafe { socket.blocks.start(0).add(third).cast::<u32>().write(u32::MAX) };
+        assert_eq!(socket.read(u64::MAX, |_| ()), Some(2));
+        assert_eq!((socket.unread(), socket.unreadable), (0, 8));
+    }
+
+    #[test]
+    fn the_transport_header_is_where_its_checksum_is() {
+        let offload = |flags, checksum_offset| {
+            let (kind, headers, segment, checksum_start) = (1, 0, 1348, 84);
+            OffloadHeader { flags, kind, headers, segment, checksum_start, checksum_offset }.transport()
+        };
+        for (flags, offset, expected) in [
+            (1, 16, Some((proto::TCP, 84))),
+            (1, 6, Some((proto::UDP, 84))),
+            (1, 8, None),
+            // The card has checked it, and says nothing of its place.
+            (2, 16, None),
+            (0, 0, None),
+        ] {
+            assert_eq!(offload(flags, offset), expected, "flags {flags}, offset {offset}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_lies_is_no_packet() {
+        let mut block = vec![0xff; 512];
+        assert!(frame(&block, 0).is_none() && frame(&block, 500).is_none() && frame(&block, usize::MAX).is_none());
+        put(&mut block, 0, &[0, 0, 0, 421, 421, 0, 0], &[], [0; 10]);
+        assert!(frame(&block, 0).is_none(), "it ends a byte behind the block");
+        put(&mut block, 0, &[0, 0, 0, 420, 420, 0, 0], &[], [0; 10]);
+        assert!(frame(&block, 0).is_some());
+    }
+}

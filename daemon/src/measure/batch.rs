@@ -1,0 +1,43 @@
+//! A shard being filled: records come one by one and are absorbed in batches.
+
+use weir_common::record::Record;
+use weir_sketch::Seen;
+
+use super::shard::Shard;
+
+/// Records absorbed at a time: 16 KiB, which stays in the first-level cache.
+const ABSORBED_TOGETHER: usize = 256;
+
+/// A shard, and the records that it has not absorbed yet.
+pub struct Batch {
+    shard: Box<Shard>,
+    records: Vec<Record>,
+}
+
+impl Batch {
+    /// Begins to fill `shard`.
+    pub fn new(shard: Box<Shard>) -> Self {
+        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER) }
+    }
+
+    /// Adds a record.
+    #[inline]
+    pub fn push(&mut self, record: &Record, seen: &Seen) {
+        self.records.push(*record);
+        if self.records.len() == ABSORBED_TOGETHER {
+            self.settle(seen);
+        }
+    }
+
+    /// Absorbs what waits.
+    pub fn settle(&mut self, seen: &Seen) {
+        self.shard.absorb(&self.records, seen);
+        self.records.clear();
+    }
+
+    /// Goes on with the shard of `next`; gives back this one, with everything absorbed.
+    pub fn replace(&mut self, next: Self, seen: &Seen) -> Box<Shard> {
+        self.settle(seen);
+        std::mem::replace(self, next).shard
+    }
+}

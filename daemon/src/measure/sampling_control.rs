@@ -1,0 +1,165 @@
+//! Decides how many packets a CPU leaves out so that the daemon keeps up: how far its valve
+//! ([`weir_common::sampling::Valve`]) is closed.
+//!
+//! A fixed rate never changes. With `auto` every packet is taken until the ring is half full or reading it takes
+//! more of the CPU than allowed; then half as many are taken, and half of those, until it is enough. When there has
+//! been room for a second, twice as many are taken again.
+
+use std::time::Duration;
+
+use weir_common::sampling::RATE_MAX;
+
+use crate::config::{Packets, Sampling};
+
+/// A ring this full, 0 to 1, asks for fewer records.
+const FULL: f64 = 0.5;
+/// A ring that was never fuller than this allows more.
+const ROOMY: f64 = 0.1;
+/// How long there must have been room before more is taken.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The CPU's share is taken over at least this long.
+const SPAN: Duration = Duration::from_millis(200);
+/// More is taken only where twice the work would still be below the CPU's budget by this factor.
+const MARGIN: f64 = 2.5;
+
+/// What a worker sees when it has read its ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How full the ring was, 0 to 1.
+    pub fill: f64,
+    /// The monotonic clock.
+    pub now: Duration,
+    /// The CPU time that the worker has taken so far.
+    pub cpu: Duration,
+}
+
+/// Decides the rate of one CPU.
+#[derive(Debug)]
+pub struct SamplingControl {
+    is_automatic: bool,
+    budget: f64,
+    rate: u32,
+    /// When the rate changed last, or a second of room began.
+    since: Duration,
+    /// The fullest that the ring was since then.
+    peak: f64,
+    /// Where the span began over which the CPU's share is taken.
+    span: Option<Load>,
+    /// The CPU's share over the last whole span.
+    share: f64,
+}
+
+impl SamplingControl {
+    /// The control that `sampling` asks for, at its first rate.
+    pub const fn new(sampling: &Sampling) -> Self {
+        Self {
+            is_automatic: matches!(sampling.packets, Packets::Auto),
+            budget: sampling.cpu,
+            rate: sampling.packets.first_rate(),
+            since: Duration::ZERO,
+            peak: 0.0,
+            span: None,
+            share: 0.0,
+        }
+    }
+
+    /// The rate in force: one packet in this many is taken.
+    pub const fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// Whether it ever moves.
+    pub const fn is_automatic(&self) -> bool {
+        self.is_automatic
+    }
+
+    /// Takes note of the load; gives the new rate if it is to change.
+    pub fn observe(&mut self, load: Load) -> Option<u32> {
+        if !self.is_automatic {
+            return None;
+        }
+        self.peak = self.peak.max(load.fill);
+        let is_busy = self.measure_share(load) && self.share > self.budget;
+        if load.fill >= FULL || is_busy {
+            return self.change_to(load, self.rate.saturating_mul(2).min(RATE_MAX));
+        }
+        if load.now.saturating_sub(self.since) < PATIENCE {
+            return None;
+        }
+        let has_room = self.peak <= ROOMY && self.share * MARGIN <= self.budget;
+        self.change_to(load, if has_room { (self.rate / 2).max(1) } else { self.rate })
+    }
+
+    fn change_to(&mut self, load: Load, rate: u32) -> Option<u32> {
+        let changes = rate != self.rate;
+        self.rate = rate;
+        self.since = load.now;
+        self.peak = 0.0;
+        changes.then_some(rate)
+    }
+
+    /// Whether a span is over, and the share with it new.
+    fn measure_share(&mut self, load: Load) -> bool {
+        let start = *self.span.get_or_insert(load);
+        let length = load.now.saturating_sub(start.now);
+        if length < SPAN {
+            return false;
+        }
+        self.share = load.cpu.saturating_sub(start.cpu).as_secs_f64() / length.as_secs_f64();
+        self.span = Some(load);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTO: Sampling = Sampling { packets: Packets::Auto, cpu: 0.5 };
+
+    fn load(fill: f64, now_ms: u64, cpu_ms: u64) -> Load {
+        Load { fill, now: Duration::from_millis(now_ms), cpu: Duration::from_millis(cpu_ms) }
+    }
+
+    #[test]
+    fn a_fixed_rate_stays() {
+        let mut control = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
+        assert_eq!(control.rate(), 100);
+        assert_eq!(control.observe(load(1.0, 0, 0)), None);
+        assert_eq!(control.observe(load(1.0, 5_000, 5_000)), None);
+        assert_eq!(control.rate(), 100);
+    }
+
+    #[test]
+    fn a_full_ring_turns_it_down_at_once_and_room_turns_it_up_slowly() {
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.4, 1, 0)), None);
+        assert_eq!(control.observe(load(0.5, 2, 0)), Some(2));
+        assert_eq!(control.observe(load(0.9, 3, 0)), Some(4));
+        assert_eq!(control.observe(load(0.05, 500, 0)), None, "not before a second has passed");
+        assert_eq!(control.observe(load(0.05, 1_003, 0)), Some(2));
+        assert_eq!(control.observe(load(0.3, 1_500, 0)), None);
+        assert_eq!(control.observe(load(0.0, 2_100, 0)), None, "the ring was not roomy all the time");
+        assert_eq!(control.observe(load(0.0, 3_200, 0)), Some(1));
+        assert_eq!(control.observe(load(0.0, 9_000, 0)), None, "there is nothing left to open");
+    }
+
+    #[test]
+    fn a_busy_cpu_turns_it_down_too() {
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.0, 0, 0)), None);
+        assert_eq!(control.observe(load(0.0, 200, 180)), Some(2));
+        assert_eq!(control.observe(load(0.0, 400, 260)), None, "two fifths are within the budget");
+        assert_eq!(control.observe(load(0.0, 1_300, 620)), None, "but twice as much would not be");
+        assert_eq!(control.observe(load(0.0, 2_400, 650)), Some(1));
+    }
+
+    #[test]
+    fn it_never_goes_beyond_the_largest_rate() {
+        let mut control = SamplingControl::new(&AUTO);
+        for now in 0..100 {
+            control.observe(load(1.0, now, 0));
+        }
+        assert_eq!(control.rate(), RATE_MAX);
+    }
+}

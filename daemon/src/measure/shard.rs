@@ -1,0 +1,329 @@
+//! One CPU's sketches for the open window: no locks, and but for the filter of seen flows no sharing.
+//!
+//! The hot loop in plain text, for some records at a time:
+//!
+//! ```text
+//! for each record: hash the flow and its parts
+//! for each record:
+//!     totals and the interface's account += record
+//!     unique sources, destinations, flows: insert
+//! for each record: flow absent from the filter of seen flows? one more new flow
+//! for top flows, sources, destinations, pairs, services:
+//!     for each record: add
+//! ```
+//!
+//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places.
+//! Each sketch asks for those of all the records, and then uses them.
+
+use weir_common::{
+    control::INTERFACES_MAX,
+    flow::{Address, FlowKey, ip},
+    hash::FlowHashes,
+    ledger::Tally,
+    packet::proto,
+    record::Record,
+};
+use weir_sketch::{
+    HyperLogLog, Seen, TopK,
+    hash::{Key, KeyedHash},
+};
+
+use crate::config::Estimates;
+
+/// Records that are taken through the sketches together.
+const TOGETHER: usize = 32;
+
+/// An address with the IP version that its packets had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host {
+    /// The address.
+    pub address: Address,
+    /// Whether it is IPv6.
+    pub v6: bool,
+}
+
+impl Host {
+    /// The address as the packets had it.
+    pub const fn ip(self) -> core::net::IpAddr {
+        ip(self.address, self.v6)
+    }
+}
+
+/// A source and a destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pair {
+    /// Who sends.
+    pub source: Host,
+    /// Who receives.
+    pub destination: Host,
+}
+
+/// A protocol and a destination port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Service {
+    /// IP protocol number.
+    pub proto: u8,
+    /// Destination port.
+    pub dst_port: u16,
+}
+
+/// A record on its way through the sketches.
+#[derive(Clone, Copy, Default)]
+pub struct Item {
+    /// Of the flow and its parts.
+    pub hashes: FlowHashes,
+    /// The flow, without its scope.
+    pub key: FlowKey,
+    /// What the record stands for.
+    pub tally: Tally,
+}
+
+impl Item {
+    /// What a record is to the sketches.
+    #[inline(always)]
+    pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+        // What was taken stands for what was left out, too.
+        let (counted, rate) = (record.tally(), u64::from(record.sampling));
+        Self {
+            hashes: FlowHashes::new(hash, &record.key),
+            key: record.key.identity(),
+            tally: Tally::new(counted.packets * rate, counted.bytes * rate),
+        }
+    }
+
+    #[inline(always)]
+    const fn source(&self) -> Host {
+        Host { address: self.key.src, v6: self.key.is_v6() }
+    }
+
+    #[inline(always)]
+    const fn destination(&self) -> Host {
+        Host { address: self.key.dst, v6: self.key.is_v6() }
+    }
+}
+
+/// Packet counts by version and protocol: exact where every packet is taken, else estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocols {
+    /// IPv4 packets.
+    pub ipv4: u64,
+    /// IPv6 packets.
+    pub ipv6: u64,
+    /// TCP packets.
+    pub tcp: u64,
+    /// UDP packets.
+    pub udp: u64,
+    /// ICMP and `ICMPv6` packets.
+    pub icmp: u64,
+    /// Packets of every other protocol.
+    pub other: u64,
+}
+
+impl Protocols {
+    #[inline]
+    fn add(&mut self, key: &FlowKey, packets: u64) {
+        *(if key.is_v6() { &mut self.ipv6 } else { &mut self.ipv4 }) += packets;
+        *(match key.proto() {
+            proto::TCP => &mut self.tcp,
+            proto::UDP => &mut self.udp,
+            proto::ICMP | proto::ICMPV6 => &mut self.icmp,
+            _ => &mut self.other,
+        }) += packets;
+    }
+
+    /// Adds another shard's counts.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { ipv4, ipv6, tcp, udp, icmp, other: rest } = other;
+        self.ipv4 += ipv4;
+        self.ipv6 += ipv6;
+        self.tcp += tcp;
+        self.udp += udp;
+        self.icmp += icmp;
+        self.other += rest;
+    }
+}
+
+/// Distinct sources, destinations and flows.
+pub struct Unique {
+    /// Sources.
+    pub sources: HyperLogLog,
+    /// Destinations.
+    pub destinations: HyperLogLog,
+    /// Flows.
+    pub flows: HyperLogLog,
+}
+
+impl Unique {
+    /// Empty sketches for keys with this fingerprint.
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
+        Self { sources: distinct(), destinations: distinct(), flows: distinct() }
+    }
+
+    /// Counts flows and their addresses.
+    #[inline]
+    pub fn insert_batch(&mut self, items: &[Item]) {
+        for items in items.chunks(TOGETHER) {
+            let mut hashes = [0; TOGETHER];
+            let mut insert = |sketch: &mut HyperLogLog, of: fn(&FlowHashes) -> u64| {
+                hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = of(&item.hashes));
+                sketch.insert_batch(&hashes[..items.len()]);
+            };
+            insert(&mut self.sources, |hashes| hashes.source);
+            insert(&mut self.destinations, |hashes| hashes.destination);
+            insert(&mut self.flows, |hashes| hashes.flow);
+        }
+    }
+
+    fn clear(&mut self) {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
+    }
+}
+
+/// The dimensions: one table of top talkers each.
+pub struct Tops {
+    /// Flows.
+    pub flows: TopK<FlowKey, Tally>,
+    /// Source addresses.
+    pub sources: TopK<Host, Tally>,
+    /// Destination addresses.
+    pub destinations: TopK<Host, Tally>,
+    /// Source-destination pairs.
+    pub pairs: TopK<Pair, Tally>,
+    /// Protocols with destination ports.
+    pub services: TopK<Service, Tally>,
+}
+
+impl Tops {
+    /// Empty tables for keys with this fingerprint.
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let &Estimates { unique_error: _, top_error, top_candidates } = settings;
+        Self {
+            flows: TopK::with_error(top_error, top_candidates, key_id),
+            sources: TopK::with_error(top_error, top_candidates, key_id),
+            destinations: TopK::with_error(top_error, top_candidates, key_id),
+            pairs: TopK::with_error(top_error, top_candidates, key_id),
+            services: TopK::with_error(top_error, top_candidates, key_id),
+        }
+    }
+
+    /// Adds to flows and to their parts.
+    #[inline]
+    pub fn add_batch(&mut self, items: &[Item]) {
+        self.flows.add_batch((items, |item| item.hashes.flow), (items, |item| (item.key, item.tally)));
+        self.sources.add_batch((items, |item| item.hashes.source), (items, |item| (item.source(), item.tally)));
+        self.destinations
+            .add_batch((items, |item| item.hashes.destination), (items, |item| (item.destination(), item.tally)));
+        let pair = |item: &Item| Pair { source: item.source(), destination: item.destination() };
+        self.pairs.add_batch((items, |item| item.hashes.pair), (items, |item| (pair(item), item.tally)));
+        let service = |item: &Item| Service { proto: item.key.proto(), dst_port: item.key.dst_port() };
+        self.services.add_batch((items, |item| item.hashes.service), (items, |item| (service(item), item.tally)));
+    }
+
+    fn clear(&mut self) {
+        let Self { flows, sources, destinations, pairs, services } = self;
+        flows.clear();
+        sources.clear();
+        destinations.clear();
+        pairs.clear();
+        services.clear();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let Self { flows, sources, destinations, pairs, services } = self;
+        flows.memory_bytes()
+            + sources.memory_bytes()
+            + destinations.memory_bytes()
+            + pairs.memory_bytes()
+            + services.memory_bytes()
+    }
+}
+
+/// One CPU's sketches for one window.
+pub struct Shard {
+    hash: KeyedHash,
+    /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
+    pub attributed: [Tally; INTERFACES_MAX as usize],
+    /// What all records stand for.
+    pub total: Tally,
+    /// Exact counts by protocol.
+    pub protocols: Protocols,
+    /// Distinct counts.
+    pub unique: Unique,
+    /// Flows that the filter of seen flows did not know.
+    pub new_flows: u64,
+    /// Top talkers.
+    pub top: Tops,
+    /// Records absorbed.
+    pub records: u64,
+    /// The highest sampling rate of a record, at least 1.
+    pub sampling: u32,
+}
+
+impl Shard {
+    /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
+    pub fn new(settings: &Estimates, key: Key) -> Self {
+        let mut shard = Self {
+            hash: KeyedHash::new(key),
+            attributed: [Tally::default(); INTERFACES_MAX as usize],
+            total: Tally::default(),
+            protocols: Protocols::default(),
+            unique: Unique::new(settings, key.id()),
+            new_flows: 0,
+            top: Tops::new(settings, key.id()),
+            records: 0,
+            sampling: 1,
+        };
+        shard.clear();
+        shard
+    }
+
+    /// Adds records, in order.
+    pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
+        self.records += records.len() as u64;
+        let mut items = [Item::default(); TOGETHER];
+        for records in records.chunks(TOGETHER) {
+            let items = &mut items[..records.len()];
+            for (item, record) in items.iter_mut().zip(records) {
+                *item = Item::new(&self.hash, record);
+                seen.prefetch(item.hashes.flow);
+                self.account(record, item);
+            }
+            self.unique.insert_batch(items);
+            self.new_flows += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
+            self.top.add_batch(items);
+        }
+    }
+
+    #[inline(always)]
+    fn account(&mut self, record: &Record, item: &Item) {
+        self.sampling = self.sampling.max(record.sampling.into());
+        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
+        self.total.add(item.tally);
+        self.protocols.add(&item.key, item.tally.packets);
+    }
+
+    /// Empties the shard for the next window; every page stays resident.
+    pub fn clear(&mut self) {
+        let Self { hash: _, attributed, total, protocols, unique, new_flows, top, records, sampling } = self;
+        unique.clear();
+        top.clear();
+        attributed.fill(Tally::default());
+        *total = Tally::default();
+        *protocols = Protocols::default();
+        *new_flows = 0;
+        *records = 0;
+        *sampling = 1;
+    }
+
+    /// The memory that this shard takes, in bytes; it never changes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
+    }
+}

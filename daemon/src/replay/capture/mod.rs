@@ -1,0 +1,160 @@
+//! Capture files, packet by packet: pcap and pcapng, in bounded memory.
+//!
+//! ```text
+//! open: look at the first bytes; pcap: read the file header
+//! next: peek at the record's header, check what it claims, make the whole record present,
+//!       lend the packet out of the buffer; a record that cannot be read ends the file
+//! ```
+//!
+//! The formats' cold parts (the pcap file header, pcapng's interface options) are read with `pcap-parser`. Packet
+//! records are decoded here: a length is checked before it is believed, pcap before version 2.3 had its two lengths
+//! swapped, pcapng's obsolete packet blocks still occur, and nothing is allocated per packet.
+//!
+//! A packet's bytes are its *original* length. Where the capture says that frames carry an FCS (the upper bits of
+//! pcap's link type, pcapng's `if_fcslen`), it is counted with them, as other tools do.
+
+mod broken;
+mod buffer;
+mod link;
+mod order;
+mod pcap;
+mod pcapng;
+#[cfg(test)]
+mod tests;
+
+use std::{fs::File, io::Read, ops::Range, path::Path};
+
+use weir_common::packet::Link;
+
+pub use self::broken::{Broken, Part, Reason};
+use self::{buffer::Buffer, pcap::Pcap, pcapng::Pcapng};
+
+/// A record that claims more captured bytes is broken: the largest snapshot length that capture tools write.
+pub const PACKET_BYTES_MAX: u32 = 256 << 10;
+/// A pcapng block that claims more is broken, and the read buffer never grows beyond it: what other readers accept.
+pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
+/// A pcapng interface description that claims more is broken: its options, once parsed, take ten times their length.
+pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
+/// A section of a pcapng capture that describes more interfaces is broken: what its 16-bit numbers can tell apart, and
+/// 4 MiB of memory.
+pub const DESCRIPTIONS_MAX: usize = 1 << 16;
+
+/// One packet of a capture, borrowed from its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// When it was captured, in nanoseconds since the Unix epoch. Before 1970 it is 0, as it is where the capture
+    /// has no time (pcapng's simple packet blocks).
+    pub time_ns: u64,
+    /// What it begins with.
+    pub link: Link,
+    /// Its length on the wire, in bytes as the record says; a few captures say less than they hold.
+    pub wire_bytes: u32,
+    /// What was captured of it.
+    pub captured: &'a [u8],
+}
+
+/// A capture that is being read.
+pub struct Capture<R> {
+    file: String,
+    buffer: Buffer<R>,
+    format: Format,
+    packets: u64,
+    ended: bool,
+}
+
+enum Format {
+    Pcap(Pcap),
+    Pcapng(Pcapng),
+}
+
+/// Where the buffer holds the next packet, and what the capture says of it.
+struct Located {
+    time_ns: u64,
+    link: Link,
+    wire_bytes: u32,
+    captured: Range<usize>,
+    /// The whole record's length, in bytes.
+    bytes: usize,
+}
+
+impl Capture<File> {
+    /// Opens a capture file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened or read, is empty, or is not a capture.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Broken> {
+        let file = path.as_ref().display().to_string();
+        match File::open(path) {
+            Ok(reader) => Self::new(reader, file),
+            Err(error) => Err(Broken { file, packets: 0, offset: 0, reason: Reason::Open(error) }),
+        }
+    }
+}
+
+impl<R: Read> Capture<R> {
+    /// Reads a capture from `reader`; `file` is what error messages call it. It needs no buffering around it.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, is empty, or is not a capture.
+    pub fn new(reader: R, file: impl Into<String>) -> Result<Self, Broken> {
+        let mut buffer = Buffer::new(reader);
+        match Format::detect(&mut buffer) {
+            Ok(format) => Ok(Self { file: file.into(), buffer, format, packets: 0, ended: false }),
+            Err(reason) => Err(Broken { file: file.into(), packets: 0, offset: 0, reason }),
+        }
+    }
+
+    /// The next packet, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read, and where. Everything before it was delivered; after it there is nothing more.
+    pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Broken> {
+        if self.ended {
+            return Ok(None);
+        }
+        let record = match &mut self.format {
+            Format::Pcap(pcap) => pcap.next(&mut self.buffer),
+            Format::Pcapng(pcapng) => pcapng.next(&mut self.buffer),
+        };
+        match record {
+            Ok(Some(Located { time_ns, link, wire_bytes, captured, bytes })) => {
+                self.packets += 1;
+                let captured = &self.buffer.take(bytes)[captured];
+                Ok(Some(Packet { time_ns, link, wire_bytes, captured }))
+            }
+            Ok(None) => {
+                self.ended = true;
+                Ok(None)
+            }
+            Err(reason) => {
+                self.ended = true;
+                let (packets, offset) = (self.packets, self.buffer.offset());
+                Err(Broken { file: self.file.clone(), packets, offset, reason })
+            }
+        }
+    }
+
+    /// How many bytes of the file lie behind the packets delivered so far.
+    pub const fn bytes_read(&self) -> u64 {
+        self.buffer.offset()
+    }
+}
+
+impl Format {
+    fn detect<R: Read>(buffer: &mut Buffer<R>) -> Result<Self, Reason> {
+        let first = buffer.peek(Reason::FIRST_BYTES)?;
+        if first.is_empty() {
+            return Err(Reason::Empty);
+        }
+        if first.starts_with(&pcapng::MAGIC) {
+            return Ok(Self::Pcapng(Pcapng::default()));
+        }
+        if first.first_chunk().is_some_and(pcap::is_magic) {
+            return Pcap::open(buffer).map(Self::Pcap);
+        }
+        Err(Reason::not_a_capture(first))
+    }
+}
