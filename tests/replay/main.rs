@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
         trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
         trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
-        trial("confidence::unique_counts", confidence::unique_counts_are_as_sure_as_they_say, &[]),
+        trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),
