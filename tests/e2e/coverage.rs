@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     daemon::Daemon,
     foreign::{Does, Foreign},
     inject::Pace,
@@ -11,7 +12,7 @@ use weir_tests::{
     traffic::{Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, TIMEOUT, list, measure, number, seen_on, stop};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, number, seen_on, stop};
 
 tests![
     packets_that_are_dropped_before_are_noticed,
@@ -49,7 +50,7 @@ fn packets_that_are_dropped_before_are_noticed() -> Result<()> {
     send(&pair, SENT, Pace::PacketsPerSecond(10_000))?;
     let line = daemon.wait_for_line("did not see", TIMEOUT)?;
     ensure!(line.contains("WARN") && line.contains(INTERFACE) && line.contains("XDP program"), "{line}");
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     let seen = seen_on(INTERFACE, &reports)?.packets;
     ensure!((SENT / 2 - 1_000..SENT / 2 + 1_000).contains(&seen), "seen {seen} of a half of {SENT}");
     let least = coverages(&reports)?.into_iter().min_by(f64::total_cmp).context("no coverage")?;
@@ -62,7 +63,7 @@ fn a_program_that_sees_nothing_is_noticed() -> Result<()> {
     send(&pair, 2_000, Pace::PacketsPerSecond(1_000))?;
     let line = daemon.wait_for_line("weir's program saw none", TIMEOUT)?;
     ensure!(line.contains("WARN") && line.contains(INTERFACE) && line.contains("XDP program"), "{line}");
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     ensure!(coverages(&reports)?.contains(&0.0), "{:?}", coverages(&reports));
     Ok(())
 }
@@ -70,11 +71,11 @@ fn a_program_that_sees_nothing_is_noticed() -> Result<()> {
 fn heavy_traffic_is_not_suspected() -> Result<()> {
     for mode in ["native", "tcx", "generic"] {
         let pair = Lab::quiet_pair()?;
-        let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{SETTINGS}");
+        let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{SETTINGS}{ROOMY_RINGS}");
         let mut daemon = measure(&pair.observer, &settings)?;
         // As fast as they go, over several edges.
         send(&pair, 600_000, Pace::Unlimited)?;
-        let reports = stop(&mut daemon)?;
+        let reports = stop(&mut daemon, Loss::None)?;
         let log = daemon.log()?;
         ensure!(!log.contains("WARN"), "{mode}:\n{log}");
         let (mut seen, mut weighed) = (0.0, 0.0);

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     daemon::weir_binary,
     netns::{Lab, QuietPair},
 };
@@ -108,7 +109,7 @@ fn an_interface_that_is_taken_is_told_with_the_program() -> Result<()> {
         ensure!(detail.contains("weir is there already: program ") && detail.ends_with(", native"), "{detail}");
     }
     ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the program is gone");
-    watch.stop().map(drop)
+    watch.stop(Loss::None).map(drop)
 }
 
 fn an_interface_that_is_not_there_is_told_with_those_that_are() -> Result<()> {

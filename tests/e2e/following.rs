@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, thread, time::Duration};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     clock,
     daemon::Daemon,
     inject::Pace,
@@ -60,7 +61,7 @@ fn a_pattern_means_what_comes_and_goes() -> Result<()> {
         pair.generator.ip("link delete gen1")?;
         wait_for_names(&mut daemon, &[])?;
     }
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     judge_all(&reports, &oracle)?;
     ensure!(modes("port1", &reports).contains(&"gone"), "{:?}", modes("port1", &reports));
     Ok(())
@@ -86,7 +87,7 @@ fn a_name_that_fits_no_more_is_no_longer_measured() -> Result<()> {
     pair.observer.ip("link set port2 name other2")?;
     wait_for_names(&mut daemon, &[])?;
     watch::send(&pair, ["gen1", "other2"], traffic(76)?, Pace::Unlimited, &mut Oracle::new())?;
-    judge_all(&stop(&mut daemon)?, &oracle)
+    judge_all(&stop(&mut daemon, Loss::None)?, &oracle)
 }
 
 fn what_is_stacked_is_counted_once() -> Result<()> {
@@ -108,7 +109,7 @@ fn what_is_stacked_is_counted_once() -> Result<()> {
     // Out of the bridge, both are measured.
     pair.observer.ip(&format!("link set {INTERFACE} nomaster"))?;
     daemon.wait_for_line("attached interface=br0", TIMEOUT)?;
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     judge_all(&reports, &oracle)?;
     ensure!(modes("br0", &reports).first() == Some(&"left-out"), "{:?}", modes("br0", &reports));
     ensure!(modes(INTERFACE, &reports).iter().all(|mode| *mode == "tcx"), "{:?}", modes(INTERFACE, &reports));
@@ -185,7 +186,7 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
         Ok((now == before).then_some(now))
     });
     after.with_context(|| format!("{before:?} before, {:?} after", bpf_objects(daemon.pid())))?;
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     let seen = seen_on(INTERFACE, &reports)?;
     ensure!(seen == sent, "{INTERFACE}: seen {seen:?} of {sent:?}");
     Ok(())

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir_tests::netns::Lab;
+use weir_tests::{account::Loss, netns::Lab};
 
 use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on};
 
@@ -36,7 +36,7 @@ fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
         exchange(&lab, address.parse()?)?;
     }
     let before_stopping = received()?;
-    let reports = watch::stop(&mut daemon)?;
+    let reports = watch::stop(&mut daemon, Loss::None)?;
     let stopped = received()?;
     upload(&lab, Lab::SERVER[0].parse()?).context("after weir has ended")?;
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use weir_tests::{
+    account::Loss,
     clock,
     daemon::Daemon,
     inject::Pace,
@@ -75,7 +76,7 @@ fn an_interface_that_vanishes_and_comes_back_is_measured_exactly() -> Result<()>
     on_second.add(send(SECOND_LINK, 54)?);
     on_first.add(send(QUIET_LINK, 55)?);
 
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     for (interface, sent) in [(INTERFACE, on_first), (far, on_second)] {
         let seen = seen_on(interface, &reports)?;
         ensure!(seen == sent, "{interface}: seen {seen:?} of {sent:?}");
@@ -98,7 +99,7 @@ fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
 
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 56, ..Plan::default() }, &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     ensure!(reports.len() == 1, "{} reports of one window", reports.len());
     judge("the first one's report", oracle.check_report(&reports[0]))
 }

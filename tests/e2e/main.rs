@@ -1,13 +1,16 @@
 //! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
 //!
-//! One file per promise. Needs root, and counts as ignored without. Tests run one after the other unless
+//! One file per promise. Needs root, and is ignored without. Tests run one after the other unless
 //! `--test-threads` says otherwise: several of them measure time or memory.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Trial};
-use weir_tests::{netns, trial::trial};
+use weir_tests::{
+    netns,
+    trial::{needed, trial},
+};
 
 /// A test and its name.
 type Test = (&'static str, fn() -> Result<()>);
@@ -45,7 +48,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 16] = [
+const SUITES: [Suite; 17] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
@@ -62,6 +65,7 @@ const SUITES: [Suite; 16] = [
     Suite::in_namespaces("notify", notify::TESTS),
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
+    Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
 ];
 
 fn main() -> ExitCode {
@@ -78,7 +82,7 @@ impl Suite {
 
     fn trials(&self) -> Vec<Trial> {
         let Self { name: suite, tests, requirements } = self;
-        let met = requirements();
+        let met = needed(requirements());
         tests.iter().map(|(name, test)| trial(format!("{suite}::{name}"), *test, &[&met])).collect()
     }
 }

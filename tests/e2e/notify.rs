@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use weir_tests::{
+    account::Loss,
     daemon::{Daemon, weir_binary},
     netns::{Lab, QuietPair},
     scratch::Scratch,
@@ -67,7 +68,7 @@ fn ready_once_attached_and_stopping_at_the_end() -> Result<()> {
     ensure!(ready.lines().any(|line| line == "READY=1"), "{ready}");
     let status = format!("STATUS=measuring {INTERFACE} (xdp-native)");
     ensure!(ready.lines().any(|line| line == status), "{ready}");
-    let reports = stop(&mut daemon)?;
+    let reports = stop(&mut daemon, Loss::None)?;
     ensure!(!reports.is_empty(), "it reported nothing");
     let stopping = service.told(TIMEOUT)?.context("it did not say that it stops")?;
     ensure!(stopping.lines().any(|line| line == "STOPPING=1"), "{stopping}");

@@ -1,14 +1,14 @@
 //! Sampling in the running daemon: the valve closes when the daemon takes too much, and opens again.
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
-use weir_common::ledger::Tally;
 use weir_tests::{
+    account::{self, Ledger, Loss},
+    chance,
     oracle::Oracle,
     traffic::{Mix, Plan},
 };
 
-use crate::watch::{SumTallies as _, TIMEOUT, Watch, tally};
+use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch};
 
 tests![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
 
@@ -26,38 +26,30 @@ fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
 pub fn check_one_in_ten(watch: Watch) -> Result<()> {
     ensure!(watch.daemon.log()?.contains("measuring one packet in 10"), "{}", watch.daemon.log()?);
     let sent = watch.send(flood(100_000), &mut Oracle::new())?;
-    let reports = watch.stop()?;
-    let Sums { seen, taken, left_out } = sums(&reports)?;
+    let reports = watch.stop(Loss::None)?;
+    let Ledger { seen, attributed, sampled_out, .. } = account::add_up(&reports)?;
     ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
-    ensure!(taken.packets + left_out.packets == sent.packets, "{taken:?} taken, {left_out:?} left out");
-    // Binomial: a tenth of 100,000, and six standard deviations.
-    ensure!(taken.packets.abs_diff(10_000) < 570, "{} packets were taken", taken.packets);
+    ensure!(attributed.packets + sampled_out.packets == sent.packets, "{attributed:?} taken, {sampled_out:?} left out");
+    // Binomial, and so many draws are as good as normal.
+    let expected = sent.packets as f64 / 10.0;
+    let most = chance::deviations(chance::FALSE_ALARM) * (expected * 0.9).sqrt();
+    ensure!((attributed.packets as f64 - expected).abs() < most, "{} packets were taken", attributed.packets);
     ensure!(reports.iter().any(|report| report["interfaces"][0]["sampling"] == 10), "no report says so");
     Ok(())
 }
 
 fn a_budget_closes_the_valve_and_rest_opens_it() -> Result<()> {
-    let settings = "report: {interval: 1s}\nsampling: {packets: auto, cpu: 0.03}\n";
-    let mut watch = Watch::start(settings)?;
+    let settings = format!("report: {{interval: 1s}}\nsampling: {{packets: auto, cpu: 0.03}}\n{ROOMY_RINGS}");
+    let mut watch = Watch::start(&settings)?;
     let sent = watch.send(flood(400_000), &mut Oracle::new())?;
     watch.daemon.wait_for_line("not keeping up: taking one packet in 2", TIMEOUT)?;
     watch.daemon.wait_for_line("there is room: taking one packet in 1", TIMEOUT)?;
-    let reports = watch.stop()?;
-    let Sums { seen, taken, left_out } = sums(&reports)?;
+    let reports = watch.stop(Loss::None)?;
+    let Ledger { seen, attributed, sampled_out, .. } = account::add_up(&reports)?;
     ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
-    ensure!(left_out.packets > 0 && taken.packets + left_out.packets == sent.packets, "{taken:?}, {left_out:?}");
+    let accounted = attributed.packets + sampled_out.packets;
+    ensure!(sampled_out.packets > 0 && accounted == sent.packets, "{attributed:?} taken, {sampled_out:?} left out");
     let rates: Vec<_> = reports.iter().filter_map(|report| report["interfaces"][0]["sampling"].as_u64()).collect();
     ensure!(rates.iter().any(|rate| *rate > 1) && rates.last() == Some(&1), "{rates:?}");
     Ok(())
-}
-
-struct Sums {
-    seen: Tally,
-    taken: Tally,
-    left_out: Tally,
-}
-
-fn sums(reports: &[Value]) -> Result<Sums> {
-    let sum = |part: &str| reports.iter().map(|report| tally(&report["interfaces"][0]["ledger"][part])).sum_tallies();
-    Ok(Sums { seen: sum("seen")?, taken: sum("attributed")?, left_out: sum("sampled_out")? })
 }

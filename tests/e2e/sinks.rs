@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     collector::{Behaviour, Collector},
     daemon::Daemon,
     netns::{Lab, Namespace, QuietPair},
@@ -44,7 +45,7 @@ fn reports_arrive_once_named_and_packed() -> Result<()> {
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 61, ..Plan::default() }, &mut oracle)?;
     watch.daemon.wait_for_reports(3, TIMEOUT)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     judge("the reports in the file", oracle.check_reports(&reports))?;
     for (collector, encoding) in [(packed, Some("gzip")), (plain, None)] {
         let received = collector.wait_for(reports.len(), TIMEOUT)?;
@@ -98,14 +99,14 @@ fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
         // More than were waiting: newer ones arrive too.
         collector.wait_for(4, TIMEOUT).with_context(|| format!("after {behaviour:?}"))?;
     }
-    let reports = stop(&mut watch.daemon)?;
+    let reports = stop(&mut watch.daemon, Loss::None)?;
     judge("the reports in the file", oracle.check_reports(&reports))?;
     check_on_time(&reports)?;
 
     let last = reports.last().context("there are reports")?;
     for (behaviour, collector) in &failing {
         let received: Vec<_> = collector.received().into_iter().map(|received| received.report).collect();
-        check_accounts(&received)?;
+        check_accounts(&received, Loss::None)?;
         let sent: HashMap<_, _> = reports.iter().map(|report| (report["id"].to_string(), report)).collect();
         let ids: BTreeSet<_> = received.iter().map(|report| report["id"].to_string()).collect();
         ensure!(ids.len() == received.len(), "{behaviour:?}: a report came twice, of {}", received.len());

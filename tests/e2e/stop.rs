@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use weir_tests::{
+    account::Loss,
     clock,
     collector::{Behaviour, Collector},
     daemon::{Daemon, Signal},
@@ -19,9 +20,7 @@ use weir_tests::{
     traffic::Plan,
 };
 
-use crate::watch::{
-    ONE_WINDOW, TIMEOUT, Watch, check_accounts, config, has_program, judge, measure, modes, native, one_window,
-};
+use crate::watch::{ONE_WINDOW, TIMEOUT, Watch, config, end, has_program, judge, measure, modes, native, one_window};
 
 tests![
     sigint_and_sigterm_bring_the_last_report,
@@ -37,12 +36,8 @@ fn sigint_and_sigterm_bring_the_last_report() -> Result<()> {
         ensure!(has_program(&watch.pair.observer, INTERFACE)?, "nothing is attached while it measures");
         let mut oracle = Oracle::new();
         watch.send(Plan { seed: 41, ..Plan::default() }, &mut oracle)?;
-        watch.daemon.signal(signal)?;
-        let status = watch.daemon.wait(TIMEOUT)?;
-        ensure!(status.success(), "{signal:?}: {status}\n{}", watch.daemon.log()?);
+        let reports = end(&mut watch.daemon, signal, Loss::None).with_context(|| format!("{signal:?}"))?;
         ensure!(!has_program(&watch.pair.observer, INTERFACE)?, "{signal:?}: a program is left on {INTERFACE}");
-        let reports = watch.daemon.reports()?;
-        check_accounts(&reports)?;
         ensure!(reports.len() == 1, "{signal:?}: {} reports", reports.len());
         judge(format_args!("the last report after {signal:?}"), oracle.check_report(&reports[0]))?;
         ensure!(modes(INTERFACE, &reports) == ["xdp-native"], "{signal:?}: {:?}", modes(INTERFACE, &reports));

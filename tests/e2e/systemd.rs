@@ -1,4 +1,4 @@
-//! The unit that ships: systemd understands it, and it is as locked down as it says.
+//! The unit that ships: systemd understands it, it is as locked down as it says, and a real systemd runs weir by it.
 
 use std::{
     fs,
@@ -7,18 +7,42 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use weir_tests::{daemon::weir_binary, scratch::Scratch};
+use aya::programs::{SchedClassifier, TcAttachType};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    clock,
+    daemon::weir_binary,
+    inject::Pace,
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    scratch::Scratch,
+    traffic::{Mix, Plan, Traffic},
+};
 
-use crate::watch::Ended;
+use self::machine::{Installed, Machine};
+use crate::watch::{self, Ended, QUIET_LINK, TIMEOUT, check_accounts, has_program, judge, modes, number};
+
+mod machine;
 
 tests![the_unit_is_understood, the_unit_exposes_little];
 
+/// Those that need a systemd of their own.
+pub const IN_A_MACHINE: &[crate::Test] =
+    &[("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped)];
+
 const ANALYZE: &str = "systemd-analyze";
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
 /// Why the unit cannot be looked at here.
 pub fn requirements() -> Result<(), String> {
     let found = Command::new(ANALYZE).arg("--version").output();
     found.map(drop).map_err(|error| format!("{ANALYZE} (Debian: apt-get install systemd): {error}"))
+}
+
+/// Why no systemd can be booted here.
+pub fn machine_requirements() -> Result<(), String> {
+    weir_tests::netns::requirements().and_then(|()| machine::requirements())
 }
 
 fn unit() -> PathBuf {
@@ -46,4 +70,119 @@ fn the_unit_exposes_little() -> Result<()> {
     let verdict = ended.out.lines().last().context("it judged nothing")?;
     ensure!(ended.code == Some(0), "{verdict}{}", ended.err);
     Ok(())
+}
+
+/// What an operator does with it, and what a crash does: each packet of a run that ends as asked is in a report, the
+/// run after a crash is another one, and nothing is left on the interface by any of them.
+fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
+    let config = format!(
+        "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
+         report: {{interval: 1s}}\n\
+         sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}]\n"
+    );
+    let (binary, unit) = (fs::read(weir_binary()?)?, fs::read(unit())?);
+    let machine = Machine::boot(&[
+        Installed { path: "usr/bin/weir", content: &binary, mode: 0o755 },
+        Installed { path: "etc/systemd/system/weir.service", content: &unit, mode: 0o644 },
+        Installed { path: "etc/weir/weir.yaml", content: config.as_bytes(), mode: 0o644 },
+    ])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+
+    machine.done("systemctl start weir")?;
+    service.is_attached(true).context("when systemd says that it is started")?;
+    let first = service.reports_of(None)?;
+    let first = service.measures(91, &first)?;
+
+    let killed = service.property("MainPID")?;
+    machine.done("systemctl kill -s KILL weir")?;
+    let gone = || Ok((service.property("MainPID")? != killed).then_some(()));
+    clock::wait_for("the end of what was killed", TIMEOUT, gone)?;
+    // systemd waits for five seconds before it starts it again.
+    if service.property("ActiveState")? != "active" {
+        service.is_attached(false).context("after it was killed")?;
+    }
+    let restarted = || Ok((service.property("ActiveState")? == "active").then_some(()));
+    clock::wait_for("the restart", TIMEOUT, restarted).with_context(|| machine.log())?;
+    ensure!(service.property("NRestarts")? == "1", "{} restarts", service.property("NRestarts")?);
+    service.is_attached(true).context("after the restart")?;
+    let second = service.reports_of(Some(&first))?;
+    let second = service.measures(92, &second)?;
+
+    machine.done("systemctl stop weir")?;
+    let state = ["ActiveState", "Result", "ExecMainStatus"].map(|name| service.property(name));
+    let state = state.into_iter().collect::<Result<Vec<_>>>()?;
+    ensure!(state == ["inactive", "success", "0"], "{state:?}\n{}", machine.log());
+    service.is_attached(false).context("after it was stopped")?;
+    let after = service.reports()?;
+    ensure!(after.last().is_some_and(|report| run_of(report) == second), "the last report is another run's");
+    // Forwarding goes on.
+    watch::send(&pair, QUIET_LINK, Traffic::new(Plan::default())?, Pace::Unlimited, &mut Oracle::new()).map(drop)
+}
+
+/// weir as a service of the machine.
+struct Service<'a> {
+    machine: &'a Machine,
+    pair: &'a QuietPair,
+}
+
+/// Which run of the daemon a report is of.
+fn run_of(report: &Value) -> String {
+    let id = report["id"].as_str().unwrap_or_default();
+    id.rsplit_once('/').map_or(id, |(run, _)| run).to_owned()
+}
+
+impl Service<'_> {
+    fn property(&self, name: &str) -> Result<String> {
+        let shown = self.machine.done(&format!("systemctl show --value --property={name} weir"))?;
+        Ok(shown.trim_end().to_owned())
+    }
+
+    /// Holds the interface against what it should have: a program for either direction, or none.
+    fn is_attached(&self, expected: bool) -> Result<()> {
+        let observer = &self.pair.observer;
+        let there = [has_program(observer, INTERFACE)?, sends_through_a_program(observer)?];
+        ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
+        Ok(())
+    }
+
+    /// Every report so far, of all runs.
+    fn reports(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(self.machine.path("var/lib/weir/reports.ndjson")).unwrap_or_default();
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
+    /// The run that reports now, which is another one than `before`.
+    fn reports_of(&self, before: Option<&str>) -> Result<String> {
+        let found = clock::wait_for("a report of this run", TIMEOUT, || {
+            let run = self.reports()?.last().map(run_of);
+            Ok(run.filter(|run| Some(run.as_str()) != before))
+        });
+        found.with_context(|| self.machine.log())
+    }
+
+    /// Sends packets, and waits until this run has reported them, right to the packet. Gives the run.
+    fn measures(&self, seed: u64, run: &str) -> Result<String> {
+        let mut oracle = Oracle::new();
+        let plan = Plan { seed, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
+        let sent = watch::send(self.pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+        let reports = clock::wait_for("reports of all packets", TIMEOUT, || {
+            let reports: Vec<_> = self.reports()?.into_iter().filter(|report| run_of(report) == run).collect();
+            let seen: u64 = reports.iter().map(|report| number(&report["totals"]["packets"])).sum::<Result<_>>()?;
+            Ok((seen >= sent.packets).then_some(reports))
+        });
+        let reports = reports.with_context(|| self.machine.log())?;
+        check_accounts(&reports, Loss::None)?;
+        judge(format_args!("run {run}"), oracle.check_reports(&reports))?;
+        let modes = modes(INTERFACE, &reports);
+        ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", "tcx"]), "{modes:?}");
+        Ok(run.to_owned())
+    }
+}
+
+/// Whether there is a program on what the interface sends, by TCX.
+fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
+    let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
+    Ok(!programs.is_empty())
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tappers::{Interface, Tun};
 use weir_common::ledger::Tally;
 use weir_tests::{
+    account::Loss,
     foreign::{Does, Foreign},
     inject::{self, Pace},
     netns::{Lab, Namespace, QuietPair},
@@ -15,7 +16,10 @@ use weir_tests::{
 
 use crate::{
     forwarding::{TCP_PORT, UPLOAD, sum_flow, upload},
-    watch::{self, ONE_WINDOW, QUIET_LINK, Watch, has_program, judge, measure, modes, one_window, seen_in},
+    watch::{
+        self, ONE_WINDOW, QUIET_LINK, ROOMY_PACKET_RINGS, Watch, has_program, judge, measure, modes, one_window,
+        seen_in,
+    },
 };
 
 tests![
@@ -29,8 +33,6 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// For packet sockets: whatever a test sends at once has room, however long the reader has to wait for its turn.
-const ROOMY: &str = "datapath: {packet_ring: 64MiB}\n";
 
 /// weir on a quiet link by its own choice of mode, in one window.
 fn watch(direction: &str) -> Result<Watch> {
@@ -41,8 +43,9 @@ fn watch(direction: &str) -> Result<Watch> {
 pub fn watch_by(mode: &str, direction: &str) -> Result<Watch> {
     one_window();
     let pair = Lab::quiet_pair()?;
-    let settings =
-        format!("interfaces: [{{name: {INTERFACE}, mode: {mode}, direction: {direction}}}]\n{ROOMY}{ONE_WINDOW}");
+    let settings = format!(
+        "interfaces: [{{name: {INTERFACE}, mode: {mode}, direction: {direction}}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}"
+    );
     let daemon = measure(&pair.observer, &settings)?;
     Ok(Watch { pair, daemon })
 }
@@ -68,7 +71,7 @@ pub fn check_received(watch: Watch, mode: &str) -> Result<()> {
     let mut oracle = Oracle::new();
     // With tags, which the kernel moves out of the frame before the tc hook.
     watch.send(Plan { seed: 61, packets: 60_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     judge("what was received", oracle.check_report(&reports[0]))?;
     ensure!(modes(INTERFACE, &reports) == [mode], "{:?}", modes(INTERFACE, &reports));
     ensure!(reports[0]["interfaces"][0]["coverage"] == 1.0, "coverage {}", reports[0]["interfaces"][0]["coverage"]);
@@ -85,7 +88,7 @@ pub fn check_sent(watch: Watch) -> Result<()> {
     watch.send(Plan { seed: 62, packets: 1_000, ..Plan::default() }, &mut Oracle::new())?;
     let plan = Plan { seed: 63, packets: 30_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() };
     send_out(&watch, plan, &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     judge("what was sent, and nothing of what was received", oracle.check_report(&reports[0]))?;
     ensure!(reports[0]["interfaces"][0]["coverage"] == 1.0, "coverage {}", reports[0]["interfaces"][0]["coverage"]);
     Ok(())
@@ -101,7 +104,7 @@ pub fn check_both(watch: Watch) -> Result<()> {
     let plan = |seed, packets| Plan { seed, packets, mix: Mix::odd(), ..Plan::default() };
     let received = watch.send(plan(64, 7_000), &mut oracle)?;
     let sent = send_out(&watch, plan(65, 5_000), &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     for (direction, expected) in [("ingress", received), ("egress", sent)] {
         let seen = seen_in(INTERFACE, direction, &reports)?;
         ensure!(seen == expected, "{direction}: seen {seen:?} of {expected:?}");
@@ -137,8 +140,9 @@ pub fn check_merged(mode: &str) -> Result<()> {
     for (interface, direction) in [(wan, "ingress"), (lan, "egress")] {
         one_window();
         let lab = Lab::new()?;
-        let settings =
-            format!("interfaces: [{{name: {interface}, mode: {mode}, direction: {direction}}}]\n{ROOMY}{ONE_WINDOW}");
+        let settings = format!(
+            "interfaces: [{{name: {interface}, mode: {mode}, direction: {direction}}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}"
+        );
         let mut daemon = measure(&lab.router, &settings)?;
         let buffers = || anyhow::Ok(lab.router.counters(wan)?.received.packets);
         let (buffers_before, [segments_before, repeated_before]) = (buffers()?, segments_sent(&lab.client)?);
@@ -147,7 +151,7 @@ pub fn check_merged(mode: &str) -> Result<()> {
         }
         let (buffers, [segments, repeated]) = (buffers()? - buffers_before, segments_sent(&lab.client)?);
         let (segments, repeated) = (segments - segments_before, repeated - repeated_before);
-        let reports = watch::stop(&mut daemon)?;
+        let reports = watch::stop(&mut daemon, Loss::None)?;
         let mut packets_seen = 0;
         for (nth, (client, server)) in Lab::CLIENT.into_iter().zip(Lab::SERVER).enumerate() {
             let flow = |measure| sum_flow(&reports, measure, client, server, TCP_PORT, "tcp");
@@ -178,8 +182,10 @@ pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let tun = pair.observer.enter(|| Tun::new_named(Interface::new(DEVICE)?))??;
     pair.observer.ip(&format!("link set {DEVICE} up"))?;
-    let mut daemon =
-        measure(&pair.observer, &format!("interfaces: [{{name: {DEVICE}, mode: {mode}}}]\n{ROOMY}{ONE_WINDOW}"))?;
+    let mut daemon = measure(
+        &pair.observer,
+        &format!("interfaces: [{{name: {DEVICE}, mode: {mode}}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}"),
+    )?;
     let plan = Plan { seed: 66, packets: 20_000, flows: 1_000, mix: Mix::plain(), ..Plan::default() };
     let mut oracle = Oracle::new();
     for packet in Traffic::new(plan)? {
@@ -188,7 +194,7 @@ pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
         oracle.add(&truth);
         tun.send(&packet.frame[ETHERNET_BYTES..])?;
     }
-    let reports = watch::stop(&mut daemon)?;
+    let reports = watch::stop(&mut daemon, Loss::None)?;
     judge("packets that begin with their IP header", oracle.check_report(&reports[0]))?;
     ensure!(modes(DEVICE, &reports) == [obtained], "{:?}", modes(DEVICE, &reports));
     Ok(())
@@ -199,7 +205,9 @@ fn two_programs_at_the_tc_hook_both_see_every_packet() -> Result<()> {
     let mut second = measure(&watch.pair.observer, &format!("interfaces: [{INTERFACE}]\n{ONE_WINDOW}"))?;
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 68, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
-    for (which, reports) in [("the second", watch::stop(&mut second)?), ("the first", watch.stop()?)] {
+    for (which, reports) in
+        [("the second", watch::stop(&mut second, Loss::None)?), ("the first", watch.stop(Loss::None)?)]
+    {
         judge(which, oracle.check_report(&reports[0]))?;
         ensure!(modes(INTERFACE, &reports) == ["tcx"], "{which}: {:?}", modes(INTERFACE, &reports));
     }
@@ -216,7 +224,7 @@ fn a_foreign_xdp_program_stays_and_tcx_is_taken() -> Result<()> {
     watch.send(Plan { seed: 67, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
     ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the foreign program is gone");
     let Watch { pair, mut daemon } = watch;
-    let reports = watch::stop(&mut daemon)?;
+    let reports = watch::stop(&mut daemon, Loss::None)?;
     judge("beside a foreign program", oracle.check_report(&reports[0]))?;
     ensure!(modes(INTERFACE, &reports) == ["tcx"], "{:?}", modes(INTERFACE, &reports));
     ensure!(has_program(&pair.observer, INTERFACE)?, "the foreign program went with weir's");

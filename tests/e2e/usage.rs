@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     daemon::weir_binary,
     netns::{Lab, QuietPair},
     scratch::Scratch,
@@ -97,7 +98,7 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
     let ended = Ended::of(command.args(public.run()))?;
     ended.check(0, &["measuring every packet"])?;
     let reports = ended.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-    check_accounts(&reports)?;
+    check_accounts(&reports, Loss::None)?;
     ensure!(!reports.is_empty(), "it reported nothing");
     let modes = modes(interface, &reports);
     ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", "tcx"]), "with {granted}: {modes:?}");
@@ -145,7 +146,7 @@ fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     checked.check(0, &[])?;
     let line = checked.out.lines().find(|line| line.trim_start().starts_with("resident, at most"));
     let said = line.with_context(|| format!("no memory in:\n{}", checked.out))?;
-    let reports = Watch::start("")?.stop()?;
+    let reports = Watch::start("")?.stop(Loss::None)?;
     let planned = number(&reports[0]["self"]["memory_bytes"])? as f64 / f64::from(1 << 20);
     ensure!(said.contains(&format!(" {planned:.1} MiB ")), "{planned:.1} MiB are planned, but it said:\n{said}");
     Ok(())

@@ -7,8 +7,9 @@ use jsonschema::Validator;
 use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
+    account::{self, Ledger, Loss, tally},
     clock,
-    daemon::{Daemon, weir_binary},
+    daemon::{Daemon, Signal, weir_binary},
     inject::{self, Pace},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
@@ -17,6 +18,11 @@ use weir_tests::{
 
 /// Far longer than anything takes that works; only a failing test waits for it.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Rings with room for a million records each: a test that sends no more loses none of them, however long the daemon
+/// has to wait for its turn on a busy machine.
+pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
+/// The same for packet sockets: room for some hundred thousand packets.
+pub const ROOMY_PACKET_RINGS: &str = "datapath: {packet_ring: 64MiB}\n";
 /// A window that no test outlives; see [`one_window`].
 pub const ONE_WINDOW: &str = "report: {interval: 1h}\nseen_flows: {generation: 1h}\n";
 
@@ -49,9 +55,9 @@ impl Watch {
         send(&self.pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, oracle)
     }
 
-    /// Stops weir and gives all its reports, each of which keeps to the schema and balances.
-    pub fn stop(mut self) -> Result<Vec<Value>> {
-        stop(&mut self.daemon)
+    /// Stops weir and gives all its reports: see [`stop`].
+    pub fn stop(mut self, loss: Loss) -> Result<Vec<Value>> {
+        stop(&mut self.daemon, loss)
     }
 }
 
@@ -105,34 +111,32 @@ pub fn send(
     Ok(sent)
 }
 
-/// Stops a daemon and gives all its reports, each of which keeps to the schema and balances.
-pub fn stop(daemon: &mut Daemon) -> Result<Vec<Value>> {
-    let status = daemon.stop(TIMEOUT)?;
+/// Stops a daemon and gives all its reports, which [`check_accounts`] holds to what every report has to be.
+pub fn stop(daemon: &mut Daemon, loss: Loss) -> Result<Vec<Value>> {
+    end(daemon, Signal::TERM, loss)
+}
+
+/// The same by another signal.
+pub fn end(daemon: &mut Daemon, signal: Signal, loss: Loss) -> Result<Vec<Value>> {
+    daemon.signal(signal)?;
+    let status = daemon.wait(TIMEOUT)?;
     ensure!(status.success(), "weir ended with {status}\n{}", daemon.log()?);
     let reports = daemon.reports()?;
-    check_accounts(&reports)?;
+    check_accounts(&reports, loss).with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))?;
     Ok(reports)
 }
 
-/// Holds reports against the schema that weir prints, and each interface's ledger against the law.
-pub fn check_accounts(reports: &[Value]) -> Result<()> {
+/// Holds reports against the schema that weir prints, each interface's ledger against the law, and what is lost against
+/// what the test allows. Gives what they add up to.
+pub fn check_accounts(reports: &[Value], loss: Loss) -> Result<Ledger> {
     let validator = validator()?;
     for report in reports {
         let id = &report["id"];
         let errors: Vec<_> =
             validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
         ensure!(errors.is_empty(), "report {id} does not keep to the schema:\n{}", errors.join("\n"));
-        for interface in list(&report["interfaces"])? {
-            let ledger = &interface["ledger"];
-            let parts = ["skipped", "lost"].map(|part| ledger[part].as_object().into_iter().flatten());
-            let parts = parts.into_iter().flatten().map(|(_, tally)| tally);
-            let accounted: Result<Tally> =
-                parts.chain([&ledger["attributed"], &ledger["sampled_out"]]).map(tally).sum_tallies();
-            let (seen, accounted) = (tally(&ledger["seen"])?, accounted?);
-            ensure!(seen == accounted, "report {id}, {}: seen {seen:?} but accounted {accounted:?}", interface["name"]);
-        }
     }
-    Ok(())
+    account::check(reports, loss)
 }
 
 /// What the interface was seen to receive, over all these reports.
@@ -167,11 +171,6 @@ pub fn list(value: &Value) -> Result<&Vec<Value>> {
 /// A count.
 pub fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("{value} is not a number from 0 up"))
-}
-
-/// The packets and bytes of a part of a report.
-pub fn tally(value: &Value) -> Result<Tally> {
-    Ok(Tally::new(number(&value["packets"])?, number(&value["bytes"])?))
 }
 
 /// Adds up tallies of which some may be missing.

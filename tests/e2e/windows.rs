@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
+    account::Loss,
     clock,
     inject::{self, Pace},
     netns::QuietPair,
@@ -16,7 +17,7 @@ use weir_tests::{
     traffic::{Mix, Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, TIMEOUT, Watch, check_accounts, judge, number, seen_on};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, check_accounts, judge, number, seen_on};
 
 tests![windows_add_up_to_what_was_sent, a_window_cut_while_packets_flow_balances, a_flow_is_new_once];
 
@@ -27,7 +28,7 @@ fn windows_add_up_to_what_was_sent() -> Result<()> {
     let mut oracle = Oracle::new();
     let plan = Plan { seed: 21, packets: 45_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() };
     watch::send(&watch.pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(10_000), &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
     ensure!(reports.len() >= 5, "{} reports of 4.5 s", reports.len());
     judge("all windows together", oracle.check_reports(&reports))?;
     check_edges(&reports)
@@ -46,18 +47,18 @@ fn check_edges(reports: &[Value]) -> Result<()> {
 }
 
 fn a_window_cut_while_packets_flow_balances() -> Result<()> {
-    check_cut(Watch::start("report: {interval: 1s}\n")?)
+    check_cut(Watch::start(&format!("report: {{interval: 1s}}\n{ROOMY_RINGS}"))?, Pace::Unlimited)
 }
 
-/// Windows of a second that are cut, and an end, in the midst of packets that come as fast as they go.
-pub fn check_cut(Watch { pair, mut daemon }: Watch) -> Result<()> {
+/// Windows of a second that are cut, and an end, in the midst of packets.
+pub fn check_cut(Watch { pair, mut daemon }: Watch, pace: Pace) -> Result<()> {
     let received = || anyhow::Ok(pair.observer.counters(INTERFACE)?.received.packets);
     let done = AtomicBool::new(false);
     let plan = Plan { seed: 22, packets: inject::PACKETS_MAX, mix: Mix::odd(), ..Plan::default() };
     let traffic = Traffic::new(plan)?.take_while(|_| !done.load(Ordering::Relaxed));
     let (before, reports, after) = thread::scope(|scope| {
-        let sending = scope
-            .spawn(|| pair.generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, traffic, Pace::Unlimited)));
+        let sending =
+            scope.spawn(|| pair.generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, traffic, pace)));
         let stopped = (|| {
             thread::sleep(Duration::from_millis(2_300));
             let before = received()?;
@@ -72,7 +73,7 @@ pub fn check_cut(Watch { pair, mut daemon }: Watch) -> Result<()> {
         sending.join().expect("sending does not panic")??;
         stopped
     })?;
-    check_accounts(&reports)?;
+    check_accounts(&reports, Loss::None)?;
     ensure!(reports.len() >= 3, "{} reports of 2.3 s", reports.len());
     let seen = seen_on(INTERFACE, &reports)?.packets;
     // It was attached before the first packet and detached between the two looks at the interface's own counter.
@@ -81,7 +82,8 @@ pub fn check_cut(Watch { pair, mut daemon }: Watch) -> Result<()> {
 }
 
 fn a_flow_is_new_once() -> Result<()> {
-    let mut watch = Watch::start("report: {interval: 1s}\nseen_flows: {false_positive_rate: 0.001}\n")?;
+    let settings = format!("report: {{interval: 1s}}\nseen_flows: {{false_positive_rate: 0.001}}\n{ROOMY_RINGS}");
+    let mut watch = Watch::start(&settings)?;
     let plan = Plan { seed: 23, packets: 120_000, flows: 60_000, zipf: 0.5, ..Plan::default() };
     let mut oracle = Oracle::new();
     watch.send(plan, &mut oracle)?;
@@ -89,7 +91,7 @@ fn a_flow_is_new_once() -> Result<()> {
     let reported = watch.daemon.reports()?.len();
     let first = watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?.len();
     watch.send(plan, &mut oracle)?;
-    let reports = watch.stop()?;
+    let reports = watch.stop(Loss::None)?;
 
     let new =
         |reports: &[Value]| -> Result<u64> { reports.iter().map(|report| number(&report["new_flows"]["value"])).sum() };

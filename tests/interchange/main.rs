@@ -1,13 +1,13 @@
 //! Sketches leave the machine and come back: what weir writes is read by Apache `DataSketches`' own Python package, and
 //! what that writes is read by weir.
 //!
-//! `scripts/setup` brings the package into the target folder. Without it the tests count as ignored; what the package
-//! wrote once is read by `weir-sketch`'s unit tests all the same.
+//! `scripts/setup` brings the package into the target folder. Without it the tests are ignored; what the package wrote
+//! once is read by `weir-sketch`'s unit tests all the same.
 
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
-use weir_tests::trial::trial;
+use weir_tests::trial::{needed, trial};
 
 mod frequent_items;
 mod golden;
@@ -15,7 +15,7 @@ mod hll;
 mod peer;
 
 fn main() -> ExitCode {
-    let peer = peer::python().map(drop);
+    let peer = needed(peer::python());
     let trials = vec![
         trial("golden::the_package_still_writes_them", golden::the_package_still_writes_them, &[&peer]),
         trial("hll::the_package_reads_ours", hll::the_package_reads_ours, &[&peer]),

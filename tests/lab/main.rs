@@ -23,13 +23,13 @@ use weir_tests::{
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
-    trial::trial,
+    trial::{needed, trial},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let met = requirements();
+    let met = needed(requirements());
     let trial = |name, test| trial(name, test, &[&met]);
     let trials = vec![
         trial("packets_pass_from_client_to_server", packets_pass_from_client_to_server),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use weir::{
     config::Packets,
     datapath::{Plan, ring_records},
@@ -17,6 +17,7 @@ use weir_common::{
     record::Record,
 };
 use weir_tests::{
+    chance,
     object::{Object, PLAN, Window},
     traffic::{Mix, Packet, Plan as TrafficPlan, Traffic},
 };
@@ -249,8 +250,6 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
 pub fn sampling_is_unbiased() -> Result<()> {
     const WINDOWS: usize = 200;
     const RATE: u32 = 8;
-    /// Standard errors that a mean of so many windows is off by once in 15,000 runs.
-    const DEVIATIONS: f64 = 4.0;
     let traffic = TrafficPlan { packets: 3_000, flows: 100, mix: Mix::plain(), ..TrafficPlan::default() };
     let packets: Vec<Packet> = Traffic::new(traffic)?.collect();
     let seen: Tally = packets.iter().map(|packet| Tally::new(1, packet.truth.bytes)).sum();
@@ -271,15 +270,8 @@ pub fn sampling_is_unbiased() -> Result<()> {
             estimates.push([packets, bytes].map(|taken| taken as f64 * f64::from(RATE)));
         }
         for (what, metric, truth) in [("packets", 0, seen.packets), ("bytes", 1, seen.bytes)] {
-            let of_metric = || estimates.iter().map(|estimate| estimate[metric]);
-            let mean = of_metric().sum::<f64>() / WINDOWS as f64;
-            let variance = of_metric().map(|value| (value - mean).powi(2)).sum::<f64>() / (WINDOWS - 1) as f64;
-            let error = (variance / WINDOWS as f64).sqrt();
-            ensure!(
-                (mean - truth as f64).abs() < DEVIATIONS * error,
-                "{truth} {what} are estimated as {mean:.0} +- {error:.0}"
-            );
-            ensure!(variance > 0.0, "the draws are all the same");
+            let estimates: Vec<_> = estimates.iter().map(|estimate: &[f64; 2]| estimate[metric]).collect();
+            chance::unbiased(&estimates, truth as f64).map_err(Error::msg).context(what)?;
         }
         Ok(())
     })

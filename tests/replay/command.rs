@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 use weir_tests::{
+    account::{self, Loss, tally},
     daemon::weir_binary,
     oracle::Oracle,
     pcap::{SNAPLEN_MAX, Schedule, Writer},
@@ -21,7 +22,7 @@ use weir_tests::{
     traffic::{Plan, Traffic},
 };
 
-use crate::library::{balances, reports, tally};
+use crate::library::reports;
 
 const DONE: i32 = 0;
 const BROKEN: i32 = 1;
@@ -63,12 +64,12 @@ impl Ended {
     ///
     /// # Errors
     ///
-    /// It ended otherwise, panicked, or printed anything but reports on its standard output.
+    /// It ended otherwise, panicked, or printed anything but reports that lost nothing on its standard output.
     pub fn reports(&self, code: i32) -> Result<Vec<Value>> {
         ensure!(self.code == Some(code), "it ended with {:?}, not {code}: {}", self.code, self.log);
         ensure!(!self.log.contains("panicked"), "{}", self.log);
         let reports = reports(&self.out)?;
-        reports.iter().try_for_each(balances)?;
+        account::check(&reports, Loss::None)?;
         Ok(reports)
     }
 

@@ -8,12 +8,12 @@ use weir::{
     replay::{Windows, capture::Capture},
 };
 use weir_common::ledger::Tally;
-use weir_tests::captures;
+use weir_tests::{account::tally, captures};
 
 use crate::{
     command::weir_replay,
     equality::{is_valid, validator},
-    library::{Replayed, run, same_but_self, small, tally},
+    library::{Replayed, run, same_but_self, small},
 };
 
 /// Captures that are replayed through the kernel together: loading the programs takes longer than most captures.

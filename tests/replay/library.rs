@@ -2,13 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir::{
     config::Config,
     replay::{Options, Windows, capture::Broken, replay, write_json},
 };
-use weir_common::ledger::Tally;
+use weir_tests::account::{self, Loss};
 
 /// Fixes the hash keys of every run.
 pub const SEED: u64 = 7;
@@ -21,7 +21,7 @@ pub struct Replayed {
     pub broken: Vec<Broken>,
 }
 
-/// Replays captures; every report must be JSON, and its ledgers balance.
+/// Replays captures; every report must be JSON, its ledgers balance, and nothing is lost: a file waits.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn run_with(config: &Config, files: &[PathBuf], windows: Windows, kernel: bo
     let mut lines = Vec::new();
     let broken = replay(config, &options, &mut |report| write_json(report, &mut lines))?;
     let reports = reports(&lines)?;
-    reports.iter().try_for_each(balances)?;
+    account::check(&reports, Loss::None)?;
     Ok(Replayed { reports, broken })
 }
 
@@ -62,45 +62,6 @@ pub fn small() -> Config {
     config.datapath.ring = 64 << 10;
     config.report.interval = Duration::from_secs(1);
     config
-}
-
-/// Holds a report to the law of the ledger, and to its own totals.
-///
-/// # Errors
-///
-/// Where it does not add up.
-pub fn balances(report: &Value) -> Result<()> {
-    let interfaces = report["interfaces"].as_array().context("no interfaces")?;
-    let mut seen_by_all = Tally::default();
-    for interface in interfaces {
-        let ledger = &interface["ledger"];
-        let seen = tally(&ledger["seen"])?;
-        let mut accounted = tally(&ledger["attributed"])?;
-        accounted.add(tally(&ledger["sampled_out"])?);
-        for reasons in ["skipped", "lost"] {
-            for reason in ledger[reasons].as_object().with_context(|| format!("no {reasons}"))?.values() {
-                accounted.add(tally(reason)?);
-            }
-        }
-        ensure!(seen == accounted, "seen {seen:?}, accounted for {accounted:?}: {ledger}");
-        seen_by_all.add(seen);
-    }
-    let totals = tally(&report["totals"])?;
-    ensure!(totals == seen_by_all, "totals {totals:?}, seen {seen_by_all:?}");
-    Ok(())
-}
-
-/// The packets and bytes of a part of a report.
-///
-/// # Errors
-///
-/// It has none.
-pub fn tally(value: &Value) -> Result<Tally> {
-    let [packets, bytes] = ["packets", "bytes"].map(|name| value[name].as_u64());
-    match (packets, bytes) {
-        (Some(packets), Some(bytes)) => Ok(Tally::new(packets, bytes)),
-        _ => bail!("no packets and bytes: {value}"),
-    }
 }
 
 /// Compares reports field by field, but for what each says of the run itself.

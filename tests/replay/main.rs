@@ -1,17 +1,18 @@
 //! `weir replay`: the kernel's datapath and its twin agree, their reports are true, and no capture stops them.
 //!
-//! What goes through the kernel needs root; what needs captures of the real world needs those; both count as ignored
-//! without, as does what compares with a program that is not installed.
+//! What goes through the kernel needs root; what needs captures of the real world needs those; both are ignored without,
+//! as is what compares with a program that is not installed.
 
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 use weir_tests::{
     captures,
-    trial::{root, trial},
+    trial::{needed, optional, root, trial},
 };
 
 mod command;
+mod confidence;
 mod corpus;
 mod damage;
 mod equality;
@@ -20,8 +21,10 @@ mod sampling;
 
 fn main() -> ExitCode {
     let root = root();
-    let corpus = captures::all().map(drop);
-    let program = |name| command::program(name).map(drop).ok_or_else(|| format!("{name} is not installed"));
+    let corpus = optional(captures::all());
+    let installed = |name| command::program(name).ok_or_else(|| format!("{name} is not installed"));
+    let program = |name| needed(installed(name));
+    let tshark = optional(installed("tshark"));
     let trials = vec![
         trial("equality::zipf_1_0", equality::zipf_1_0, &[&root]),
         trial("equality::zipf_1_3", equality::zipf_1_3, &[&root]),
@@ -29,10 +32,12 @@ fn main() -> ExitCode {
         trial("corpus::each_makes_a_report", corpus::each_makes_a_report, &[&corpus]),
         trial("corpus::all_in_one_command", corpus::all_in_one_command, &[&corpus]),
         trial("corpus::the_kernel_makes_the_same", corpus::the_kernel_makes_the_same_reports, &[&root, &corpus]),
-        trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &program("tshark")]),
+        trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &tshark]),
         trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
         trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
         trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
+        trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
+        trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

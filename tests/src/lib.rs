@@ -1,17 +1,20 @@
 //! The laboratory that weir's tests and its demo stand on.
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
-//! reports by it; [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic.
+//! reports by it; [`account`] is the law that every report's ledger keeps, and what a run may lose; [`chance`] tells a
+//! fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic.
 //! [`captures`] finds what was captured in the real world. [`netns`] builds small networks out of namespaces,
 //! [`daemon`] runs the real weir in them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it
-//! reports; [`trial`] ignores a test that lacks something. [`object`] is the real eBPF object, one packet at a time.
+//! reports; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time.
 //!
 //! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
 //! by something that cannot share its mistakes.
 
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod captures;
+pub mod chance;
 pub mod clock;
 pub mod collector;
 pub mod daemon;

@@ -56,6 +56,14 @@ impl Namespace {
         Ok(namespace)
     }
 
+    /// The namespace that a process is in, under a name of its own: `weir-<pid>-<number>-<role>`. The name goes on drop;
+    /// the namespace stays as long as its processes.
+    fn of_process(number: u32, role: &str, process: u32) -> Result<Self> {
+        let name = format!("weir-{}-{number}-{role}", process::id());
+        ip(["netns", "attach", &name, &process.to_string()])?;
+        Ok(Self { name })
+    }
+
     /// Its name, as `ip netns list` shows it.
     pub fn name(&self) -> &str {
         &self.name
@@ -270,7 +278,21 @@ impl Lab {
     /// As for [`Lab::new`].
     pub fn quiet_pair() -> Result<QuietPair> {
         let number = number();
-        let pair = QuietPair { generator: Namespace::new(number, "gen")?, observer: Namespace::new(number, "obs")? };
+        Self::quiet(QuietPair { generator: Namespace::new(number, "gen")?, observer: Namespace::new(number, "obs")? })
+    }
+
+    /// The same, where the observer is the namespace that a process is in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lab::new`].
+    pub fn quiet_pair_to(process: u32) -> Result<QuietPair> {
+        let number = number();
+        let observer = Namespace::of_process(number, "obs", process)?;
+        Self::quiet(QuietPair { generator: Namespace::new(number, "gen")?, observer })
+    }
+
+    fn quiet(pair: QuietPair) -> Result<QuietPair> {
         let QuietPair { generator, observer } = &pair;
         for namespace in [generator, observer] {
             namespace.hush()?;

@@ -1,19 +1,85 @@
-//! Tests that may lack something: they are ignored and say why, never passed.
+//! Tests that may lack something: they are ignored and say why, never passed. Where everything has to be there, as in
+//! CI, they fail.
+
+use std::env;
 
 use anyhow::Result;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use rustix::process::geteuid;
 
-/// A test that is ignored if it lacks something of `needs`, and says what.
-#[expect(clippy::print_stderr, reason = "why tests are ignored is for whoever runs them")]
-pub fn trial(name: impl Into<String>, test: fn() -> Result<()>, needs: &[&Result<(), String>]) -> Trial {
-    let name = name.into();
-    let lacks: Vec<_> = needs.iter().filter_map(|need| need.as_ref().err()).collect();
-    for lack in &lacks {
-        eprintln!("{name} is ignored: {lack}");
+/// The variable that makes what a test lacks a failure: `1` where nothing may be lacking.
+pub const REQUIRE_ALL: &str = "WEIR_REQUIRE_ALL";
+
+/// What a test lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// A right, a package or an interface that every machine can have: in CI it has to be there.
+    Needed(String),
+    /// Something that is no part of the project and that nobody has to have.
+    Optional(String),
+}
+
+/// Whether what a test needs is there.
+pub type Need = Result<(), Lack>;
+
+/// What has to be there, by the reason why it is not.
+///
+/// # Errors
+///
+/// That reason.
+pub fn needed<T>(found: Result<T, String>) -> Need {
+    found.map(drop).map_err(Lack::Needed)
+}
+
+/// What may be there, by the reason why it is not.
+///
+/// # Errors
+///
+/// That reason.
+pub fn optional<T>(found: Result<T, String>) -> Need {
+    found.map(drop).map_err(Lack::Optional)
+}
+
+/// A test that does not run if it lacks something of `needs`: it is ignored, or fails, and says what it lacks.
+pub fn trial(name: impl Into<String>, test: fn() -> Result<()>, needs: &[&Need]) -> Trial {
+    let verdict = verdict(needs, env::var_os(REQUIRE_ALL).is_some_and(|value| value == "1"));
+    Trial::ignorable_test(name, move || match verdict {
+        Verdict::Run => {
+            test().map_err(|error| Failed::from(format!("{error:#}")))?;
+            Ok(Completion::Completed)
+        }
+        Verdict::Ignore(lack) => Ok(Completion::ignored_with(lack)),
+        Verdict::Fail(lack) => Err(Failed::from(format!("{REQUIRE_ALL}=1, and {lack}"))),
+    })
+}
+
+/// What is to be done with a test.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Run,
+    Ignore(String),
+    Fail(String),
+}
+
+/// A test that lacks something optional is ignored, whatever else it lacks.
+fn verdict(needs: &[&Need], all_required: bool) -> Verdict {
+    let lacks = || needs.iter().filter_map(|need| need.as_ref().err());
+    let optional = lacks().find_map(|lack| match lack {
+        Lack::Optional(reason) => Some(reason.clone()),
+        Lack::Needed(_) => None,
+    });
+    let needed: Vec<_> = lacks()
+        .filter_map(|lack| match lack {
+            Lack::Needed(reason) => Some(reason.as_str()),
+            Lack::Optional(_) => None,
+        })
+        .collect();
+    match (optional, needed.is_empty()) {
+        (Some(reason), _) => Verdict::Ignore(reason),
+        (None, true) => Verdict::Run,
+        (None, false) if all_required => Verdict::Fail(needed.join("; ")),
+        (None, false) => Verdict::Ignore(needed.join("; ")),
     }
-    let ignored = !lacks.is_empty();
-    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}")))).with_ignored_flag(ignored)
 }
 
 /// What needs eBPF programs loaded needs root.
@@ -21,6 +87,26 @@ pub fn trial(name: impl Into<String>, test: fn() -> Result<()>, needs: &[&Result
 /// # Errors
 ///
 /// This process is not root's.
-pub fn root() -> Result<(), String> {
-    if geteuid().is_root() { Ok(()) } else { Err("loading eBPF programs needs root".to_owned()) }
+pub fn root() -> Need {
+    if geteuid().is_root() { Ok(()) } else { Err(Lack::Needed("loading eBPF programs needs root".to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lacks_something_never_passes() {
+        let [root, package] = ["not root", "no package"].map(|reason| Err(Lack::Needed(reason.to_owned())));
+        let captures = Err(Lack::Optional("no captures".to_owned()));
+        let there = Ok(());
+        for all_required in [false, true] {
+            assert_eq!(verdict(&[], all_required), Verdict::Run);
+            assert_eq!(verdict(&[&there, &there], all_required), Verdict::Run);
+            assert_eq!(verdict(&[&captures, &root], all_required), Verdict::Ignore("no captures".to_owned()));
+        }
+        let both = "not root; no package".to_owned();
+        assert_eq!(verdict(&[&root, &there, &package], false), Verdict::Ignore(both.clone()));
+        assert_eq!(verdict(&[&root, &there, &package], true), Verdict::Fail(both));
+    }
 }

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Boots a Debian in namespaces of its own, with systemd as process 1: it sees no process, mount, network interface or
+# cgroup but its own, and the machine sees nothing of what it does. The Debian is only read: what it writes goes to
+# memory.
+#
+#   boot.sh ROOT FOLDER     ROOT: the Debian. FOLDER: an empty one; FOLDER/files is copied over the root
+#
+# The caller starts it under `unshare --mount --pid --fork --kill-child` and others, so that everything ends with one
+# process, and calls sweep.sh afterwards.
+set -eu
+root=$1
+folder=$2
+
+# Twice, because a cgroup namespace begins where the process is that makes it: first into a cgroup of its own.
+if [ "${3:-}" != inside ]; then
+    mkdir -p "$folder/cgroup"
+    mount -t cgroup2 cgroup2 "$folder/cgroup"
+    own=$folder/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/$(basename "$folder")
+    mkdir -p "$own"
+    echo $$ >"$own/cgroup.procs"
+    umount "$folder/cgroup"
+    exec unshare --pid --cgroup --uts --ipc --net --fork --kill-child sh "$0" "$root" "$folder" inside
+fi
+
+mkdir -p "$folder/memory" "$folder/root"
+mount -t tmpfs tmpfs "$folder/memory"
+mkdir "$folder/memory/upper" "$folder/memory/work"
+layers=lowerdir=$root,upperdir=$folder/memory/upper,workdir=$folder/memory/work
+mount -t overlay -o "$layers" overlay "$folder/root"
+cp -a "$folder/files/." "$folder/root"
+cd "$folder/root"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t bpf bpf sys/fs/bpf
+mount -t tmpfs tmpfs run
+mount -t tmpfs tmpfs dev
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mknod -m 666 dev/null c 1 3
+mknod -m 666 dev/zero c 1 5
+mknod -m 666 dev/full c 1 7
+mknod -m 666 dev/random c 1 8
+mknod -m 666 dev/urandom c 1 9
+mknod -m 666 dev/tty c 5 0
+mkdir old
+pivot_root . old
+umount -l /old
+export container=weir
+exec /sbin/init

@@ -1,0 +1,158 @@
+//! A Debian with a real systemd as process 1, in namespaces of its own: up in seconds, gone with its owner.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use weir_tests::{clock, scratch::Scratch};
+
+use crate::watch::{Ended, TIMEOUT};
+
+/// Where the Debian is kept that machines are booted from: made once, and only read afterwards.
+const KEPT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/debian");
+const BOOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/boot.sh");
+const SWEEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/sweep.sh");
+const MAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/debian.sh");
+/// Of util-linux, but for the first.
+const PROGRAMS: [(&str, &str); 4] =
+    [("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("setpriv", "util-linux")];
+
+/// Why no machine can be booted here.
+pub fn requirements() -> Result<(), String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let there = |program: &str| env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    match PROGRAMS.iter().find(|(program, _)| !there(program)) {
+        Some((program, package)) => Err(format!("there is no {program} (Debian: apt-get install {package})")),
+        None => Ok(()),
+    }
+}
+
+/// A running machine; ended on drop, with all its processes.
+pub struct Machine {
+    process: Child,
+    init: u32,
+    folder: Scratch,
+}
+
+/// A file that is installed before the machine boots.
+pub struct Installed<'a> {
+    /// Where, without the first slash.
+    pub path: &'a str,
+    /// What.
+    pub content: &'a [u8],
+    /// For whom.
+    pub mode: u32,
+}
+
+impl Machine {
+    /// Boots one that has these files, and returns when systemd says that it runs.
+    pub fn boot(files: &[Installed<'_>]) -> Result<Self> {
+        let debian = debian()?;
+        let folder = Scratch::new()?;
+        for Installed { path, content, mode } in files {
+            let path = folder.path().join("files").join(path);
+            let parent = path.parent().context("a file is in a folder")?;
+            fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+            fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
+        }
+        let log = fs::File::create(folder.file("log"))?;
+        // Should this process be killed, the machine is, too.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "sh", BOOT]);
+        command.arg(debian).arg(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let process = command.spawn().context("cannot start setpriv")?;
+        let mut machine = Self { process, init: 0, folder };
+        machine.wait_until_it_runs().with_context(|| machine.log())?;
+        Ok(machine)
+    }
+
+    fn wait_until_it_runs(&mut self) -> Result<()> {
+        let outer = self.process.id();
+        self.init = clock::wait_for("process 1 of the machine", TIMEOUT, || {
+            ensure!(self.process.try_wait()?.is_none(), "it ended");
+            let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"))?;
+            let init = children.trim().parse().ok();
+            // Before, it is still the script that makes the namespaces.
+            let name =
+                |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n");
+            Ok(init.filter(name))
+        })?;
+        clock::wait_for("systemd to be up", TIMEOUT, || {
+            let state = self.run("systemctl is-system-running")?.out;
+            ensure!(state != "degraded\n", "units have failed:\n{}", self.run("systemctl --failed")?.out);
+            Ok((state == "running\n").then_some(()))
+        })
+    }
+
+    /// The number that its process 1 has outside.
+    pub const fn init(&self) -> u32 {
+        self.init
+    }
+
+    /// Runs a command line of words that are separated by single spaces, inside.
+    pub fn run(&self, line: &str) -> Result<Ended> {
+        let init = self.init.to_string();
+        Ended::of(Command::new("nsenter").args(["--target", &init, "--all"]).args(line.split(' ')))
+    }
+
+    /// The same, which has to succeed; gives what it wrote.
+    pub fn done(&self, line: &str) -> Result<String> {
+        let Ended { code, out, err } = self.run(line)?;
+        ensure!(code == Some(0), "{line}: {code:?}\n{err}{out}\n{}", self.log());
+        Ok(out)
+    }
+
+    /// A path of the machine, from outside.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        Path::new("/proc").join(self.init.to_string()).join("root").join(inside)
+    }
+
+    /// What it said while it booted, and the end of its journal.
+    pub fn log(&self) -> String {
+        let boot = fs::read_to_string(self.folder.file("log")).unwrap_or_default();
+        let journal = match self.init {
+            0 => String::new(),
+            _ => self.run("journalctl --no-pager --lines=60").map(|ended| ended.out).unwrap_or_default(),
+        };
+        format!("the machine said:\n{boot}{journal}")
+    }
+}
+
+impl Drop for Machine {
+    #[expect(clippy::print_stderr, reason = "a drop has no other way to say that it left something behind")]
+    fn drop(&mut self) {
+        // Process 1 of the machine goes with its parent, and takes all others with it. Neither call fails but for a
+        // process that has ended and was waited for.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let ended = clock::wait_for("the end of the machine", TIMEOUT, || {
+            let status = fs::read_to_string(format!("/proc/{}/stat", self.init)).unwrap_or_default();
+            Ok((status.is_empty() || status.contains(") Z ")).then_some(()))
+        });
+        let mut sweep = Command::new("unshare");
+        sweep.args(["--mount", "--propagation", "private", "sh", SWEEP]).arg(self.folder.path());
+        let swept = ended.and_then(|()| Ended::of(&mut sweep)).and_then(|ended| ended.check(0, &[]));
+        if let Err(error) = swept {
+            eprintln!("{error:#}");
+        }
+        if thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+/// The Debian that machines are booted from; made when it is first needed, which takes a minute.
+fn debian() -> Result<&'static Path> {
+    let kept = Path::new(KEPT);
+    if !kept.is_dir() {
+        let made = Ended::of(Command::new("sh").arg(MAKE).arg(kept))?;
+        made.check(0, &[]).context("cannot make a Debian to boot")?;
+    }
+    Ok(kept)
+}

@@ -1,0 +1,195 @@
+//! The account that every report gives: the ledger's law, stated once for all tests, and what a run may lose.
+//!
+//! weir has the same law in `weir_common::ledger`. Here it is stated anew, over the JSON that a collector receives, so
+//! that tests judge the daemon by something that it does not share.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+
+/// What a run may lose: reasons are named as in the ledger's `lost`.
+#[derive(Clone, Copy, Debug)]
+pub enum Loss {
+    /// Nothing. A test that provokes no loss says so, and paces its traffic or has room for all of it.
+    None,
+    /// The test provokes loss: at least one packet is lost, for these reasons and no others.
+    Provoked(&'static [&'static str]),
+    /// Packets may be lost for these reasons and no others: whether they are depends on the machine.
+    Possible(&'static [&'static str]),
+}
+
+/// One interface's ledger, as a report says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Every packet.
+    pub seen: Tally,
+    /// Those in flows.
+    pub attributed: Tally,
+    /// Those that sampling left out.
+    pub sampled_out: Tally,
+    /// Those that have no flow, by reason.
+    pub skipped: BTreeMap<String, Tally>,
+    /// Those that may have had one, and are missing, by reason.
+    pub lost: BTreeMap<String, Tally>,
+}
+
+impl Ledger {
+    /// Reads the ledger of an element of `interfaces`.
+    ///
+    /// # Errors
+    ///
+    /// The part that is not there.
+    pub fn read(interface: &Value) -> Result<Self> {
+        let ledger = &interface["ledger"];
+        let part = |name: &str| tally(&ledger[name]).with_context(|| name.to_owned());
+        let reasons = |name: &str| -> Result<BTreeMap<String, Tally>> {
+            let reasons = ledger[name].as_object().with_context(|| format!("{name} is no table of reasons"))?;
+            let read = |(reason, value)| {
+                let tally = tally(value).with_context(|| format!("{name}.{reason}"))?;
+                Ok((String::clone(reason), tally))
+            };
+            reasons.iter().map(read).collect()
+        };
+        Ok(Self {
+            seen: part("seen")?,
+            attributed: part("attributed")?,
+            sampled_out: part("sampled_out")?,
+            skipped: reasons("skipped")?,
+            lost: reasons("lost")?,
+        })
+    }
+
+    /// What the law says that `seen` is: attributed, sampled out, skipped and lost.
+    pub fn accounted(&self) -> Tally {
+        let parts = [self.attributed, self.sampled_out].into_iter();
+        parts.chain(self.skipped.values().copied()).chain(self.lost.values().copied()).sum()
+    }
+
+    /// Everything that was lost.
+    pub fn all_lost(&self) -> Tally {
+        self.lost.values().copied().sum()
+    }
+
+    /// Adds another interface's ledger, or another window's.
+    pub fn add(&mut self, other: &Self) {
+        let Self { seen, attributed, sampled_out, skipped, lost } = other;
+        self.seen.add(*seen);
+        self.attributed.add(*attributed);
+        self.sampled_out.add(*sampled_out);
+        for (mine, others) in [(&mut self.skipped, skipped), (&mut self.lost, lost)] {
+            for (reason, tally) in others {
+                mine.entry(reason.clone()).or_default().add(*tally);
+            }
+        }
+    }
+}
+
+/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw.
+///
+/// # Errors
+///
+/// The first that is not so, with the report's id and the interface.
+pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger> {
+    let mut all = Ledger::default();
+    for report in reports {
+        let id = &report["id"];
+        let mut seen = Tally::default();
+        for interface in report["interfaces"].as_array().with_context(|| format!("report {id} has no interfaces"))? {
+            let name = &interface["name"];
+            let ledger = Ledger::read(interface).with_context(|| format!("report {id}, {name}"))?;
+            let accounted = ledger.accounted();
+            ensure!(ledger.seen == accounted, "report {id}, {name}: seen {:?}, accounted {accounted:?}", ledger.seen);
+            seen.add(ledger.seen);
+            all.add(&ledger);
+        }
+        let totals = tally(&report["totals"]).with_context(|| format!("report {id}, totals"))?;
+        ensure!(totals == seen, "report {id}: the totals are {totals:?} and the interfaces saw {seen:?}");
+    }
+    Ok(all)
+}
+
+/// Adds up the ledgers of a run's reports, and holds what they say is lost against what the test allows.
+///
+/// # Errors
+///
+/// As for [`add_up`]; and packets are lost that may not be, or none is where the test provokes it.
+pub fn check(reports: &[Value], loss: Loss) -> Result<Ledger> {
+    let all = add_up(reports)?;
+    let (allowed, least) = match loss {
+        Loss::None => (&[][..], 0),
+        Loss::Provoked(reasons) => (reasons, 1),
+        Loss::Possible(reasons) => (reasons, 0),
+    };
+    for (reason, tally) in &all.lost {
+        let expected = allowed.contains(&reason.as_str());
+        ensure!(expected || tally.is_zero(), "lost, {reason}: {tally:?} of {:?}; expected: {loss:?}", all.seen);
+    }
+    ensure!(all.all_lost().packets >= least, "nothing was lost: the test did not provoke what it is about");
+    Ok(all)
+}
+
+/// The packets and bytes of a part of a report.
+///
+/// # Errors
+///
+/// It has none.
+pub fn tally(value: &Value) -> Result<Tally> {
+    let [packets, bytes] = ["packets", "bytes"].map(|name| value[name].as_u64());
+    let (Some(packets), Some(bytes)) = (packets, bytes) else {
+        anyhow::bail!("there are no packets and bytes: {value}");
+    };
+    Ok(Tally::new(packets, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A report of 10 packets of 100 bytes each.
+    fn report(attributed: u64, arp: u64, lost: u64) -> Value {
+        let tally = |packets: u64| json!({"packets": packets, "bytes": packets * 100});
+        json!({"id": "1/2/3", "totals": tally(10), "interfaces": [{"name": "wan0", "ledger": {
+            "seen": tally(10), "attributed": tally(attributed), "sampled_out": tally(0),
+            "skipped": {"arp": tally(arp)}, "lost": {"ring_full": tally(lost), "socket_drop": tally(0)},
+        }}]})
+    }
+
+    fn said(outcome: Result<Ledger>) -> String {
+        format!("{:#}", outcome.unwrap_err())
+    }
+
+    #[test]
+    fn what_balances_adds_up() {
+        let all = check(&[report(8, 2, 0), report(9, 1, 0)], Loss::None).unwrap();
+        assert_eq!((all.seen, all.attributed), (Tally::new(20, 2_000), Tally::new(17, 1_700)));
+        assert_eq!(all.skipped["arp"], Tally::new(3, 300));
+        assert!(all.all_lost().is_zero());
+    }
+
+    #[test]
+    fn what_does_not_balance_is_said() {
+        let message = said(add_up(&[report(8, 2, 0), report(8, 1, 0)]));
+        assert!(message.starts_with("report \"1/2/3\", \"wan0\": seen Tally { packets: 10,"), "{message}");
+        let mut other = report(8, 2, 0);
+        other["totals"]["bytes"] = json!(999);
+        assert!(said(add_up(&[other])).contains("the totals are"));
+        let mut torn = report(8, 2, 0);
+        torn["interfaces"][0]["ledger"]["lost"]["ring_full"] = json!(3);
+        assert!(said(add_up(&[torn])).contains("lost.ring_full: there are no packets and bytes: 3"));
+    }
+
+    #[test]
+    fn loss_is_an_error_unless_it_is_named() {
+        let (whole, lossy) = ([report(8, 2, 0)], [report(8, 1, 1)]);
+        assert!(said(check(&lossy, Loss::None)).contains("lost, ring_full"));
+        assert!(said(check(&lossy, Loss::Possible(&["socket_drop"]))).contains("lost, ring_full"));
+        assert!(said(check(&whole, Loss::Provoked(&["ring_full"]))).contains("nothing was lost"));
+        for loss in [Loss::Provoked(&["ring_full"]), Loss::Possible(&["ring_full"])] {
+            assert_eq!(check(&lossy, loss).unwrap().all_lost(), Tally::new(1, 100));
+        }
+        assert!(check(&whole, Loss::Possible(&["ring_full"])).is_ok());
+    }
+}
