@@ -34,6 +34,8 @@ use show::{heading, step, thousands};
 const INTERVAL_SECONDS: u64 = 5;
 /// Rows of each top list: a few, so that a report fits a screen.
 const TOP: usize = 3;
+/// Lines of JSON that are shown.
+const JSON_LINES: usize = 60;
 /// Where reports go: inside the router, so that they add nothing to the measured traffic.
 const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 /// The generator's packets per second: it sends for some six seconds.
@@ -96,7 +98,7 @@ fn demo() -> Result<()> {
     heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
     write_styled_tables(fullest, Style { color: show::color() }, &mut io::stdout().lock())?;
     heading("The same report, as JSON")?;
-    show::write(&show::json(fullest)?)?;
+    show::write(&show::beginning(&show::json(fullest)?, JSON_LINES))?;
     heading("Is it right?")?;
     check(&reports, [&sent, &most], &traffic)?;
     heading("Where to go next")?;
