@@ -235,7 +235,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         line(interface, text, holds)?;
     }
     let text =
-        format!("{} of these packets are from the generator, by its own count", thousands(injected.sent().packets));
+        format!("{} of the packets on wan0 are from the generator, by its own count", thousands(injected.sent().packets));
     line("", text, injected.sent().packets <= client)?;
     let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
     let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
@@ -244,7 +244,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         .map(|(reason, packets)| (reason.as_str(), *packets))
         .eq(known.iter().map(|(reason, tally)| (*reason, tally.packets)));
     let text = format!(
-        "{} of these are damaged or neither IP nor ARP: weir skipped {}, for the same reasons",
+        "{} of them are damaged or neither IP nor ARP: weir skipped {}, for the same reasons",
         known.values().map(|tally| tally.packets).sum::<u64>(),
         skipped.values().sum::<u64>()
     );
