@@ -219,8 +219,8 @@ impl Block {
         is_new
     }
 
-    /// Whether each lane has the key's bit. All are looked at, without a branch: absent keys miss at an unforeseeable
-    /// lane.
+    /// Whether each lane has the key's bit. All lanes are read, without a branch: which lane an absent key misses
+    /// cannot be predicted.
     #[inline(always)]
     fn covers<const ROTATES: bool>(&self, word: u64) -> bool {
         let lanes = self.0.iter().zip(bits::<ROTATES>(word));

@@ -246,7 +246,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     }
 }
 
-/// Asks for cells ahead of their use.
+/// Prefetches cells.
 #[inline(always)]
 fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
     slots.iter().for_each(|&slot| prefetch(&cells[slot as usize]));

@@ -23,20 +23,20 @@ use super::{
 };
 use crate::simd;
 
-/// Buckets at most: 4 GiB.
+/// The most buckets: 4 GiB.
 pub const BUCKETS_MAX: usize = 1 << 29;
 /// Slots a bucket.
 pub const SLOTS: usize = 4;
 /// Bits a fingerprint.
 pub const FINGERPRINT_BITS: u32 = 16;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 97 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 97 %.
 const LOAD: f64 = 0.945;
-/// Buckets beyond the planned load, for filters so small that chance matters.
+/// Additional buckets, for filters so small that chance matters.
 const BUCKETS_SPARE: f64 = 4.0;
 /// Buckets whose fingerprints are tried for a move: those of up to three moves. With the fourth, 682 are looked at.
 const TRIED: usize = 2 + 8 + 32 + 128;
-/// From this size on, buckets are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, buckets are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 /// Fingerprint 0 is an empty slot.
 const FINGERPRINT_MIN: u16 = 1;
@@ -204,7 +204,7 @@ impl Cuckoo {
         Ok(is_new)
     }
 
-    /// Which bucket has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which bucket has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
@@ -276,7 +276,7 @@ impl Cuckoo {
             .sum()
     }
 
-    /// Whether buckets must be expected to come from memory.
+    /// Whether buckets probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.buckets) > PREFETCH_BYTES
     }
@@ -384,7 +384,7 @@ const fn first(matches: u64) -> usize {
     (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
 }
 
-/// Whether either bucket has the fingerprint. Both are always read: which one has it cannot be foreseen.
+/// Whether either bucket has the fingerprint. Both are always read, because which one has it cannot be predicted.
 #[inline(always)]
 fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
     buckets[one as usize].holds(fingerprint) | buckets[two as usize].holds(fingerprint)

@@ -48,7 +48,7 @@ use super::{
 };
 use crate::{hash::scale, simd::prefetch};
 
-/// Blocks at most: 4 GiB with 32-bit counters.
+/// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 25;
 
 /// A sketch that counts the largest keys of each block apart. Without a type parameter it counts `u64`.

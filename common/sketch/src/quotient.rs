@@ -35,7 +35,7 @@ use self::{
 };
 use super::{Full, Geometry, MergeError, check_mergeable};
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Remainders a line.
 pub const SLOTS: usize = 27;
@@ -46,12 +46,12 @@ pub const RUN_MAX: usize = 15;
 /// Bits a remainder.
 pub const REMAINDER_BITS: u32 = 16;
 
-/// The load that is planned for.
+/// The planned load.
 const LOAD: f64 = 0.9;
 /// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
 /// here.
 const LOAD_MAX_PERCENT: u64 = 95;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 
 /// A quotient filter of 16-bit remainders. It is a multiset: a key that was inserted twice is found until it was
@@ -71,7 +71,8 @@ const PREFETCH_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Quotient {
     lines: Box<[Line]>,
-    /// How many of a hash's high bits are kept, by place and remainder together. Stays when it is resized.
+    /// How many high bits of each hash are kept, by the place and the remainder together. Does not change when the
+    /// filter is resized.
     fingerprint_bits: u32,
     /// How many fingerprints are in.
     items: u64,
@@ -80,7 +81,7 @@ pub struct Quotient {
     key_id: u64,
 }
 
-/// Where a fingerprint belongs, and what is kept of it there.
+/// Where a fingerprint belongs, and what is kept there.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Place {
     quotient: u32,
@@ -93,7 +94,7 @@ impl Place {
         self.quotient as usize / QUOTIENTS
     }
 
-    /// Which of its line's quotients it has.
+    /// Which of the quotients of its line it has.
     #[inline(always)]
     const fn nth(self) -> u32 {
         self.quotient % QUOTIENTS as u32
@@ -110,7 +111,7 @@ impl Quotient {
     }
 
     fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
-        // For no more than there are lines for.
+        // No more than the lines have room for.
         let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
         let lines = vec![Line::default(); lines].into_boxed_slice();
         Self { lines, fingerprint_bits, items: 0, capacity, key_id }
@@ -382,7 +383,7 @@ impl Quotient {
         self.lines[next].spilled < u16::MAX
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }

@@ -27,18 +27,18 @@ use super::{
 };
 use crate::simd;
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Fingerprints a line.
 pub const SLOTS: usize = 31;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 99 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 99 %.
 const LOAD: f64 = 0.95;
-/// Lines beyond the planned load, for filters so small that chance matters.
+/// Additional lines, for filters so small that chance matters.
 const LINES_SPARE: f64 = 1.0;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
-/// Lower numbers are no fingerprints: so a line's count cannot be taken for one.
+/// Lower numbers are not fingerprints, so the count of a line cannot be mistaken for one.
 const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
 /// A two-choice filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
@@ -47,10 +47,10 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
 ///
-/// let mut flows = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
-/// let (begins, again) = (flows.insert("a flow")?, flows.insert("a flow")?);
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let (begins, again) = (sessions.insert("session 7")?, sessions.insert("session 7")?);
 /// assert!(begins && !again);
-/// assert!(flows.remove("a flow") && flows.contains("a flow"), "it went in twice");
+/// assert!(sessions.remove("session 7") && sessions.contains("session 7"), "it went in twice");
 /// # Ok::<(), weir_sketch::Full>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Which line has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which line has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let (in_one, in_two) = (self.line(one).find(fingerprint), self.line(two).find(fingerprint));
@@ -242,7 +242,7 @@ impl TwoChoice {
         self.line(one).holds(fingerprint) | self.line(two).holds(fingerprint)
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }

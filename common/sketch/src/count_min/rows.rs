@@ -75,7 +75,7 @@ impl<W: Weight, const DEPTH: usize> Lanes for Grid<'_, W, DEPTH> {
 /// The first two rows share the hash, which a keyed hash makes independent: no double hashing, whose rows collide
 /// together. It is turned so that its highest bits, by which other structures choose their buckets, weigh least. Each
 /// further pair takes the next word of the `SplitMix64` stream that starts at the hash. It adds no entropy but needs
-/// none: 64 bits tell all flows apart.
+/// none: 64 bits tell all keys apart.
 #[inline(always)]
 const fn word(hash: u64, pair: usize) -> u64 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

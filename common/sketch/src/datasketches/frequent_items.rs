@@ -37,8 +37,8 @@ const WEIGHT_MAX: u64 = i64::MAX as u64;
 /// ```
 /// use weir_sketch::{Estimate, datasketches::FrequentItems};
 ///
-/// let talkers = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
-/// let items = talkers.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
+/// let addresses = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
+/// let items = addresses.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
 /// let image = FrequentItems::new(items, 2_000, 40).write();
 ///
 /// let read = FrequentItems::<String>::read(&image).unwrap();
