@@ -34,9 +34,9 @@ use core::{f64::consts::E, marker::PhantomData};
 use super::{
     Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
-    check_mergeable,
     count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     weight::{Weight, excess, sum},
 };
 use crate::{
@@ -101,8 +101,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         self.raise(hash, weight)
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`BlockedCountMin::add`] does one after the other; stops at
-    /// the end of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -160,6 +159,10 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
     /// fed both streams. With conservative ones estimates remain upper bounds, but may be higher than those of one
     /// sketch that was fed both.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);

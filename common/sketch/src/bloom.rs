@@ -16,8 +16,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Occupancy,
 };
 use crate::{
@@ -110,6 +111,10 @@ impl Bloom {
     }
 
     /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);

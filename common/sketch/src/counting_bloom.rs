@@ -18,8 +18,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
@@ -98,6 +99,10 @@ impl CountingBloom {
 
     /// Merges another filter into this one by adding its counters: afterwards it is as if the keys of both had been
     /// inserted here. Sums stop at [`COUNT_MAX`], so a key that both hold often may stay for ever.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);

@@ -19,8 +19,9 @@
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Estimate, Geometry, MergeError, check_mergeable,
+    BlockedBloom, Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
 };
@@ -149,6 +150,10 @@ impl ScalableBloom {
     /// Merges another filter of any size into this one: its stages that are not empty are added to the list. Afterwards
     /// this filter finds what either found. Its rate is at most the sum of both rates, which may be above the plan of
     /// each. It continues to grow as before.
+    ///
+    /// # Errors
+    ///
+    /// The other has another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
         self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());

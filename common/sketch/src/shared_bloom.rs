@@ -24,8 +24,9 @@ use core::{
 };
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::{Items, Occupancy},
     split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
 };
@@ -132,6 +133,10 @@ impl SharedBloom {
     }
 
     /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words().zip(other.words()).for_each(|(word, other)| {

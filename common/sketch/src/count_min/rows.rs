@@ -8,7 +8,7 @@ use crate::{
     simd::dispatch,
 };
 
-/// `DEPTH` rows of so many cells.
+/// `DEPTH` rows of this many cells.
 #[derive(Clone, Copy)]
 pub struct Rows<const DEPTH: usize>(pub usize);
 
@@ -63,7 +63,7 @@ impl<W: Weight, const DEPTH: usize> Lanes for Grid<'_, W, DEPTH> {
 
     #[inline(always)]
     fn estimate(&self, hash: u64) -> W {
-        // No slot is above the last; that tells the compiler so.
+        // No slot is above the last. The minimum tells the compiler.
         let Some(last) = self.cells.len().checked_sub(1) else { return W::default() };
         let slots = self.rows.slots(hash);
         least::<W, DEPTH>(core::array::from_fn(|row| self.cells[slots[row].min(last)]))

@@ -21,8 +21,9 @@ use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 use crate::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
 };
 
 /// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
@@ -102,6 +103,10 @@ impl CompactHyperLogLog {
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         match (&mut self.form, &other.form) {
