@@ -3,10 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_common::{
-    ledger::Ledger,
-    sketch::{MergeError, Seen},
-};
+use weir_common::ledger::Ledger;
+use weir_sketch::{MergeError, Seen};
 
 use crate::{
     clock,

@@ -7,10 +7,8 @@ use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{error, info, warn};
-use weir_common::{
-    ledger::{Ledger, Loss},
-    sketch::MergeError,
-};
+use weir_common::ledger::{Ledger, Loss};
+use weir_sketch::MergeError;
 
 use crate::{
     attach::{

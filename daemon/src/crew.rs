@@ -136,7 +136,8 @@ impl<'scope> Crew<'scope> {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::{hash::Key, ledger::Tally};
+    use weir_common::ledger::Tally;
+    use weir_sketch::hash::Key;
 
     use super::*;
     use crate::{config::Estimates, datapath::edge::Edge};

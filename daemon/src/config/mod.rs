@@ -29,7 +29,7 @@ use weir_common::packet;
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 
-use self::limits::{FILE_MAX, INTERFACES_MAX};
+use self::limits::FILE_MAX;
 use self::section::{Field, Log};
 
 /// Everything that can be set.
@@ -82,7 +82,7 @@ impl Interface {
     }
 
     fn slots(&self) -> usize {
-        if self.is_pattern() { INTERFACES_MAX } else { self.direction.ways().len() }
+        if self.is_pattern() { limits::INTERFACES_MAX } else { self.direction.ways().len() }
     }
 
     /// Whether this is about the interface `name`. A pattern never means the loopback.
@@ -93,7 +93,7 @@ impl Interface {
 
 /// How many slots these interfaces need, one for each direction: all that there are where a pattern may fit any number.
 pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
-    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(INTERFACES_MAX)
+    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(limits::INTERFACES_MAX)
 }
 
 /// How the program is attached to an interface.

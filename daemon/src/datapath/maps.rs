@@ -96,7 +96,8 @@ mod tests {
         let mut table = HashMap::new();
         let mut insert = |entry: u32| {
             let place = place_for(entry, |place| Ok(table.get(&place).copied().unwrap_or_default())).unwrap();
-            place.inspect(|place| drop(table.insert(*place, entry)))
+            table.extend(place.map(|place| (place, entry)));
+            place
         };
         // All of these have the same first place.
         let colliding: Vec<u32> = (0..INTERFACE_PROBES).map(|nth| 7 + nth * INTERFACE_TABLE).collect();

@@ -1,6 +1,7 @@
 //! What a datapath is built from, whether it runs in the kernel or in userspace.
 
-use weir_common::{hash::Key, packet::Tunnels};
+use weir_common::packet::Tunnels;
+use weir_sketch::hash::Key;
 
 use crate::config::{Config, Packets, slots};
 

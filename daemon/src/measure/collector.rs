@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_common::{control::Flush, record::Entry, sketch::Seen};
+use weir_common::{control::Flush, record::Entry};
+use weir_sketch::Seen;
 
 use super::{batch::Batch, order::Closed, shard::Shard};
 use crate::datapath::{
@@ -143,11 +144,11 @@ mod tests {
 
     use weir_common::{
         flow::{FlowKey, Scope},
-        hash::Key,
         ledger::Tally,
         record::{InterfaceEdge, Record, Sample, SizeEdge},
         size::SIZE_CLASSES,
     };
+    use weir_sketch::hash::Key;
 
     use super::*;
     use crate::config::Estimates;

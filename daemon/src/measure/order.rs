@@ -48,7 +48,8 @@ pub enum WorkerError {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::{hash::Key, ledger::Tally};
+    use weir_common::ledger::Tally;
+    use weir_sketch::hash::Key;
 
     use super::*;
     use crate::config::Estimates;

@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::event::{PollFd, PollFlags};
 use tracing::info;
-use weir_common::sketch::Seen;
+use weir_sketch::Seen;
 
 use super::{
     order::{Closed, Order, WorkerError},

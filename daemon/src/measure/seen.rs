@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_common::{hash::Key, sketch::Seen};
+use weir_sketch::{Seen, hash::Key};
 
 use crate::config::SeenFlows;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_common::{ledger::Tally, sketch::Seen};
+use weir_common::ledger::Tally;
+use weir_sketch::Seen;
 
 use super::{batch::Batch, order::Closed, shard::Shard};
 use crate::datapath::{

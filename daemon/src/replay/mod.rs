@@ -15,7 +15,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use thiserror::Error;
-use weir_common::{hash::Key, sketch::MergeError};
+use weir_sketch::{MergeError, hash::Key};
 
 use self::{
     capture::{Broken, Capture},
