@@ -112,7 +112,7 @@ impl<S: Source> Collector<S> {
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
         let mut next = Batch::new(spare);
-        // Once, not until it is empty: under load it never is, and the window is not closed before `flush` has run.
+        // Once, not until the ring is empty: under load it never is.
         self.drain();
         let mut state = Flush::Again;
         loop {
