@@ -157,7 +157,7 @@ mod tests {
     #[derive(Clone)]
     enum Held {
         Records(Vec<Record>),
-        Interface(InterfaceEdge),
+        Interface(Box<InterfaceEdge>),
         Sizes(Box<SizeEdge>),
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn edge(epoch: u32, seen: Tally) -> [Held; 2] {
-        let mut edge = InterfaceEdge { epoch, ..InterfaceEdge::default() };
+        let mut edge = Box::new(InterfaceEdge { epoch, ..InterfaceEdge::default() });
         edge.counters.seen = seen;
         let sizes = Box::new(SizeEdge { epoch: epoch.into(), packets: [0; SIZE_CLASSES] });
         [Held::Interface(edge), Held::Sizes(sizes)]
