@@ -1,19 +1,15 @@
-//! The one fixed number: what a configuration takes, before it is spent.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts.
 
-use std::fmt;
+use std::{fmt, fs};
 
 use weir_common::{cpu::Cpu, packet::REACH_MAX, record::Record, sampling::Valve};
 use weir_sketch::{Seen, hash::Key};
 
-use crate::{
-    config::Config,
-    datapath::tap,
-    measure::shard::{Geometry, Shard},
-};
+use crate::{config::Config, datapath::tap, measure::shard::Shard};
 
 /// The program itself: code, stacks of its threads, TLS, allocator.
 const BASE_BYTES: u64 = 14 << 20;
-/// A report without its lists, and an entry of a list, as JSON; upper ends of what was measured.
+/// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// Top lists of a report: five dimensions in two orders.
@@ -23,7 +19,7 @@ pub const SHARDS_PER_CPU: u64 = 2;
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
-/// What a configuration takes, in bytes.
+/// The memory that a configuration needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// CPUs that need shards, caches and rings; none where no program is loaded.
@@ -61,7 +57,7 @@ impl Memory {
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
+            shard: Shard::new(&config.estimates, key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
             cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>()
@@ -82,10 +78,17 @@ impl Memory {
             + self.queues
     }
 
-    /// What the kernel's maps take besides.
+    /// The memory of the kernel's maps, which comes on top.
     pub const fn kernel(&self) -> u64 {
         self.cpus * (self.cache + self.ring)
     }
+}
+
+/// The resident set of this process, in bytes; 0 where `/proc` does not tell.
+pub fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
 }
 
 const fn bytes_of<T>() -> u64 {

@@ -1,16 +1,10 @@
 //! The ring of one CPU, read by that CPU's worker.
 
-use std::{
-    io,
-    mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
-    time::Duration,
-};
+use std::{mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
 use aya::maps::{Map, MapData, RingBuf};
 use rustix::{
-    event::{EventfdFlags, Timespec, epoll, eventfd},
+    event::{Timespec, epoll},
     fd::OwnedFd,
     io::Errno,
 };
@@ -19,7 +13,8 @@ use weir_common::{
     record::{Entry, Record},
 };
 
-use super::kernel::KernelError;
+use super::error::KernelError;
+use crate::waker::Waker;
 
 /// The kernel puts this much before each entry.
 const ENTRY_HEADER_BYTES: u64 = 8;
@@ -35,35 +30,6 @@ pub struct Ring {
     waker: Waker,
 }
 
-/// Wakes the ring's reader from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// A waker that nobody waits for yet.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
-    }
-
-    /// Makes the reader's [`Ring::wait`] return.
-    pub fn wake(&self) {
-        // The only error would be a full counter, and then the reader is about to wake anyway.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Forgets that it was woken, for readers who look at the waker's state.
-    pub(crate) fn clear(&self) {
-        // The only error would be that nobody woke it.
-        let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
-    }
-}
-
-impl AsFd for Waker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 impl Ring {
     /// A reader for the ring `map` of `bytes` bytes.
     pub(crate) fn new(cpu: u32, map: MapData, bytes: u32) -> Result<Self, KernelError> {
@@ -71,7 +37,7 @@ impl Ring {
         let wait = |error: Errno| KernelError::Wait { cpu, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wait)?;
         let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
-        // Edge-triggered: the kernel side wakes the reader once per some hundred records, not for each.
+        // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, entries.as_fd(), epoll::EventData::new_u64(RING), on_wakeup).map_err(wait)?;
         epoll::add(&epoll, &waker, epoll::EventData::new_u64(RING + 1), on_wakeup).map_err(wait)?;
@@ -110,8 +76,8 @@ impl Ring {
                 return Drained { fill: bytes as f64 / f64::from(self.bytes), more: false };
             };
             bytes += item.len() as u64 + ENTRY_HEADER_BYTES;
-            // Entries come from our own program: a length that no entry has cannot occur, and would be caught by the
-            // ledger, which then does not balance.
+            // Entries come from our own program, so every length is known. If one were not, the ledger would not
+            // balance.
             if let Some(entry) = Entry::read(&item) {
                 take(entry);
             }

@@ -1,4 +1,4 @@
-//! What can be told about an interface without attaching to it.
+//! What can be found out about an interface without attaching to it.
 
 use std::{fs, io, path::Path};
 
@@ -10,19 +10,16 @@ use super::{Answer, Finding, InterfaceFindings};
 use crate::{
     attach::{
         Obtained, link_layer,
-        netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+        netlink::{self, Device, Devices, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
     config::{Direction, Interface, Mode, Way},
-    datapath::{
-        features::{Features, has_tcx},
-        tap::PacketSocket,
-    },
+    datapath::{Features, has_tcx, tap::PacketSocket},
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
 const PIECE_MTU_MAX: u32 = 3498;
-/// Drivers that have native XDP in every kernel that weir runs on, for kernels that do not tell.
+/// Drivers that have native XDP in every kernel that weir runs on. For kernels that do not say what a driver can do.
 const NATIVE: [&str; 20] = [
     "bnxt_en",
     "cpsw",
@@ -55,7 +52,11 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
     let names = names().unwrap_or_default();
     let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(name)).collect();
     if fitting.is_empty() {
-        let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
+        let findings = vec![Finding::new(
+            "there",
+            Answer::Note,
+            "no interface fits now; weir will measure those that appear later",
+        )];
         return vec![InterfaceFindings { name: rule.name.clone(), findings }];
     }
     fitting
@@ -63,22 +64,22 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
 
 /// The names of all interfaces.
 fn names() -> io::Result<Vec<String>> {
-    Ok(Links::open()?.list()?.into_iter().map(|link| link.name).collect())
+    Ok(Devices::open()?.list()?.into_iter().map(|device| device.name).collect())
 }
 
 fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFindings {
-    let findings = match Links::open().and_then(|mut links| links.find(name)) {
-        Ok(Some(link)) => {
+    let findings = match Devices::open().and_then(|mut devices| devices.find(name)) {
+        Ok(Some(device)) => {
             let facts = Facts {
-                driver: driver(&link),
-                xdp_features: netlink::xdp_features(link.ifindex),
+                driver: driver(&device),
+                xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
-                offloads: netlink::offloads(link.ifindex).unwrap_or_default(),
-                owner: link.xdp.and_then(|program| name_of(program.id?)),
-                link,
+                offloads: netlink::offloads(device.ifindex).unwrap_or_default(),
+                owner: device.xdp.and_then(|program| name_of(program.id?)),
+                device,
             };
             judge(&facts, rule.mode, rule.direction)
         }
@@ -94,7 +95,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
 /// What was found out.
 #[derive(Clone, Debug, Default)]
 struct Facts {
-    link: Link,
+    device: Device,
     driver: Option<String>,
     xdp_features: Option<u64>,
     fragments: bool,
@@ -107,13 +108,13 @@ struct Facts {
 }
 
 /// The driver's name; a virtual interface's kind is that of its driver.
-fn driver(link: &Link) -> Option<String> {
-    let directory = Path::new("/sys/class/net").join(&link.name);
+fn driver(device: &Device) -> Option<String> {
+    let directory = Path::new("/sys/class/net").join(&device.name);
     // `/sys` may be that of another network namespace.
     let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
-    let bound = (index == Some(link.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
+    let bound = (index == Some(device.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
     let bound = bound.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    bound.or_else(|| link.kind.clone()).or_else(|| link.loopback.then(|| "loopback".to_owned()))
+    bound.or_else(|| device.kind.clone()).or_else(|| device.loopback.then(|| "loopback".to_owned()))
 }
 
 /// A program's name, which needs more privilege than weir has as a service.
@@ -123,35 +124,35 @@ fn name_of(id: u32) -> Option<String> {
 }
 
 fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
-    let Facts { link, driver, .. } = facts;
+    let Facts { device, driver, .. } = facts;
     let driver = driver.as_deref().unwrap_or("not known");
     let mut findings = vec![
-        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", link.ifindex, link.mtu)),
-        if link.up {
+        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", device.ifindex, device.mtu)),
+        if device.up {
             Finding::new("up", Answer::Yes, "set up")
         } else {
-            Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", link.name))
+            Finding::new("up", Answer::No, format!("it receives no packets: ip link set {} up", device.name))
         },
         native(facts),
-        free(link, facts.owner.as_deref()),
+        free(device, facts.owner.as_deref()),
     ];
     findings.extend(direction.ways().iter().map(|&way| measured(facts, mode, way)));
     findings.extend(hints(facts));
     findings
 }
 
-/// How `weir run` would see the packets that go this way: the first rung of its ladder that holds.
+/// How `weir run` would see the packets of this direction: the first of its ways that works.
 fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     let name = match way {
         Way::Ingress => "what it receives",
         Way::Egress => "what it sends",
     };
-    if link_layer(&facts.link) == packet::Link::Other {
-        let detail = format!("its packets begin with what weir cannot read (hardware type {})", facts.link.hardware);
+    if link_layer(&facts.device) == packet::Link::Other {
+        let detail = format!("weir cannot read its packets (hardware type {})", facts.device.hardware);
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
-    for &rung in rungs(&facts.link, mode, way, facts.has_programs) {
+    for &rung in rungs(&facts.device, mode, way, facts.has_programs) {
         match holds(facts, rung) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
@@ -165,14 +166,14 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         }
     }
     match perhaps.first() {
-        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel takes it")),
-        None => Finding::needed(name, Answer::No, format!("not to be had: {} (see above)", lacks.join(", "))),
+        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel accepts it")),
+        None => Finding::needed(name, Answer::No, format!("not possible by {} (see above)", lacks.join(", "))),
     }
 }
 
-/// Whether a program could be attached this way.
+/// Whether weir could see packets in this way.
 fn holds(facts: &Facts, rung: Obtained) -> Answer {
-    let for_xdp = link_layer(&facts.link) == packet::Link::Ethernet && facts.link.xdp.is_none();
+    let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match rung {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
@@ -182,80 +183,82 @@ fn holds(facts: &Facts, rung: Obtained) -> Answer {
     }
 }
 
-/// Whether programs may run in the driver.
+/// Whether the driver can run XDP programs.
 fn native(facts: &Facts) -> Finding {
-    let Facts { link, driver, xdp_features, fragments, .. } = facts;
+    let Facts { device, driver, xdp_features, fragments, .. } = facts;
     let name = "native XDP";
     let driver = driver.as_deref().unwrap_or("its driver");
-    let jumbo = link.mtu > PIECE_MTU_MAX;
+    let jumbo = device.mtu > PIECE_MTU_MAX;
     match *xdp_features {
         Some(features) if features & XDP_BASIC == 0 => {
-            Finding::new(name, Answer::No, format!("{driver} has none as it is set up"))
+            Finding::new(name, Answer::No, format!("{driver} does not support it as configured"))
         }
         Some(features) if jumbo && (!fragments || features & XDP_FRAGMENTS == 0) => {
             let detail = format!(
-                "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: an MTU of \
-                 about {PIECE_MTU_MAX} could be",
-                link.mtu,
+                "{driver} has it, but not for packets in several pieces, which an MTU of {} needs and {} does not \
+                 support: lower the MTU to about {PIECE_MTU_MAX}",
+                device.mtu,
                 if *fragments { driver } else { "this kernel" }
             );
             Finding::new(name, Answer::No, detail)
         }
-        Some(_) => Finding::new(name, Answer::Yes, format!("{driver} says so")),
-        None if link.loopback => Finding::new(name, Answer::No, "loopback has none"),
-        None if NATIVE.contains(&driver) => {
-            Finding::new(name, Answer::Unknown, format!("{driver} usually has it; `weir run` tells what it got"))
-        }
+        Some(_) => Finding::new(name, Answer::Yes, format!("{driver} reports it")),
+        None if device.loopback => Finding::new(name, Answer::No, "the loopback interface does not support it"),
+        None if NATIVE.contains(&driver) => Finding::new(
+            name,
+            Answer::Unknown,
+            format!("{driver} usually has it; the log of `weir run` says what was attached"),
+        ),
         None => {
-            let detail = "unknown until `weir run` attaches (Linux 6.3 and later tell)";
+            let detail = "only attaching will show it (from Linux 6.3 on the kernel reports it)";
             Finding::new(name, Answer::Unknown, detail)
         }
     }
 }
 
-/// Whether nobody else's program is in the way.
-fn free(link: &Link, owner: Option<&str>) -> Finding {
+/// Whether the interface has no XDP program yet.
+fn free(device: &Device, owner: Option<&str>) -> Finding {
     let name = "free for XDP";
-    let Some(XdpProgram { id, place }) = link.xdp else {
-        return Finding::new(name, Answer::Yes, "no XDP program is there");
+    let Some(XdpProgram { id, place }) = device.xdp else {
+        return Finding::new(name, Answer::Yes, "it has no XDP program");
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
     let detail = match owner {
         Some("weir" | "weir_linear") => format!("weir is there already: program{id}, {place}"),
         owner => format!(
-            "program{id} \"{}\" of somebody else is there, {place}, and weir never replaces one: ip link set dev {} xdp off",
+            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it: ip link set dev {} xdp off",
             owner.unwrap_or("(name not known)"),
-            link.name
+            device.name
         ),
     };
     Finding::new(name, Answer::No, detail)
 }
 
-/// Offloads that change what is seen.
-fn hints(Facts { link, offloads, .. }: &Facts) -> Vec<Finding> {
+/// Offloads that change which packets weir sees.
+fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     let on = |name: &str| offloads.iter().any(|offload| offload == name);
     let mut hints = Vec::new();
     let mut hint = |name, detail: String| hints.push(Finding::new(name, Answer::Note, detail));
     if on("rx-lro") {
-        let detail = format!("on: some drivers refuse native XDP beside it (ethtool -K {} lro off)", link.name);
+        let detail = format!("on: some drivers refuse native XDP while it is on (ethtool -K {} lro off)", device.name);
         hint("LRO", detail);
     }
     if on("rx-gro-hw") {
         hint(
             "hardware GRO",
-            format!("on: merged packets may be counted as one (ethtool -K {} rx-gro-hw off)", link.name),
+            format!("on: weir may count merged packets as one (ethtool -K {} rx-gro-hw off)", device.name),
         );
     }
     if on("rx-gro") {
         hint(
             "GRO",
-            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX and packet sockets \
-             count them apart"
+            "on: generic XDP counts merged packets as one. Native XDP sees packets before they are merged; TCX and \
+             packet sockets count each of them"
                 .to_owned(),
         );
     }
     if on("hw-tc-offload") {
-        hint("hw-tc-offload", "on: packets that the hardware forwards are seen by no program".to_owned());
+        hint("hw-tc-offload", "on: no program sees packets that the hardware forwards".to_owned());
     }
     hints
 }
@@ -265,9 +268,9 @@ mod tests {
     use super::*;
 
     fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
-        let link = Link { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
+        let device = Device { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Device::default() };
         Facts {
-            link,
+            device,
             driver: Some(driver.into()),
             xdp_features,
             fragments: true,
@@ -305,18 +308,18 @@ mod tests {
         let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
         let alone = Facts { has_programs: false, ..card.clone() };
         let mut taken = old.clone();
-        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         for (facts, mode, direction, expected) in [
             (&card, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native")]),
             (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
             (&unsure, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native, or else by tcx")]),
-            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel takes it")]),
+            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel accepts it")]),
             (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
-            (&old, Mode::Auto, Egress, vec![(Answer::No, "not to be had: tcx (see above)")]),
-            (&old, Mode::Native, Ingress, vec![(Answer::No, "not to be had: xdp-native (see above)")]),
+            (&old, Mode::Auto, Egress, vec![(Answer::No, "not possible by tcx (see above)")]),
+            (&old, Mode::Native, Ingress, vec![(Answer::No, "not possible by xdp-native (see above)")]),
             (&card, Mode::AfPacket, Both, vec![(Answer::Yes, "by afpacket"), (Answer::Yes, "by afpacket")]),
             (&alone, Mode::Auto, Ingress, vec![(Answer::Yes, "by afpacket")]),
-            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not to be had: xdp-generic (see above)")]),
+            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not possible by xdp-generic (see above)")]),
         ] {
             let found: Vec<_> = direction.ways().iter().map(|&way| measured(facts, mode, way)).collect();
             let found: Vec<_> = found.iter().map(|finding| (finding.answer, finding.detail.as_str())).collect();
@@ -327,26 +330,26 @@ mod tests {
     #[test]
     fn a_program_that_is_there_is_named() {
         let mut taken = facts("veth", 1500, Some(XDP_BASIC));
-        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
-        let detail = free(&taken.link, Some("other")).detail;
+        taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        let detail = free(&taken.device, Some("other")).detail;
         assert!(detail.contains("program 9 \"other\" of somebody else"), "{detail}");
-        assert!(free(&taken.link, None).detail.contains("(name not known)"));
-        assert!(free(&taken.link, Some("weir")).detail.contains("weir is there already"));
-        taken.link.xdp = None;
-        assert_eq!(free(&taken.link, None).answer, Answer::Yes);
+        assert!(free(&taken.device, None).detail.contains("(name not known)"));
+        assert!(free(&taken.device, Some("weir")).detail.contains("weir is there already"));
+        taken.device.xdp = None;
+        assert_eq!(free(&taken.device, None).answer, Answer::Yes);
     }
 
     #[test]
     fn packets_of_no_known_kind_forbid() {
         let mut odd = facts("something", 1500, None);
-        odd.link.hardware = 9999;
+        odd.device.hardware = 9999;
         assert!(judge(&odd, Mode::Auto, Direction::Ingress).iter().any(Finding::forbids));
     }
 
     #[test]
     fn an_interface_that_is_down_is_worth_a_word() {
         let mut down = facts("veth", 1500, None);
-        down.link.up = false;
+        down.device.up = false;
         assert_eq!(answer(&judge(&down, Mode::Auto, Direction::Ingress), "up"), Answer::No);
     }
 

@@ -1,4 +1,4 @@
-//! One CPU's sketches for the open window: no locks, and but for the filter of seen flows no sharing.
+//! One worker's sketches for the open window. They need no locks: only the filter of seen flows is shared.
 //!
 //! The hot loop in plain text, for some records at a time:
 //!
@@ -12,8 +12,8 @@
 //!     for each record: add
 //! ```
 //!
-//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places.
-//! Each sketch asks for those of all the records, and then uses them.
+//! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
+//! sketch first prefetches the lines of all these records, and then uses them.
 
 use weir_common::{
     control::INTERFACES_MAX,
@@ -28,16 +28,7 @@ use weir_sketch::{
     hash::{Key, KeyedHash},
 };
 
-/// What a shard is built from: what the user wants to know.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Geometry {
-    /// Relative standard error of unique counts.
-    pub unique_error: f64,
-    /// How far apart the bounds of a count seldom are, as a share of the window's total.
-    pub top_error: f64,
-    /// Candidates kept per list at least.
-    pub top_candidates: usize,
-}
+use crate::config::Estimates;
 
 /// Records that are taken through the sketches together.
 const TOGETHER: usize = 32;
@@ -83,7 +74,7 @@ pub struct Item {
     pub hashes: FlowHashes,
     /// The flow, without its scope.
     pub key: FlowKey,
-    /// What the record stands for.
+    /// The record's packets and bytes, scaled by its sampling rate.
     pub tally: Tally,
 }
 
@@ -91,7 +82,7 @@ impl Item {
     /// What a record is to the sketches.
     #[inline(always)]
     pub fn new(hash: &KeyedHash, record: &Record) -> Self {
-        // What was taken stands for what was left out, too.
+        // The packets that were taken also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self {
             hashes: FlowHashes::new(hash, &record.key),
@@ -111,7 +102,7 @@ impl Item {
     }
 }
 
-/// Packet counts by version and protocol: exact where every packet is taken, else estimates.
+/// Packet counts by version and protocol: exact if every packet is taken, otherwise estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols {
     /// IPv4 packets.
@@ -164,8 +155,8 @@ pub struct Unique {
 
 impl Unique {
     /// Empty sketches for keys with this fingerprint.
-    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
-        let distinct = || HyperLogLog::with_error(geometry.unique_error, key_id);
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
         Self { sources: distinct(), destinations: distinct(), flows: distinct() }
     }
 
@@ -211,8 +202,8 @@ pub struct Tops {
 
 impl Tops {
     /// Empty tables for keys with this fingerprint.
-    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
-        let &Geometry { unique_error: _, top_error, top_candidates } = geometry;
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let &Estimates { unique_error: _, top_error, top_candidates } = settings;
         Self {
             flows: TopK::with_error(top_error, top_candidates, key_id),
             sources: TopK::with_error(top_error, top_candidates, key_id),
@@ -257,9 +248,9 @@ impl Tops {
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
-    /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
+    /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
     pub attributed: [Tally; INTERFACES_MAX as usize],
-    /// What all records stand for.
+    /// The sum of all records, scaled by their sampling rates.
     pub total: Tally,
     /// Exact counts by protocol.
     pub protocols: Protocols,
@@ -277,15 +268,15 @@ pub struct Shard {
 
 impl Shard {
     /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
-    pub fn new(geometry: &Geometry, key: Key) -> Self {
+    pub fn new(settings: &Estimates, key: Key) -> Self {
         let mut shard = Self {
             hash: KeyedHash::new(key),
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
-            unique: Unique::new(geometry, key.id()),
+            unique: Unique::new(settings, key.id()),
             new_flows: 0,
-            top: Tops::new(geometry, key.id()),
+            top: Tops::new(settings, key.id()),
             records: 0,
             sampling: 1,
         };
@@ -331,15 +322,8 @@ impl Shard {
         *sampling = 1;
     }
 
-    /// The memory that this shard takes, in bytes; it never changes.
+    /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
-    }
-}
-
-impl From<&crate::config::Estimates> for Geometry {
-    fn from(estimates: &crate::config::Estimates) -> Self {
-        let &crate::config::Estimates { unique_error, top_error, top_candidates } = estimates;
-        Self { unique_error, top_error, top_candidates }
     }
 }

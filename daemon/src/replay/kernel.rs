@@ -1,4 +1,4 @@
-//! Every captured packet through the kernel's own program, by test-run.
+//! Sends every captured packet through the kernel's own program, by test-run.
 
 use std::sync::Arc;
 
@@ -7,21 +7,18 @@ use weir_common::control::ReplayHeader;
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
-use super::Datapath;
-use super::capture::Packet;
+use super::{capture::Packet, datapath::Datapath};
 use crate::{
-    datapath::{
-        kernel::{KernelError, Parts, test_run},
-        ring::Ring,
-    },
+    datapath::{KernelError, Parts, Ring, programs::test_run},
     measure::{
+        collector::{Collector, KernelSource},
+        order::Closed,
         shard::Shard,
-        worker::{Closed, Collector},
     },
 };
 
-/// A frame for the kernel is at least an Ethernet header, and must fit a page. What lies beyond is out of the parser's
-/// reach, and its length travels in the header.
+/// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
+/// true length is in the header.
 const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 2048;
 const HEADER: usize = size_of::<ReplayHeader>();
@@ -33,7 +30,7 @@ const LOOPBACK: u32 = 1;
 /// The kernel's datapath on this thread's CPU.
 pub struct KernelDatapath<'a> {
     program: &'a Xdp,
-    collector: Collector<'a>,
+    collector: Collector<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
 }
@@ -45,7 +42,7 @@ impl<'a> KernelDatapath<'a> {
         interfaces.insert(LOOPBACK, 0)?;
         Ok(Self {
             program: replay,
-            collector: Collector::new(ring, flush, seen, 1, shard),
+            collector: Collector::new(KernelSource { ring, flush }, seen, 1, shard),
             frame: Vec::with_capacity(HEADER + FRAME_MAX),
             undrained: 0,
         })

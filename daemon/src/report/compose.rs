@@ -9,40 +9,25 @@ use super::{
     TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
 };
 use crate::measure::{
+    interface::MeasuredInterface,
     shard::Protocols,
     summary::{Ranked, Ranking, Summary, Tops},
     window::Span,
 };
 
-/// Upper edges of the packet-size buckets, in bytes: the field's usual ones (RFC 2819), then jumbo frames and merged
-/// segments.
+/// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
-/// Everything about a window that the summary does not know.
+/// What a report says of a window beside the summary.
 pub struct Context {
     /// The time.
     pub span: Span,
     /// Who measured.
     pub observer: Observer,
     /// The interfaces.
-    pub interfaces: Vec<Measured>,
+    pub interfaces: Vec<MeasuredInterface>,
     /// What it cost.
     pub self_metrics: SelfMetrics,
-}
-
-/// One direction of an interface, as far as the summary does not know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// Which of the summary's ledgers is its own.
-    pub slot: usize,
-    /// Its name.
-    pub name: String,
-    /// How its packets were seen.
-    pub mode: &'static str,
-    /// Which of its packets; `None` for a capture.
-    pub direction: Option<&'static str>,
-    /// The packets seen for each one that the interface itself counted, if known.
-    pub coverage: Option<f64>,
 }
 
 impl Report {
@@ -62,7 +47,7 @@ impl Report {
             ring_peak: _,
             sampling,
         } = summary;
-        // The bounds of the lists hold always where every packet is taken, else as often as the rest.
+        // If every packet is taken, the bounds of the lists hold always; otherwise with the usual confidence.
         let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),
@@ -87,8 +72,8 @@ impl Report {
     }
 }
 
-fn interface(measured: Measured, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
-    let Measured { slot, name, mode, direction, coverage } = measured;
+fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
+    let MeasuredInterface { slot, name, mode, direction, coverage } = measured;
     let ledger = Ledger::from(ledgers.get(slot)?);
     let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
     Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })

@@ -1,7 +1,6 @@
 //! Reports to a collector over HTTP or HTTPS.
 
 use std::{
-    error::Error,
     io::{self, Read, Write},
     time::Duration,
 };
@@ -14,8 +13,9 @@ use ureq::{
 };
 
 use super::{DeliveryError, Encoded, Sink};
+use crate::text::with_causes;
 
-/// How much of a refusal's body an error repeats: enough for a sentence.
+/// How much of the body of a refusal an error quotes: enough for a sentence.
 const REFUSAL_BYTES_MAX: u64 = 200;
 /// How much of an answer is read so that its connection can be used again; larger ones cost a new connection.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -116,7 +116,7 @@ impl Sink for Http {
 
     fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
         let request = self.request(report)?;
-        let mut response = self.agent.run(request).map_err(|error| DeliveryError::Unavailable(spell_out(&error)))?;
+        let mut response = self.agent.run(request).map_err(|error| DeliveryError::Unavailable(with_causes(&error)))?;
         let status = response.status();
         if status.is_success() {
             // Delivered, whether or not the rest of the answer arrives.
@@ -151,17 +151,6 @@ fn gzip(line: &[u8]) -> Vec<u8> {
     encoder.write_all(line).and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
 }
 
-/// An error with its causes, which is where TLS says what is wrong with a certificate.
-fn spell_out(error: &ureq::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    message
-}
-
 /// An answer other than 2xx in one line: status, where a redirect leads, and the beginning of its body.
 fn refusal(response: &mut Response<Body>) -> String {
     let mut message = response.status().to_string();
@@ -169,7 +158,7 @@ fn refusal(response: &mut Response<Body>) -> String {
         message += &format!(", redirects are not followed, configure the URL {location:?}");
     }
     let mut body = Vec::new();
-    // Whatever part of it arrives is told.
+    // Any part that arrives is quoted.
     let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
     let text = String::from_utf8_lossy(&body);
     let words: Vec<_> =

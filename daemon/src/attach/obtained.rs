@@ -1,0 +1,57 @@
+//! How an interface's packets are seen, and what that may miss.
+
+use crate::config::Way;
+
+/// How an interface's packets are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obtained {
+    /// In the driver, before a socket buffer exists.
+    Native,
+    /// In the kernel's stack, after it.
+    Generic,
+    /// At the tc hook.
+    Tcx,
+    /// By a packet socket.
+    AfPacket,
+    /// Not at all: the interface does not exist now.
+    Gone,
+    /// Not here: weir counts the same packets on an interface below.
+    LeftOut,
+}
+
+impl Obtained {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "xdp-native",
+            Self::Generic => "xdp-generic",
+            Self::Tcx => "tcx",
+            Self::AfPacket => "afpacket",
+            Self::Gone => "gone",
+            Self::LeftOut => "left-out",
+        }
+    }
+}
+
+/// The likely reason why a program sees fewer packets than the interface counts.
+pub const fn reason_for_missing(obtained: Obtained, way: Way, has_xdp: bool) -> &'static str {
+    match (obtained, way) {
+        (Obtained::Native, _) => {
+            "likely the card forwards flows in hardware (offload), or has queues without the program"
+        }
+        (Obtained::Generic, _) => {
+            "likely offloads merge packets before the program sees them (use `mode: tcx`, or disable them with `ethtool \
+             -K DEVICE gro off lro off`), or the card forwards flows in hardware"
+        }
+        (_, Way::Ingress) if has_xdp => {
+            "likely the XDP program on the interface drops or redirects them before weir sees them"
+        }
+        (_, Way::Ingress) => {
+            "likely the card forwards flows in hardware (offload), or the kernel drops broken frames before weir sees \
+             them"
+        }
+        (_, Way::Egress) => {
+            "likely they were sent without the kernel's stack: by an XDP redirect, AF_XDP, or hardware offload"
+        }
+    }
+}
