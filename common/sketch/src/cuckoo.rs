@@ -1,17 +1,18 @@
-//! Cuckoo filter: is this key here, and has not been removed?
+//! Cuckoo filter: is this key here? For keys that come and go, in little memory.
 //!
-//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
-//! inserted and not removed. A foreign key is found at 0.012 % at most, computed exactly from the fingerprints.
+//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of 0.012 % at most, which is computed
+//! exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key); two cache lines a key. Insertion slows down as it fills:
-//! beyond some 80 % others must move first, beyond 96 % there is no more room ([`Full`]).
+//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key). A key has two cache lines. Insertion slows down as the filter
+//! fills: beyond 80 % or so other keys must move first, and beyond 96 % there is no more room ([`Full`]).
 //!
-//! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014;
-//! breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
+//! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
+//! Breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
 //! improvements for fast concurrent cuckoo hashing", 2014.
 //!
-//! **Why not a crate**: when full, crates drop another key's fingerprint, which is then denied; their sizes are powers
-//! of two; they hash items and each moved fingerprint by themselves.
+//! **Why not a crate**: when they are full, crates drop the fingerprint of another key, which is then not found. Their
+//! sizes are powers of two, and they hash items and every moved fingerprint themselves.
 
 use alloc::{boxed::Box, vec};
 
@@ -22,20 +23,21 @@ use super::{
 };
 use crate::simd;
 
-/// Buckets at most: 4 GiB.
+/// The most buckets: 4 GiB.
 pub const BUCKETS_MAX: usize = 1 << 29;
 /// Slots a bucket.
 pub const SLOTS: usize = 4;
 /// Bits a fingerprint.
 pub const FINGERPRINT_BITS: u32 = 16;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 97 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 97 %.
 const LOAD: f64 = 0.945;
-/// Buckets beyond the planned load, for filters so small that chance matters.
+/// Additional buckets, for filters so small that chance matters.
 const BUCKETS_SPARE: f64 = 4.0;
-/// Buckets whose fingerprints are tried for a move: those of up to three moves. With the fourth, 682 are looked at.
+/// How many buckets' fingerprints are tried for a move: those of up to three moves. With the fourth move, 682 buckets
+/// are looked at.
 const TRIED: usize = 2 + 8 + 32 + 128;
-/// From this size on, buckets are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, buckets are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 /// Fingerprint 0 is an empty slot.
 const FINGERPRINT_MIN: u16 = 1;
@@ -45,8 +47,8 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// Every slot's highest bit.
 const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 
-/// A cuckoo filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
-/// removed twice. One key goes in eight times at most.
+/// A cuckoo filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
+/// removed twice. One key can be inserted eight times at most.
 ///
 /// ```
 /// use weir_sketch::{Cuckoo, Keyed, hash::Key};
@@ -63,48 +65,48 @@ pub struct Cuckoo {
     buckets: Box<[Bucket]>,
     /// How many fingerprints are in.
     items: u64,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl Cuckoo {
-    /// A filter for as many keys. More than [`BUCKETS_MAX`] buckets are not built: then it is full before.
+    /// A filter for this many keys. More than [`BUCKETS_MAX`] buckets are not allocated: such a filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
     }
 
-    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// No room was found: nothing has changed, and everything inserted before is still found.
+    /// There is no room. The filter did not change, and all keys that were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is in; wrongly true at [`Cuckoo::false_positive_rate`].
+    /// Whether the key with this hash is in; true by mistake with the probability [`Cuckoo::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         holds(&self.buckets, self.place(hash))
     }
 
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
     }
 
-    /// Inserts many keys, one after the other.
+    /// Inserts many keys, in order.
     ///
     /// # Errors
     ///
-    /// As for one; those before it are in.
+    /// As for one key. The keys before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
@@ -117,7 +119,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
         let mut removed = 0;
@@ -130,26 +132,26 @@ impl Cuckoo {
         removed
     }
 
-    /// Looks up many keys: `found[i]` is what [`Cuckoo::contains`] says of `hashes[i]`. Looks at as many as the shorter
-    /// of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`Cuckoo::contains`] returns for `hashes[i]`. Stops at the end of
+    /// the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         contains_batch(&self.buckets, self.is_far(), hashes, found);
     }
 
-    /// Forgets everything; writes every bucket. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every bucket, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.buckets.fill(Bucket::default());
         self.items = 0;
     }
 
-    /// How many keys are in, each as often as it was inserted and not removed.
+    /// How many insertions are in: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -159,30 +161,30 @@ impl Cuckoo {
         self.items as f64 / (self.buckets.len() * SLOTS) as f64
     }
 
-    /// The probability that a foreign key is found, exactly, from the fingerprints: of all pairs of a first bucket and
-    /// a fingerprint, the share that finds one. Reads the whole filter, and for each fingerprint its other bucket.
+    /// The exact probability that an absent key is found, from the fingerprints: the share of all pairs of a first
+    /// bucket and a fingerprint that find one. Reads the whole filter, and the other bucket of each fingerprint.
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
         found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
-    /// Whether it holds more than it was planned for.
+    /// Whether it holds more than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Buckets { count: self.buckets.len(), slots: SLOTS }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.buckets)
     }
@@ -191,7 +193,7 @@ impl Cuckoo {
     fn insert_at(&mut self, place: Place) -> Result<bool, Full> {
         let Place { fingerprint, choices: [one, two] } = place;
         let is_new = !holds(&self.buckets, place);
-        // The emptier one, which is the smaller number; if that is full, so is the other.
+        // The emptier bucket is the smaller number. If it is full, so is the other.
         let choice = if self.buckets[one as usize] <= self.buckets[two as usize] { one } else { two };
         let bucket = &mut self.buckets[choice as usize];
         if bucket.has_room() {
@@ -203,7 +205,7 @@ impl Cuckoo {
         Ok(is_new)
     }
 
-    /// Which bucket has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which bucket has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
@@ -215,13 +217,13 @@ impl Cuckoo {
         matches != 0
     }
 
-    /// Inserts where both buckets are full: the shortest chain of fingerprints that each move to their other bucket.
+    /// Inserts a key whose buckets are both full. It finds the shortest chain of fingerprints that each move to their
+    /// other bucket.
     ///
-    /// Breadth first: the ways are a tree of buckets with the two choices as roots, and each bucket's children are
-    /// where its four fingerprints would go. Numbered level by level, the child `slot` of bucket `n` is number
-    /// `2 + 4 * n + slot`. Nothing moves before a bucket with room is found. The way there has no bucket twice: from
-    /// the first of the two the rest of the way would have been found earlier, so slots are still as they were
-    /// looked at.
+    /// The search is breadth first. Its tree has the two choices as roots, and the children of a bucket are where its
+    /// four fingerprints would go. Buckets are numbered level by level: the child `slot` of bucket `n` has number `2 +
+    /// 4 * n + slot`. Nothing moves before a bucket with room is found. No bucket is twice on the way there: from its
+    /// first occurrence the rest of the way would have been found earlier. So slots still hold what the search saw.
     #[cold]
     #[inline(never)]
     fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {
@@ -246,8 +248,8 @@ impl Cuckoo {
         Err(Full { items: self.items, capacity: self.capacity })
     }
 
-    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, one into the place that became free, and
-    /// so on; gives the root, which then has room.
+    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, another one into the slot that became
+    /// free, and so on; returns the root, which then has room.
     fn move_along(&mut self, tried: &[u32; TRIED], mut child: usize, mut to: u32) -> u32 {
         while child >= 2 {
             let (parent, slot) = ((child - 2) / SLOTS, (child - 2) % SLOTS);
@@ -259,8 +261,8 @@ impl Cuckoo {
         to
     }
 
-    /// How many pairs of a first bucket and a fingerprint are found because of this bucket, if those that both buckets
-    /// hold count half in each.
+    /// How many pairs of a first bucket and a fingerprint are found because of this bucket. A fingerprint that both
+    /// buckets hold counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let bucket = self.buckets[index as usize];
         (0..SLOTS)
@@ -275,7 +277,7 @@ impl Cuckoo {
             .sum()
     }
 
-    /// Whether buckets must be expected to come from memory.
+    /// Whether buckets probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.buckets) > PREFETCH_BYTES
     }
@@ -314,14 +316,14 @@ impl Image for Cuckoo {
     }
 }
 
-/// How many keys so many buckets are for, at most.
+/// How many keys this many buckets have room for.
 fn capacity_max(buckets: usize) -> u64 {
     ((buckets * SLOTS) as f64 * LOAD) as u64
 }
 
-/// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.
+/// Four fingerprints in a word, the latest in the lowest bits. Free slots are above them, and are zero.
 ///
-/// So inserting is a shift, and of two buckets the emptier one is the smaller number.
+/// So an insertion is a shift, and the emptier one of two buckets is the smaller number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Bucket(u64);
 
@@ -355,7 +357,8 @@ impl Bucket {
         }
     }
 
-    /// The highest bit of the first slot with this fingerprint, perhaps of later ones; zero if there is none.
+    /// The highest bit of the first slot with this fingerprint, and perhaps those of later slots; zero if no slot has
+    /// it.
     #[inline(always)]
     const fn matches(self, fingerprint: u16) -> u64 {
         let difference = self.0 ^ (ONES * fingerprint as u64);
@@ -377,13 +380,13 @@ impl Bucket {
     }
 }
 
-/// The first slot of some matches.
+/// The first slot that matches.
 #[inline(always)]
 const fn first(matches: u64) -> usize {
     (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
 }
 
-/// Whether either bucket has the fingerprint. Both are always read: which one has it cannot be foreseen.
+/// Whether either bucket has the fingerprint. Both are always read, because which one has it cannot be predicted.
 #[inline(always)]
 fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
     buckets[one as usize].holds(fingerprint) | buckets[two as usize].holds(fingerprint)
@@ -396,7 +399,7 @@ simd::dispatch! {
     }
 }
 
-/// Looks up keys: places, then buckets, then comparisons, each of them a loop that lanes can share.
+/// Looks up keys in three loops that lanes can share: over places, over buckets, over comparisons.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
@@ -415,7 +418,7 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
     }
 }
 
-/// What the tests that this filter shares with [`TwoChoice`](super::TwoChoice) ask of it.
+/// For the tests that this filter shares with [`TwoChoice`](super::TwoChoice).
 #[cfg(test)]
 impl super::partial_key::laws::PartialKey for Cuckoo {
     const SLOTS: usize = SLOTS;

@@ -1,6 +1,6 @@
 //! Answers with their errors.
 
-/// A number and how wrong it can be. The confidence is stated where the estimate is made.
+/// A number with bounds. Each method that returns one states with what probability the bounds hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// The likeliest number.
@@ -12,17 +12,17 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A number that is known for certain.
+    /// A number that is known exactly.
     pub const fn exact(value: u64) -> Self {
         Self { value, lower: value, upper: value }
     }
 }
 
-/// Between what a key's weight lies.
+/// Bounds of a key's weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds<W> {
-    /// It had at least this.
+    /// The weight is at least this.
     pub lower: W,
-    /// It had at most this.
+    /// The weight is at most this.
     pub upper: W,
 }

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-/// The key fingerprint of sketches that are fed with public hashes: they have no key. (A secret key has this
+/// The key fingerprint of sketches that are fed with public hashes, which have no key. (A secret key has this
 /// fingerprint with a probability of 2^-64.)
 pub const PUBLIC: u64 = 0;
 
-/// The size and shape of a sketch: equal geometries merge.
+/// The size and shape of a sketch. Sketches merge only if these are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Geometry {
     /// A grid of counters.
@@ -30,21 +30,21 @@ pub enum Geometry {
     Bits {
         /// How many.
         count: u64,
-        /// How many of them a key has.
+        /// How many of them each key has.
         hashes: u32,
     },
     /// A row of blocks of counters.
     CounterBlocks {
         /// How many.
         count: usize,
-        /// What each takes.
+        /// Bytes of one block.
         bytes: usize,
     },
-    /// A row of cache lines (64 bytes), some of which are each key's.
+    /// A row of cache lines (64 bytes). Each key has some of them.
     Lines {
         /// How many.
         count: usize,
-        /// How many are a key's.
+        /// How many of them each key has.
         per_key: usize,
     },
     /// A row of blocks of one cache line (64 bytes) each.
@@ -91,23 +91,23 @@ impl fmt::Display for Geometry {
 pub enum MergeError {
     /// They differ in size or shape.
     Geometry {
-        /// Of the sketch that was to take the other in.
+        /// The sketch that was to be changed.
         ours: Geometry,
-        /// Of the other.
+        /// The other sketch.
         theirs: Geometry,
     },
-    /// Their hashes were made with different keys: the same flow is at unrelated places in the two.
+    /// Their hashes were made with different keys. The same item is at unrelated places in the two.
     Key {
-        /// The key's fingerprint in the sketch that was to take the other in.
+        /// The key's fingerprint in the sketch that was to be changed.
         ours: u64,
         /// The key's fingerprint in the other.
         theirs: u64,
     },
-    /// Together they have more than one has room for.
+    /// Together they hold more keys than one has room for.
     Full {
-        /// What both have.
+        /// How many keys both hold.
         items: u64,
-        /// What there is room for.
+        /// How many keys there is room for.
         room: u64,
     },
 }
@@ -125,7 +125,7 @@ impl fmt::Display for MergeError {
             Self::Key { ours, theirs } => write!(
                 f,
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
-                 give both observers the same secret and version of weir"
+                 feed both with hashes of the same key, made by the same version of this crate"
             ),
             Self::Full { items, room } => {
                 write!(
@@ -139,7 +139,7 @@ impl fmt::Display for MergeError {
 
 impl core::error::Error for MergeError {}
 
-/// Refuses sketches that do not belong together; each side is a geometry and a key's fingerprint.
+/// Refuses sketches that must not be merged. Each side is a geometry and a key's fingerprint.
 pub(crate) fn check_mergeable(ours: (Geometry, u64), theirs: (Geometry, u64)) -> Result<(), MergeError> {
     if ours.0 != theirs.0 {
         return Err(MergeError::Geometry { ours: ours.0, theirs: theirs.0 });

@@ -34,6 +34,8 @@ use show::{heading, step, thousands};
 const INTERVAL_SECONDS: u64 = 5;
 /// Rows of each top list: a few, so that a report fits a screen.
 const TOP: usize = 3;
+/// Lines of JSON that are shown.
+const JSON_LINES: usize = 60;
 /// Where reports go: inside the router, so that they add nothing to the measured traffic.
 const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 /// The generator's packets per second: it sends for some six seconds.
@@ -96,7 +98,7 @@ fn demo() -> Result<()> {
     heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
     write_styled_tables(fullest, Style { color: show::color() }, &mut io::stdout().lock())?;
     heading("The same report, as JSON")?;
-    show::write(&show::json(fullest)?)?;
+    show::write(&show::beginning(&show::json(fullest)?, JSON_LINES))?;
     heading("Is it right?")?;
     check(&reports, [&sent, &most], &traffic)?;
     heading("Where to go next")?;
@@ -233,7 +235,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         line(interface, text, holds)?;
     }
     let text =
-        format!("{} of these packets are from the generator, by its own count", thousands(injected.sent().packets));
+        format!("{} of the packets on wan0 are from the generator, by its own count", thousands(injected.sent().packets));
     line("", text, injected.sent().packets <= client)?;
     let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
     let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
@@ -242,7 +244,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         .map(|(reason, packets)| (reason.as_str(), *packets))
         .eq(known.iter().map(|(reason, tally)| (*reason, tally.packets)));
     let text = format!(
-        "{} of these are damaged or neither IP nor ARP: weir skipped {}, for the same reasons",
+        "{} of them are damaged or neither IP nor ARP: weir skipped {}, for the same reasons",
         known.values().map(|tally| tally.packets).sum::<u64>(),
         skipped.values().sum::<u64>()
     );

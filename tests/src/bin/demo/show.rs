@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Result;
 use serde::Serialize;
+pub use weir::text::grouped as thousands;
 
 /// The widest line of JSON, in columns.
 const WIDTH: usize = 96;
@@ -40,11 +41,18 @@ pub fn write(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }
 
-/// A number with its thousands apart.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
+/// The first lines of a report's JSON, and how to see a whole one.
+pub fn beginning(json: &str, lines: usize) -> String {
+    let left = json.lines().count().saturating_sub(lines);
+    let shown: Vec<_> = json.lines().take(lines).collect();
+    let shown = shown.join("\n");
+    if left == 0 {
+        return shown;
+    }
+    format!(
+        "{shown}\n\n  ... and {left} more lines. A whole report:\n  \
+         target/release/weir replay --json --window all tests/corpus/demo.pcap"
+    )
 }
 
 /// JSON, with a line for whatever fits one; fields keep their order.
@@ -150,5 +158,7 @@ mod tests {
         // A closing brace may follow.
         assert!(text.lines().all(|line| width(line) <= WIDTH + 2), "{text}");
         assert!(text.lines().count() < 30, "{text}");
+        assert_eq!(beginning(&text, 30), text);
+        assert!(beginning(&text, 2).starts_with(&text.lines().take(2).collect::<Vec<_>>().join("\n")));
     }
 }
