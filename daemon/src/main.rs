@@ -14,13 +14,13 @@ use weir::{
     attach::AttachError,
     cli::{Cli, Command, ConfigArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
+    datapath::online_cpus,
+    datapath::{kernel::KernelError, tap},
     doctor,
-    kernel::{KernelError, online_cpus},
     memory::Memory,
     pipeline::{self, RunError},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
-    tap,
 };
 
 /// Where the configuration is unless told otherwise.
@@ -209,7 +209,7 @@ impl From<RunError> for Failure {
 impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Self {
         let exit = match &error {
-            ReplayError::Kernel(_) | ReplayError::Worker(_) => Exit::Impossible,
+            ReplayError::Kernel(_) | ReplayError::Pin(_) => Exit::Impossible,
             ReplayError::Key(_) => Exit::Usage,
             ReplayError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,

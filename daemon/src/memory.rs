@@ -6,8 +6,8 @@ use weir_common::{cpu::Cpu, hash::Key, packet::REACH_MAX, record::Record, sampli
 
 use crate::{
     config::Config,
-    shard::{Geometry, Shard},
-    tap,
+    datapath::tap,
+    measure::shard::{Geometry, Shard},
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator.

@@ -28,24 +28,31 @@ use weir_common::{
 };
 
 use crate::{
-    attach::{self, AttachError, Attachments, Ladder, Programs},
+    attach::{
+        self, AttachError, Attachments, Ladder, Programs,
+        netlink::{Ender, Events, News},
+    },
     clock::{self, Moment},
     config::{Compress, Config, KeyError, Packets, Target, Way},
-    kernel::{Kernel, KernelError, Parts, Plan, online_cpus},
+    datapath::online_cpus,
+    datapath::{
+        kernel::{Kernel, KernelError, Parts, Plan},
+        ring::Waker,
+        tap::{self, Taps},
+    },
+    measure::{
+        shard::{Geometry, Shard},
+        summary::Summary,
+        window::{Span, Window},
+        worker::{self, Closed, Collector, Order, Throttle, WorkerError},
+    },
     memory::{Memory, SHARDS_PER_CPU},
-    netlink::{Ender, Events, News},
     observer::Observer,
     report::{
         Report, Rings, SelfMetrics, Spool,
         compose::{Context, Measured},
     },
-    ring::Waker,
-    shard::{Geometry, Shard},
     sink::{self, Encoded, Outbox},
-    summary::Summary,
-    tap::{self, Taps},
-    window::{Span, Window},
-    worker::{self, Closed, Collector, Order, Throttle, WorkerError},
 };
 
 /// The coordinator looks after its workers, and at interfaces that could not be attached to, this often.

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
-use weir::{config::Packets, kernel::Plan, ring::ring_records};
+use weir::{
+    config::Packets,
+    datapath::{Plan, ring_records},
+};
 use weir_common::{
     control::Flush,
     cpu::BATCH_RECORDS,

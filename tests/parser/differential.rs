@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use anyhow::{Context, Result, ensure};
-use weir::capture::Capture;
+use weir::replay::capture::Capture;
 use weir_common::{
     flow::FlowKey,
     ledger::{Counters, Skip, Tally},
@@ -248,7 +248,7 @@ impl Comparison<'_, '_> {
     }
 
     fn run_with(tunnels: Tunnels, test: &(impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Sync)) -> Result<()> {
-        Object::load(weir::kernel::Plan { tunnels, ..PLAN }, |object| {
+        Object::load(weir::datapath::Plan { tunnels, ..PLAN }, |object| {
             object.set_busy(true)?;
             let (counters, attributed) = Default::default();
             let mut comparison = Comparison { object, tunnels, counters, attributed };

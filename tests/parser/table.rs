@@ -1,7 +1,7 @@
 //! By table: each kind of packet through the program `weir`, and the record or the counter that it has to make.
 
 use anyhow::{Context, Result, ensure};
-use weir::{features::Features, kernel::Plan};
+use weir::datapath::{Features, Plan};
 use weir_common::{
     flow::{FlowKey, Scope},
     ledger::{Ledger, Skip, Tally},

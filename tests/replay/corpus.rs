@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use weir::{capture::Capture, config::Config, replay::Windows};
+use weir::{
+    config::Config,
+    replay::{Windows, capture::Capture},
+};
 use weir_common::ledger::Tally;
 use weir_tests::captures;
 

@@ -5,9 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use weir::{
-    capture::Broken,
     config::Config,
-    replay::{Options, Windows, replay, write_json},
+    replay::{Options, Windows, capture::Broken, replay, write_json},
 };
 use weir_common::ledger::Tally;
 

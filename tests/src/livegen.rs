@@ -15,7 +15,7 @@ use aya::{
     programs::{TestRun as _, TestRunAttrs, TestRunOptions, Xdp},
 };
 use serde_json::Value;
-use weir::{clock::thread_cpu_time, worker::pin};
+use weir::{clock::thread_cpu_time, datapath::pin};
 use weir_common::ledger::Tally;
 
 use crate::{clock, netns::Namespace};

@@ -12,11 +12,7 @@ use aya::{
 };
 use weir::{
     config::Packets,
-    edge::{Edge, EdgeReader},
-    features::Features,
-    kernel::{Kernel, Parts, Plan, online_cpus},
-    ring::Ring,
-    worker::pin,
+    datapath::{Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
 };
 use weir_common::{
     control::{Flush, ReplayHeader},

@@ -19,13 +19,14 @@ use rustix::io::Errno;
 use tracing::{debug, info, warn};
 use weir_common::packet;
 
-use super::{AttachError, Obtained, index_of};
+use super::{AttachError, Obtained, index_of, netlink::Link};
 use crate::{
     config::{Mode, Way},
-    features::has_tcx,
-    kernel::{KernelError, TcPrograms},
-    netlink::Link,
-    tap::{Tap, Taps},
+    datapath::{
+        features::has_tcx,
+        kernel::{KernelError, TcPrograms},
+        tap::{Tap, Taps},
+    },
 };
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.

@@ -1,12 +1,13 @@
 //! Attaching programs to interfaces, and following interfaces that appear, vanish, come back, or change their names.
 //!
 //! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
-//! ([`crate::netlink`]), the interfaces there are and the configuration give what should be measured (`plan`); what
-//! should no longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone. At
-//! each window's edge what the programs saw is compared with what the interfaces counted (`coverage`).
+//! ([`netlink`]), the interfaces there are and the configuration give what should be measured (`plan`); what should no
+//! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone. At each
+//! window's edge what the programs saw is compared with what the interfaces counted (`coverage`).
 
 mod coverage;
 mod ladder;
+pub mod netlink;
 mod plan;
 
 use std::{
@@ -29,12 +30,12 @@ pub(crate) use self::ladder::{link_layer, rungs};
 use self::{
     coverage::{Coverage, Finding},
     ladder::{Hold, whole},
+    netlink::{Link, Links},
     plan::{Wanted, wanted},
 };
 use crate::{
     config::{Interface, Way},
-    kernel::{InterfaceTable, KernelError},
-    netlink::{Link, Links},
+    datapath::kernel::{InterfaceTable, KernelError},
     report::compose::Measured,
 };
 

@@ -3,10 +3,8 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    config::{Interface, Way},
-    netlink::Link,
-};
+use super::netlink::Link;
+use crate::config::{Interface, Way};
 
 /// Kinds of interfaces that carry their lower interface's packets once more.
 const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];

@@ -8,11 +8,16 @@ use weir_common::packet;
 
 use super::{Answer, Finding, InterfaceFindings};
 use crate::{
-    attach::{Obtained, link_layer, rungs},
+    attach::{
+        Obtained, link_layer,
+        netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+        rungs,
+    },
     config::{Direction, Interface, Mode, Way},
-    features::{Features, has_tcx},
-    netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
-    tap::PacketSocket,
+    datapath::{
+        features::{Features, has_tcx},
+        tap::PacketSocket,
+    },
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.

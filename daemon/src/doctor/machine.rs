@@ -14,11 +14,14 @@ use super::{Answer, Finding, reasons};
 use crate::{
     attach::slots,
     config::{Config, Way},
-    features::{Features, has_tcx},
-    kernel::{Kernel, KernelError, LoadedProgram, Plan, online_cpus},
+    datapath::online_cpus,
+    datapath::pin,
+    datapath::{
+        features::{Features, has_tcx},
+        kernel::{Kernel, KernelError, LoadedProgram, Plan},
+        tap::{PacketSocket, needs_programs, stand_in},
+    },
     memory::Memory,
-    tap::{PacketSocket, needs_programs, stand_in},
-    worker::pin,
 };
 
 /// The first Linux that weir measures on.

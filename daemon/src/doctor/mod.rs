@@ -16,7 +16,7 @@ use std::{
 use serde::Serialize;
 
 use self::machine::Machine;
-use crate::{config::Config, kernel::LoadedProgram};
+use crate::{config::Config, datapath::kernel::LoadedProgram};
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]

@@ -7,12 +7,16 @@ use weir_common::{control::ReplayHeader, sketch::Seen};
 use zerocopy::IntoBytes;
 
 use super::Datapath;
+use super::capture::Packet;
 use crate::{
-    capture::Packet,
-    kernel::{KernelError, Parts, test_run},
-    ring::Ring,
-    shard::Shard,
-    worker::{Closed, Collector},
+    datapath::{
+        kernel::{KernelError, Parts, test_run},
+        ring::Ring,
+    },
+    measure::{
+        shard::Shard,
+        worker::{Closed, Collector},
+    },
 };
 
 /// A frame for the kernel is at least an Ethernet header, and must fit a page. What lies beyond is out of the parser's

@@ -1,5 +1,6 @@
 //! Replay: the same measurement over capture files, offline, with time from the capture.
 
+pub mod capture;
 mod kernel;
 
 use std::{
@@ -19,12 +20,24 @@ use weir_common::{
     sketch::{MergeError, Seen},
 };
 
-use self::kernel::KernelDatapath;
-use crate::{
+use self::{
     capture::{Broken, Capture, Packet},
+    kernel::KernelDatapath,
+};
+use crate::{
     clock,
     config::{Config, KeyError},
-    kernel::{Kernel, KernelError, Plan},
+    datapath::{
+        cpu::{PinError, pin},
+        kernel::{Kernel, KernelError, Plan},
+        userspace::{Buffer, Twin},
+    },
+    measure::{
+        shard::{Geometry, Shard},
+        summary::Summary,
+        window::Span,
+        worker::Closed,
+    },
     memory::Memory,
     observer::Observer,
     pipeline::{cache_hit_rate, new_seen, resident_bytes},
@@ -32,11 +45,6 @@ use crate::{
         Report, Rings, SelfMetrics, Spool,
         compose::{Context, Measured},
     },
-    shard::{Geometry, Shard},
-    summary::Summary,
-    twin::{Buffer, Twin},
-    window::Span,
-    worker::{Closed, WorkerError, pin},
 };
 
 /// How a capture's time is cut.
@@ -74,7 +82,7 @@ pub enum ReplayError {
     Kernel(#[from] KernelError),
     /// The CPU to stay on.
     #[error(transparent)]
-    Worker(#[from] WorkerError),
+    Pin(#[from] PinError),
     /// The hash key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -146,7 +154,7 @@ pub fn replay(
         deliver,
     };
     if options.kernel {
-        let cpu = crate::kernel::online_cpus()?.first().copied().unwrap_or(0);
+        let cpu = crate::datapath::online_cpus()?.first().copied().unwrap_or(0);
         pin(cpu)?;
         let mut kernel = Kernel::load(&plan)?;
         kernel.load_replay()?;

@@ -11,7 +11,7 @@ use super::{
     Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA, SelfMetrics, Top,
     TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
 };
-use crate::{
+use crate::measure::{
     shard::Protocols,
     summary::{Ranked, Ranking, Summary, Tops},
     window::Span,

@@ -13,10 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::Value;
-use weir::{
-    features::{Features, has_tcx},
-    kernel::{Kernel, LoadedProgram},
-};
+use weir::datapath::{Features, Kernel, LoadedProgram, has_tcx};
 use weir_common::ledger::Tally;
 use weir_tests::{
     daemon::{Daemon, weir_binary},

@@ -12,8 +12,7 @@ use anyhow::{Context, Result, ensure};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
-    kernel::{Benchmark, FlushProgram, Kernel, Parts, Plan, online_cpus},
-    worker::pin,
+    datapath::{Benchmark, FlushProgram, Kernel, Parts, Plan, online_cpus, pin},
 };
 use weir_common::{
     hash::Key,

@@ -3,7 +3,7 @@
 use std::{array, collections::HashSet, hint::black_box, time::Instant};
 
 use anyhow::{Context, Result, ensure};
-use weir::shard::{Geometry, Item, Shard, Tops, Unique};
+use weir::measure::shard::{Geometry, Item, Shard, Tops, Unique};
 use weir_common::{
     flow::{Address, FlowKey, class},
     hash::{Key, KeyedHash, mix},

@@ -1,7 +1,7 @@
 //! Reads the ring as a worker does, but only adds up: what the datapath costs is measured, not the sketches.
 
 use anyhow::{Result, bail};
-use weir::{edge::EdgeReader, kernel::FlushProgram, ring::Ring};
+use weir::datapath::{EdgeReader, FlushProgram, Ring};
 use weir_common::{
     control::Flush,
     ledger::{Ledger, Tally},

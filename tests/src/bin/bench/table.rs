@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use rustix::system::uname;
-use weir::kernel::online_cpus;
+use weir::datapath::online_cpus;
 
 /// Writes a table: the first column to the left, all others to the right.
 ///

@@ -8,7 +8,7 @@ use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use aya::sys::{Stats, enable_stats};
-use weir::kernel::online_cpus;
+use weir::datapath::online_cpus;
 use weir_common::ledger::Tally;
 use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
 

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use weir::kernel::{Plan, online_cpus};
+use weir::datapath::{Plan, online_cpus};
 use weir_common::{
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, Tunnels, parse, walk},

@@ -19,11 +19,8 @@ use weir_common::{
     sampling::Valve,
 };
 
-use crate::{
-    config::{Packets, Way},
-    features::Features,
-    ring::Ring,
-};
+use super::{cpu::online_cpus, features::Features, ring::Ring};
+use crate::config::{Packets, Way};
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -325,15 +322,6 @@ impl Kernel {
             interfaces: &mut self.interfaces,
         })
     }
-}
-
-/// The CPUs that are online, each of which needs a ring and a worker.
-///
-/// # Errors
-///
-/// `/sys` is not readable.
-pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
-    aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
 }
 
 /// How many blocks the maps of CPUs have: the numbers of the CPUs that are online are below. Not of all that there could

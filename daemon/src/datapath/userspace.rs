@@ -14,7 +14,10 @@ use weir_common::{
     sketch::Seen,
 };
 
-use crate::{batch::Batch, edge::Edge, kernel::Plan, shard::Shard, worker::Closed};
+use crate::{
+    datapath::{edge::Edge, kernel::Plan},
+    measure::{batch::Batch, shard::Shard, worker::Closed},
+};
 
 /// A packet, or as many as an offload merged into one buffer, which then share its headers.
 #[derive(Clone, Copy, Debug)]

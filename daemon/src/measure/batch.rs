@@ -2,7 +2,7 @@
 
 use weir_common::{record::Record, sketch::Seen};
 
-use crate::shard::Shard;
+use super::shard::Shard;
 
 /// Records absorbed at a time: 16 KiB, which stays in the first-level cache.
 const BATCH_RECORDS: usize = 256;

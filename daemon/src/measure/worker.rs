@@ -14,20 +14,24 @@
 use std::{io, sync::Arc, time::Duration};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
-use tracing::{debug, info};
+use tracing::info;
 use weir_common::{control::Flush, record::Entry, sketch::Seen};
 
-use crate::{
+use super::{
     batch::Batch,
+    sampling_control::{Load, Valve},
+    shard::Shard,
+};
+use crate::{
     clock,
     config::Sampling,
-    edge::{Edge, EdgeReader},
-    kernel::{FlushProgram, KernelError, Valves},
-    ring::{Drained, Ring},
-    shard::Shard,
-    valve::{Load, Valve},
+    datapath::{
+        cpu::{PinError, on_cpu},
+        edge::{Edge, EdgeReader},
+        kernel::{FlushProgram, KernelError, Valves},
+        ring::{Drained, Ring},
+    },
 };
 
 /// A worker looks at its ring at least this often, woken or not.
@@ -62,45 +66,14 @@ impl Closed {
 #[derive(Debug, Error)]
 pub enum WorkerError {
     /// The thread may not run on its CPU.
-    #[error(
-        "cannot run on CPU {cpu}, where its windows must be closed: is it offline, or not allowed (cpuset, taskset)?"
-    )]
-    Pin {
-        /// The CPU.
-        cpu: u32,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Pin(#[from] PinError),
     /// A packet socket failed its reader.
     #[error("cannot read a packet socket")]
     Tap(#[source] io::Error),
     /// Running `flush` failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-}
-
-/// Pins this thread to a CPU.
-///
-/// # Errors
-///
-/// The CPU is not among those allowed.
-pub fn pin(cpu: u32) -> Result<(), WorkerError> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu as usize);
-    sched_setaffinity(None, &cpus).map_err(|error| WorkerError::Pin { cpu, source: error.into() })
-}
-
-/// Does something on a CPU. Afterwards this thread may run where it could before; if it can be told so no more, it stays:
-/// that is only about whose time it takes.
-fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T, WorkerError> {
-    let allowed = sched_getaffinity(None);
-    pin(cpu)?;
-    let done = work();
-    if let Err(error) = allowed.and_then(|allowed| sched_setaffinity(None, &allowed)) {
-        debug!(cpu, "stays on its CPU: {error}");
-    }
-    Ok(done)
 }
 
 /// Reads one ring into shards: the part of a worker that replay through the kernel uses too.

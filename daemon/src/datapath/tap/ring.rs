@@ -31,7 +31,7 @@ use weir_common::packet::{REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
-use crate::{config::Way, netlink::Link};
+use crate::{attach::netlink::Link, config::Way};
 
 /// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
 const BLOCKS: usize = 32;

@@ -97,7 +97,7 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::message::{ALL, ONE};
+    use crate::attach::netlink::message::{ALL, ONE};
 
     #[test]
     fn an_error_is_the_kernels_and_none_is_an_acknowledgement() {

@@ -259,7 +259,7 @@ fn read_xdp(attribute: &[u8]) -> Option<XdpProgram> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::message::{NESTED, NLMSG_DONE, message};
+    use crate::attach::netlink::message::{NESTED, NLMSG_DONE, message};
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -29,12 +29,16 @@ use super::{Command, Opened};
 use crate::{
     clock,
     config::Sampling,
-    kernel::Plan,
-    ring::Waker,
-    shard::Shard,
-    twin::{Buffer, Twin},
-    valve::{Load, Valve},
-    worker::{Closed, Order, WorkerError},
+    datapath::{
+        kernel::Plan,
+        ring::Waker,
+        userspace::{Buffer, Twin},
+    },
+    measure::{
+        sampling_control::{Load, Valve},
+        shard::Shard,
+        worker::{Closed, Order, WorkerError},
+    },
 };
 
 /// A reader looks at its taps at least this often, woken or not.

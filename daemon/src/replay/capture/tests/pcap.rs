@@ -1,5 +1,5 @@
 use super::*;
-use crate::capture::PACKET_BYTES_MAX;
+use crate::replay::capture::PACKET_BYTES_MAX;
 
 #[test]
 fn both_byte_orders_and_every_resolution() {

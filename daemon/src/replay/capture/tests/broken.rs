@@ -1,7 +1,7 @@
 use std::io::{self, Cursor, ErrorKind};
 
 use super::*;
-use crate::capture::{BLOCK_BYTES_MAX, Part, Reason};
+use crate::replay::capture::{BLOCK_BYTES_MAX, Part, Reason};
 
 /// Four packets, and where each record ends.
 fn small_pcap() -> (Vec<u8>, Vec<usize>) {

@@ -10,8 +10,8 @@ use weir_common::{
     sketch::{Estimate, HyperLogLog, Merge, MergeError, Metric, Seen, TopK},
 };
 
-use crate::{
-    margin::{self, DEVIATIONS},
+use super::{
+    sampling_error::{self, DEVIATIONS},
     shard::{Host, Pair, Protocols, Service, Shard},
     worker::Closed,
 };
@@ -192,7 +192,7 @@ impl NewFlows {
 struct Doubt {
     /// What is missing, at most.
     lost: Tally,
-    /// See [`margin::widen`].
+    /// See [`sampling_error::widen`].
     unit: Tally,
     /// What all records stand for: no key had more.
     total: Tally,
@@ -225,7 +225,7 @@ fn rank<K: Copy + Ord + Default>(
         let estimate = |metric: Metric| {
             let most = metric.of(upper).min(metric.of(doubt.total));
             let value = metric.of(value).min(most);
-            let (lower, upper) = margin::widen(metric.of(lower), most, metric.of(doubt.unit));
+            let (lower, upper) = sampling_error::widen(metric.of(lower), most, metric.of(doubt.unit));
             Estimate { value, lower, upper: upper.saturating_add(metric.of(doubt.lost)) }
         };
         let ranked = Ranked { key: candidate.key, packets: estimate(Metric::Packets), bytes: estimate(Metric::Bytes) };

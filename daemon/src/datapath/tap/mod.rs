@@ -25,11 +25,13 @@ use weir_common::{control::INTERFACES_MAX, packet, sketch::Seen};
 
 pub use self::{reader::Reader, ring::PacketSocket};
 use crate::{
+    attach::netlink::Link,
     config::{Config, Interface, Mode, Way},
-    kernel::{KernelError, Plan},
-    netlink::Link,
-    ring::Waker,
-    shard::Shard,
+    datapath::{
+        kernel::{KernelError, Plan},
+        ring::Waker,
+    },
+    measure::shard::Shard,
 };
 
 /// What the reader of a tap is told.

@@ -19,7 +19,7 @@ use weir_common::{
     record::{Entry, Record},
 };
 
-use crate::kernel::KernelError;
+use super::kernel::KernelError;
 
 /// The kernel puts this much before each entry.
 const ENTRY_HEADER_BYTES: u64 = 8;
