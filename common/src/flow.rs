@@ -247,6 +247,7 @@ impl FlowKey {
     }
 
     /// Ports, protocol, class and scope as one word.
+    #[cfg(feature = "sketch")]
     #[inline(always)]
     pub(crate) const fn tail(&self) -> u64 {
         self.tail

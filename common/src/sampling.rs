@@ -31,7 +31,7 @@ impl Valve {
     pub const OPEN: Self = Self { rate: 1, scale: 0, padding: [0; 7] };
 
     /// Takes one packet in `rate`, which is brought into the range from 1 to [`RATE_MAX`].
-    #[cfg(feature = "alloc")]
+    #[cfg(feature = "sketch")]
     pub fn one_in(rate: u32) -> Self {
         let rate = rate.clamp(1, RATE_MAX);
         let scale = if rate == 1 { 0.0 } else { -core::f64::consts::LN_2 / libm::log1p(-1.0 / f64::from(rate)) };

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use weir_common::{cpu::Cpu, hash::Key, packet::REACH_MAX, record::Record, sampling::Valve, sketch::Seen};
+use weir_common::{cpu::Cpu, packet::REACH_MAX, record::Record, sampling::Valve};
+use weir_sketch::{Seen, hash::Key};
 
 use crate::{
     config::Config,

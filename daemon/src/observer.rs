@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weir_common::hash::{Key, sip};
+use weir_sketch::hash::{Key, sip};
 
 use crate::{config, report};
 

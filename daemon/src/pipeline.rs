@@ -21,11 +21,8 @@ use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{error, info, warn};
-use weir_common::{
-    hash::Key,
-    ledger::Loss,
-    sketch::{MergeError, Seen},
-};
+use weir_common::ledger::Loss;
+use weir_sketch::{MergeError, Seen, hash::Key};
 
 use crate::{
     attach::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use weir_common::sketch::{Estimate, datasketches::FrequentItems};
+use weir_sketch::{Estimate, datasketches::FrequentItems};
 
 use crate::peer;
 

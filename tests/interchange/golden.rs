@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use crate::peer;
 
 pub fn the_package_still_writes_them() -> Result<()> {
-    let golden = peer::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/datasketches"))?;
+    let golden = peer::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../common/sketch/golden"))?;
     let written = peer::written()?;
     ensure!(golden.keys().eq(written.keys()), "{:?} are not {:?}", golden.keys(), written.keys());
     for (name, image) in golden {

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir_common::{
+use weir_sketch::{
+    HyperLogLog,
+    datasketches::{PUBLIC, PublicHash, hll},
     hash::{Key, KeyedHash},
-    sketch::{
-        HyperLogLog,
-        datasketches::{PUBLIC, PublicHash, hll},
-    },
 };
 
 use crate::peer;

@@ -2,7 +2,7 @@
 //! what that writes is read by weir.
 //!
 //! `scripts/setup` brings the package into the target folder. Without it the tests count as ignored; what the package
-//! wrote once is read by `weir-common`'s unit tests all the same.
+//! wrote once is read by `weir-sketch`'s unit tests all the same.
 
 use std::process::ExitCode;
 

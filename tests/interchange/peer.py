@@ -1,6 +1,6 @@
 """The other side of weir's interchange tests: the official package `datasketches`.
 
-    peer.py write DIRECTORY   writes the images of tests/golden/datasketches into it
+    peer.py write DIRECTORY   writes the images of common/sketch/golden into it
     peer.py read DIRECTORY    reads every image in it and prints what it says, one JSON object a file
 
 A sketch's items are integers, as its name says, unless it is of words.

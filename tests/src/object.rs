@@ -17,11 +17,11 @@ use weir::{
 use weir_common::{
     control::{Flush, ReplayHeader},
     cpu::Cpu,
-    hash::Key,
     ledger::{Ledger, Tally},
     packet::{Link, Tunnels},
     record::{Entry, Record},
 };
+use weir_sketch::hash::Key;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The return value by which XDP passes a packet on.

@@ -1,37 +1,18 @@
-//! What every machine must find alike, whatever its instruction set and the order of its bytes: hashes.
+//! What every machine must find alike, whatever the order of its bytes: hashes of flows.
 
-use core::{hash::Hash, net::Ipv4Addr};
-use std::{string::String, vec, vec::Vec};
+use core::net::Ipv4Addr;
 
-use super::{FlowHashes, Key, KeyedHash, SlotKey, combine, place, sip};
+use weir_sketch::hash::{Key, KeyedHash, combine};
+
+use super::{FlowHashes, SlotKey, place};
 use crate::flow::{Address, FlowKey};
 
 const KEY: Key = Key([7, 9]);
 const ITEMS: u64 = 100;
-/// Digests of the hashes of so many items.
-const GOLDEN: [&str; 9] = [
-    "words: 5c2a6fd0d6bf3841",
-    "numbers of all widths: 784fd9f7f0e752b0",
-    "13 bytes: 5d185ab80aaf89be",
-    "40 bytes: 4f6cd84cb603fe40",
-    "texts: 223d8176e85323b5",
-    "flows: 599005677e950678",
-    "places of flows: c5e7b8a388beeb74",
-    "SipHash: 78ef2b28ab5c9d64",
-    "a key's fingerprint: 7fab3289058d16f2",
-];
 
 /// One word for many, in order.
 fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, combine)
-}
-
-/// Of a batch, which is hashed in lanes where there are any, and of what is left over.
-fn of_items<T: Hash>(item: impl Fn(u64) -> T) -> u64 {
-    let items: Vec<T> = (0..ITEMS).map(item).collect();
-    let mut hashes = vec![0; items.len()];
-    KeyedHash::new(KEY).of_all(&items, &mut hashes);
-    digest(hashes)
 }
 
 fn flow(nth: u64) -> FlowKey {
@@ -43,23 +24,12 @@ fn flow(nth: u64) -> FlowKey {
 fn hashes_are_the_same_on_every_machine() {
     let key = KeyedHash::new(KEY);
     let of_flows = digest((0..ITEMS).flat_map(|nth| {
-        let FlowHashes { source, destination, pair, flow, service } = key.flow(&flow(nth));
+        let FlowHashes { source, destination, pair, flow, service } = FlowHashes::new(&key, &flow(nth));
         [source, destination, pair, flow, service]
     }));
     let places = digest((0..ITEMS).map(|nth| place(&SlotKey::new(KEY), &flow(nth))));
-    let found = [
-        ("words", of_items(|nth| nth)),
-        (
-            "numbers of all widths",
-            of_items(|nth| (nth as u8, nth as u16, nth as u32, u128::from(nth) << 64, nth as usize)),
-        ),
-        ("13 bytes", of_items(|nth| [nth as u8; 13])),
-        ("40 bytes", of_items(|nth| [nth as u8; 40])),
-        ("texts", of_items(|nth| String::from("example.org/").repeat(nth as usize % 9))),
-        ("flows", of_flows),
-        ("places of flows", places),
-        ("SipHash", digest((0..ITEMS).map(|nth| sip(KEY, &nth.to_le_bytes())))),
-        ("a key's fingerprint", KEY.id()),
-    ];
-    assert_eq!(found.map(|(what, digest)| std::format!("{what}: {digest:016x}")), GOLDEN);
+    assert_eq!(
+        [of_flows, places].map(|digest| std::format!("{digest:016x}")),
+        ["599005677e950678", "c5e7b8a388beeb74"]
+    );
 }

@@ -1,83 +1,23 @@
-//! Keyed hashing: what an attacker cannot aim at.
+//! Keyed hashes of flows: one for the flow cache, and those by which sketches count.
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a word, in batches less | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
 //! | [`slot`] | the flow cache in the kernel, which has no 128-bit products | one multiplication a word | two flows seldom share a slot; if many do, that costs evictions, never a wrong count |
-//! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
+//! | `FlowHashes` (feature `sketch`) | the sketches | two multiplications a word | what `weir_sketch::hash` promises of any item |
 
-#[cfg(all(test, feature = "alloc"))]
-mod attacks;
-#[cfg(feature = "alloc")]
-mod batch;
+#[cfg(feature = "sketch")]
 mod flow;
-#[cfg(all(test, feature = "alloc"))]
+#[cfg(all(test, feature = "sketch"))]
 mod golden;
-mod keyed;
 mod slot;
-mod words;
 
-use core::hash::Hasher;
-
-use siphasher::sip::SipHasher13;
-
+#[cfg(feature = "sketch")]
 pub use flow::FlowHashes;
-pub use keyed::KeyedHash;
 pub use slot::{SlotKey, place, slot};
 
-/// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key(pub [u64; 2]);
-
-impl core::fmt::Debug for Key {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Key(secret)")
-    }
-}
-
-impl Key {
-    /// A key of its own for another purpose, so that one use says nothing about another.
-    #[must_use]
-    pub fn derive(self, purpose: &str) -> Self {
-        let half = |n: u8| {
-            let mut hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
-            hasher.write(purpose.as_bytes());
-            hasher.write_u8(n);
-            hasher.finish()
-        };
-        Self([half(0), half(1)])
-    }
-
-    /// A fingerprint that tells two keys apart and gives neither away. It is of the hash as well: sketches of one key
-    /// whose hashes were made in different ways do not belong together either.
-    pub fn id(self) -> u64 {
-        self.derive("id, second hash").0[0]
-    }
-}
-
-/// The keyed 64-bit hash of some bytes: SipHash-1-3 (Aumasson and Bernstein, "`SipHash`: a fast short-input PRF",
-/// 2012).
-#[inline]
-pub fn sip(key: Key, bytes: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(key.0[0], key.0[1]);
-    hasher.write(bytes);
-    hasher.finish()
-}
-
-/// A uniform word brought into the range below `end`, by its high bits and without a division (Lemire, "Fast random
-/// integer generation in an interval", 2019).
-#[inline(always)]
-pub const fn scale(word: u64, end: u64) -> u64 {
-    ((word as u128 * end as u128) >> 64) as u64
-}
-
-/// One 64-bit hash out of two, in order.
-#[inline(always)]
-pub const fn combine(first: u64, second: u64) -> u64 {
-    mix(first.rotate_left(32) ^ mix(second))
-}
-
 /// A bijection that spreads every input bit over the word (the finaliser of `SplitMix64`; Steele, Lea, Flood, 2014).
+///
+/// For the kernel's programs; `weir_sketch::hash` has the same for everybody else.
 #[inline(always)]
 pub const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -85,30 +25,23 @@ pub const fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sketch"))]
 mod tests {
     use super::*;
     use crate::flow::FlowKey;
+    use weir_sketch::hash::Key;
 
     #[test]
-    fn keys_change_every_hash() {
-        let (a, b) = (Key([1, 2]), Key([1, 3]));
-        assert_ne!(sip(a, b"flow"), sip(b, b"flow"));
-        assert_ne!(KeyedHash::new(a).of("flow"), KeyedHash::new(b).of("flow"));
+    fn keys_change_every_slot() {
         let flow = FlowKey::default().with_ports(1, 0);
-        assert_ne!(slot(&SlotKey::new(a), &flow, 32), slot(&SlotKey::new(b), &flow, 32));
-        assert_ne!(a.derive("x"), a.derive("y"));
-        assert_ne!(a.id(), b.id());
-        assert_eq!(std::format!("{a:?}"), "Key(secret)");
+        let [one, other] = [Key([1, 2]), Key([1, 3])].map(|key| slot(&SlotKey::new(key), &flow, 32));
+        assert_ne!(one, other);
     }
 
     #[test]
-    fn scaling_reaches_both_ends_and_no_further() {
-        assert_eq!([0, 1 << 63, u64::MAX].map(|word| scale(word, 1_001)), [0, 500, 1_000]);
-    }
-
-    #[test]
-    fn combining_is_ordered() {
-        assert_ne!(combine(1, 2), combine(2, 1));
+    fn kernel_and_sketches_mix_alike() {
+        for word in [0, 1, 1 << 63, u64::MAX] {
+            assert_eq!(mix(word), weir_sketch::hash::mix(word));
+        }
     }
 }

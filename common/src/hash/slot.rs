@@ -1,6 +1,8 @@
 //! Picks a slot of the flow cache: the same in the kernel and in replay.
 
-use super::{Key, sip};
+#[cfg(feature = "sketch")]
+use weir_sketch::hash::{Key, sip};
+
 use crate::flow::FlowKey;
 
 /// The key of [`slot`]: one secret word for each word of a flow key.
@@ -8,6 +10,7 @@ use crate::flow::FlowKey;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SlotKey(pub [u64; 5]);
 
+#[cfg(feature = "sketch")]
 impl SlotKey {
     /// The key of this purpose out of a secret.
     pub fn new(key: Key) -> Self {
@@ -39,7 +42,7 @@ pub const fn place(key: &SlotKey, flow: &FlowKey) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(ODD)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sketch"))]
 mod tests {
     use super::*;
     use crate::flow::Address;

@@ -304,17 +304,20 @@ fn every_link_type_finds_the_same_flow() {
     }
 }
 
+/// Under Miri, which interprets some thousand times slower, every fifth place only.
+const STEP: usize = if cfg!(miri) { 5 } else { 1 };
+
 #[test]
 fn no_truncation_and_no_bit_flip_panics() {
     let frame = ethernet(&[0x8100], 0x86dd, &v6(0, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[6; 40]].concat()));
-    for end in (0..=frame.len()).step_by(crate::test_size::of(1, 5)) {
+    for end in (0..=frame.len()).step_by(STEP) {
         for link in Link::ALL {
             for tunnels in [Tunnels::Outer, Tunnels::Inner] {
                 let _ = both(&frame[..end], link, tunnels);
             }
         }
     }
-    for bit in (0..frame.len() * 8).step_by(crate::test_size::of(1, 5)) {
+    for bit in (0..frame.len() * 8).step_by(STEP) {
         let mut flipped = frame.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let _ = flow(&flipped);

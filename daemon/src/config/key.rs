@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
-use weir_common::hash::Key;
+use weir_sketch::hash::Key;
 
 /// The hex digits of a key: 128 bits.
 pub const KEY_DIGITS: usize = 32;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use weir_common::hash::{Key, mix};
+use weir_sketch::hash::{Key, mix};
 
 use super::limits::{self, FILE_MAX, MISTAKES_MAX};
 use super::units::{parse_bytes, show_bytes, show_duration};

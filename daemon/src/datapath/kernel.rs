@@ -14,10 +14,11 @@ use thiserror::Error;
 use weir_common::{
     control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot, egress},
     cpu::Cpu,
-    hash::{Key, SlotKey},
+    hash::SlotKey,
     packet::{Link, Tunnels},
     sampling::Valve,
 };
+use weir_sketch::hash::Key;
 
 use super::{cpu::online_cpus, features::Features, ring::Ring};
 use crate::config::{Packets, Way};

@@ -11,8 +11,8 @@ use weir_common::{
     record::{Record, Sample},
     sampling::Valve,
     size::size_class,
-    sketch::Seen,
 };
+use weir_sketch::Seen;
 
 use crate::{
     datapath::{edge::Edge, kernel::Plan},

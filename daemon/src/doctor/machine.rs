@@ -8,7 +8,8 @@ use rustix::{
     system::uname,
     thread::{CapabilitySet, capabilities},
 };
-use weir_common::{hash::Key, packet::Link};
+use weir_common::packet::Link;
+use weir_sketch::hash::Key;
 
 use super::{Answer, Finding, reasons};
 use crate::{

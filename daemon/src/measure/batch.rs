@@ -1,6 +1,7 @@
 //! A shard being filled: records come one by one and are absorbed in batches.
 
-use weir_common::{record::Record, sketch::Seen};
+use weir_common::record::Record;
+use weir_sketch::Seen;
 
 use super::shard::Shard;
 

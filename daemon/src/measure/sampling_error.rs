@@ -1,6 +1,6 @@
 //! What sampling adds to the error of a sum.
 
-use weir_common::sketch::hyperloglog::CONFIDENCE;
+use weir_sketch::hyperloglog::CONFIDENCE;
 
 /// Standard deviations on either side that hold a normal variable with [`CONFIDENCE`].
 pub const DEVIATIONS: f64 = 3.2905;

@@ -18,11 +18,14 @@
 use weir_common::{
     control::INTERFACES_MAX,
     flow::{Address, FlowKey, ip},
-    hash::{FlowHashes, Key, KeyedHash},
+    hash::FlowHashes,
     ledger::Tally,
     packet::proto,
     record::Record,
-    sketch::{HyperLogLog, Seen, TopK},
+};
+use weir_sketch::{
+    HyperLogLog, Seen, TopK,
+    hash::{Key, KeyedHash},
 };
 
 /// What a shard is built from: what the user wants to know.
@@ -91,7 +94,7 @@ impl Item {
         // What was taken stands for what was left out, too.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self {
-            hashes: hash.flow(&record.key),
+            hashes: FlowHashes::new(hash, &record.key),
             key: record.key.identity(),
             tally: Tally::new(counted.packets * rate, counted.bytes * rate),
         }
@@ -195,15 +198,15 @@ impl Unique {
 /// The dimensions: one table of top talkers each.
 pub struct Tops {
     /// Flows.
-    pub flows: TopK<FlowKey>,
+    pub flows: TopK<FlowKey, Tally>,
     /// Source addresses.
-    pub sources: TopK<Host>,
+    pub sources: TopK<Host, Tally>,
     /// Destination addresses.
-    pub destinations: TopK<Host>,
+    pub destinations: TopK<Host, Tally>,
     /// Source-destination pairs.
-    pub pairs: TopK<Pair>,
+    pub pairs: TopK<Pair, Tally>,
     /// Protocols with destination ports.
-    pub services: TopK<Service>,
+    pub services: TopK<Service, Tally>,
 }
 
 impl Tops {

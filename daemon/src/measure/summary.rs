@@ -7,8 +7,9 @@ use weir_common::{
     flow::FlowKey,
     ledger::{Ledger, Tally},
     size::{SIZE_CLASSES, class_bytes},
-    sketch::{Estimate, HyperLogLog, Merge, MergeError, Metric, Seen, TopK},
+    sketch::Metric,
 };
+use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, Seen, TopK};
 
 use super::{
     sampling_error::{self, DEVIATIONS},
@@ -76,7 +77,7 @@ pub struct Ranking<K> {
 }
 
 /// One of the largest keys. Its bounds always hold, or, where packets were left out, with
-/// [`weir_common::sketch::hyperloglog::CONFIDENCE`].
+/// [`weir_sketch::hyperloglog::CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked<K> {
     /// The key.
@@ -215,7 +216,7 @@ fn unit(sampling: u32, largest_bytes: u64, has_merged: bool) -> Tally {
 
 fn rank<K: Copy + Ord + Default>(
     window: &mut [Closed],
-    table: impl Fn(&mut Shard) -> &mut TopK<K>,
+    table: impl Fn(&mut Shard) -> &mut TopK<K, Tally>,
     doubt: Doubt,
     top: usize,
 ) -> Result<Ranking<K>, MergeError> {

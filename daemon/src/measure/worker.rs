@@ -16,7 +16,8 @@ use std::{io, sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use thiserror::Error;
 use tracing::info;
-use weir_common::{control::Flush, record::Entry, sketch::Seen};
+use weir_common::{control::Flush, record::Entry};
+use weir_sketch::Seen;
 
 use super::{
     batch::Batch,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use aya::programs::Xdp;
-use weir_common::{control::ReplayHeader, sketch::Seen};
+use weir_common::control::ReplayHeader;
+use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
 use super::Datapath;

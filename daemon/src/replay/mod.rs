@@ -14,11 +14,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use thiserror::Error;
-use weir_common::{
-    hash::Key,
-    ledger::Tally,
-    sketch::{MergeError, Seen},
-};
+use weir_common::ledger::Tally;
+use weir_sketch::{MergeError, Seen, hash::Key};
 
 use self::{
     capture::{Broken, Capture, Packet},

@@ -1,11 +1,8 @@
 //! From a summary to a report.
 
 use hdrhistogram::Histogram as Distribution;
-use weir_common::{
-    flow::class,
-    ledger,
-    sketch::{self, hyperloglog::CONFIDENCE},
-};
+use weir_common::{flow::class, ledger};
+use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
     Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA, SelfMetrics, Top,
@@ -111,8 +108,8 @@ fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
     }
 }
 
-fn distinct(estimate: sketch::Estimate) -> Distinct {
-    let sketch::Estimate { value, lower, upper } = estimate;
+fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
+    let weir_sketch::Estimate { value, lower, upper } = estimate;
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
@@ -191,8 +188,8 @@ fn histogram(sizes: &Distribution<u64>) -> Histogram {
     }
 }
 
-impl From<sketch::Estimate> for Estimate {
-    fn from(sketch::Estimate { value, lower, upper }: sketch::Estimate) -> Self {
+impl From<weir_sketch::Estimate> for Estimate {
+    fn from(weir_sketch::Estimate { value, lower, upper }: weir_sketch::Estimate) -> Self {
         Self { value, lower, upper }
     }
 }

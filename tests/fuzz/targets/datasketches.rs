@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_common::sketch::datasketches::{FrequentItems, PUBLIC, frequent_items::Item, hll};
+use weir_sketch::datasketches::{FrequentItems, PUBLIC, frequent_items::Item, hll};
 
 fuzz_target!(|image: &[u8]| {
     if let Ok(sketch) = hll::read(image, PUBLIC) {

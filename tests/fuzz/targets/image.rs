@@ -4,13 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_common::{
-    ledger::Tally,
-    sketch::{
-        BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-        Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch,
-        TwoChoice, UltraLogLog, count_min::Plain,
-    },
+use weir_sketch::{
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
+    Estimate, Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, Spread,
+    Touch, TwoChoice, UltraLogLog, count_min::Plain,
 };
 
 const MEMORY_MAX: usize = 1 << 20;
@@ -44,16 +41,16 @@ fuzz_target!(|input: &[u8]| {
     read::<HyperLogLog>(&image, count_distinct);
     read::<CompactHyperLogLog>(&image, count_distinct);
     read::<UltraLogLog>(&image, count_distinct);
-    read::<CountMin<Tally>>(
+    read::<CountMin<CountAndSum>>(
         &image,
-        weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+        weigh!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
     );
     read::<CountMin<u64, Plain>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))));
-    read::<BlockedCountMin<Tally>>(
+    read::<BlockedCountMin<CountAndSum>>(
         &image,
-        weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+        weigh!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
     );
-    read::<HeavyLight<Tally>>(&image, weigh!(Tally::new(1, 100), |sketch, hash| sketch.bounds(hash)));
+    read::<HeavyLight<CountAndSum>>(&image, weigh!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash)));
     read::<HeavyLight<u32>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash)));
     read::<Bloom>(&image, filter_and_merge);
     read::<BlockedBloom>(&image, filter_and_merge);

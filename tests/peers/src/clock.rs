@@ -39,7 +39,7 @@ pub fn dependent_load_nanoseconds(bytes: usize) -> f64 {
     let mut state = 1u64;
     (0..next.len()).for_each(|line| next[line][0] = line as u32);
     for line in (1..next.len()).rev() {
-        state = weir_common::hash::mix(state.wrapping_add(line as u64));
+        state = weir_sketch::hash::mix(state.wrapping_add(line as u64));
         let other = ((u128::from(state) * line as u128) >> 64) as usize;
         let held = next[line][0];
         next[line][0] = next[other][0];

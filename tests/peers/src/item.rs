@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use weir_common::hash::{KeyedHash, mix};
+use weir_sketch::hash::{KeyedHash, mix};
 
 /// One key as all contenders see it.
 pub trait Item: Copy + Default + Eq + Ord + Hash + Send + Sync + 'static {

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use bench::Bench;
 use settings::Settings;
-use weir_common::simd;
+use weir_sketch::simd;
 
 fn main() -> ExitCode {
     let settings = match Settings::from_arguments(std::env::args().skip(1)) {

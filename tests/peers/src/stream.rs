@@ -1,6 +1,6 @@
 //! Streams of keys: each key as often as Zipf's law has it, or all alike.
 
-use weir_common::hash::mix;
+use weir_sketch::hash::mix;
 
 /// How often the keys of a stream come.
 pub struct Zipf {

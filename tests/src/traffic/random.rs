@@ -1,6 +1,6 @@
 //! Randomness that a seed repeats.
 
-use weir_common::hash::mix;
+use weir_sketch::hash::mix;
 
 /// `SplitMix64` (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). Not for secrets.
 #[derive(Clone, Debug)]

@@ -21,7 +21,8 @@ use std::{io, sync::Arc};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::{CapabilitySet, capabilities};
-use weir_common::{control::INTERFACES_MAX, packet, sketch::Seen};
+use weir_common::{control::INTERFACES_MAX, packet};
+use weir_sketch::Seen;
 
 pub use self::{reader::Reader, ring::PacketSocket};
 use crate::{

@@ -22,8 +22,8 @@ use tracing::{debug, info};
 use weir_common::{
     ledger::Tally,
     packet::{Link, REACH_MAX},
-    sketch::Seen,
 };
+use weir_sketch::Seen;
 
 use super::{Command, Opened};
 use crate::{

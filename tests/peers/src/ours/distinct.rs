@@ -1,6 +1,6 @@
 //! weir's distinct counters.
 
-use weir_common::sketch::Distinct;
+use weir_sketch::Distinct;
 
 use super::{hash, in_batches};
 use crate::{contender::Subject, item::Item};

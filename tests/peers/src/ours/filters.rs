@@ -1,6 +1,6 @@
 //! weir's filters. What one refuses because it is full it does not find either, which the check of all answers sees.
 
-use weir_common::sketch::{Filter, Remove};
+use weir_sketch::{Filter, Remove};
 
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};

@@ -1,9 +1,6 @@
 //! weir's counters: of packets, or of packets and bytes in one touch.
 
-use weir_common::{
-    ledger::Tally,
-    sketch::{BlockedCountMin, CountMin, HeavyLight, Weight, count_min::Update},
-};
+use weir_sketch::{BlockedCountMin, CountMin, HeavyLight, Weight, count_min::Update, ledger::Tally};
 
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};

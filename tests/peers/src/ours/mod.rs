@@ -9,7 +9,7 @@ pub mod top_k;
 
 use std::sync::LazyLock;
 
-use weir_common::hash::{Key, KeyedHash};
+use weir_sketch::hash::{Key, KeyedHash};
 
 use crate::item::Item;
 

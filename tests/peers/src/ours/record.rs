@@ -1,6 +1,6 @@
 //! weir's sketches as a worker uses them, each record hashed once and in batches, but of packets alone, as peers count.
 
-use weir_common::sketch::{BlockedBloom, Bounds, HyperLogLog};
+use weir_sketch::{BlockedBloom, Bounds, HyperLogLog};
 
 use super::{KEY, filters::within, hash, top_k::Largest};
 use crate::{

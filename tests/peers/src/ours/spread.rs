@@ -1,6 +1,6 @@
 //! weir's spread sketch.
 
-use weir_common::sketch::{Estimate, Spread};
+use weir_sketch::{Estimate, Spread};
 
 use super::{BATCH, KEY, hash};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use weir_common::sketch::TopK;
+use weir_sketch::TopK;
 
 use super::{BATCH, KEY, hash};
 use crate::{contender::Subject, item::Item};

@@ -4,7 +4,7 @@ use std::{fmt::Debug, marker::PhantomData, ops::AddAssign};
 
 use asap_sketchlib::{CountMinSketch, DataInput, FastPath, MatrixFastHash, OwnedDataInput, SketchHasher, Vector2D};
 use count_min_sketch::CountMinSketch64;
-use weir_common::hash::mix;
+use weir_sketch::hash::mix;
 
 use crate::{contender::Subject, item::Item, ours::hash};
 

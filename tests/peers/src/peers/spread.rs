@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cardinality_estimator::CardinalityEstimator;
-use weir_common::sketch::Estimate;
+use weir_sketch::Estimate;
 
 use crate::{
     contender::Subject,

@@ -2,7 +2,7 @@
 //!
 //! These structures are a few KiB and always in a cache: there is no row far away.
 
-use weir_common::sketch::{HyperLogLog, UltraLogLog};
+use weir_sketch::{HyperLogLog, UltraLogLog};
 
 use crate::{
     bench::Bench,

@@ -11,10 +11,7 @@ use crate::{
     peers::filters as peers,
     report::{Group, Outcome, Place},
 };
-use weir_common::{
-    hash::mix,
-    sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice},
-};
+use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice, hash::mix};
 
 /// Measures all filters.
 pub fn run(bench: &mut Bench) {

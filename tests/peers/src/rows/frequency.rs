@@ -4,11 +4,7 @@
 
 use std::hint::black_box;
 
-use weir_common::{
-    hash::mix,
-    ledger::Tally,
-    sketch::{BlockedCountMin, CountMin, HeavyLight, count_min::Plain},
-};
+use weir_sketch::{BlockedCountMin, CountMin, HeavyLight, count_min::Plain, hash::mix, ledger::Tally};
 
 use crate::{
     bench::Bench,

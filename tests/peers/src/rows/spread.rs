@@ -3,7 +3,7 @@
 //! A bound that fails more often than its confidence allows is a wrong answer, and so is a large key's count that is far
 //! off.
 
-use weir_common::{hash::mix, sketch::Estimate};
+use weir_sketch::{Estimate, hash::mix};
 
 use crate::{
     bench::Bench,

@@ -15,10 +15,10 @@ use weir::{
     datapath::{Benchmark, FlushProgram, Kernel, Parts, Plan, online_cpus, pin},
 };
 use weir_common::{
-    hash::Key,
     ledger::{Ledger, Tally},
     packet::Tunnels,
 };
+use weir_sketch::hash::Key;
 
 use crate::{
     frames,

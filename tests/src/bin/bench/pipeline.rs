@@ -6,10 +6,13 @@ use anyhow::{Context, Result, ensure};
 use weir::measure::shard::{Geometry, Item, Shard, Tops, Unique};
 use weir_common::{
     flow::{Address, FlowKey, class},
-    hash::{Key, KeyedHash, mix},
+    hash::FlowHashes,
     ledger::Tally,
     record::Record,
-    sketch::{Bounds, Seen},
+};
+use weir_sketch::{
+    Bounds, Seen,
+    hash::{Key, KeyedHash, mix},
 };
 
 use crate::table::{self, least_and_median, thousands};
@@ -132,7 +135,7 @@ fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
     ensure!(shard.new_flows <= flows && missed <= allowed, "{} new flows of {flows}", shard.new_flows);
     let first = records[0].key;
     let truth: Tally = records.iter().filter(|record| record.key == first).map(Record::tally).sum();
-    let Bounds { lower, upper } = shard.top.flows.bounds(KeyedHash::new(KEY).flow(&first).flow, &first);
+    let Bounds { lower, upper } = shard.top.flows.bounds(FlowHashes::new(&KeyedHash::new(KEY), &first).flow, &first);
     let holds = |lower, truth, upper| lower <= truth && truth <= upper;
     ensure!(
         holds(lower.bytes, truth.bytes, upper.bytes) && holds(lower.packets, truth.packets, upper.packets),

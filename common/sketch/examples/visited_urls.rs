@@ -1,0 +1,80 @@
+//! A crawler's visited set: was this page fetched already? A Bloom filter, and the hash set that it stands for.
+//!
+//! ```sh
+//! cargo run --release -p weir-sketch --example visited_urls
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example explains itself to whoever runs it")]
+
+use std::{collections::HashSet, hint::black_box, time::Instant};
+
+use weir_sketch::{BlockedBloom, Keyed, hash::Key};
+
+const VISITED: u64 = 200_000;
+/// A page in a hundred is taken for visited though it is not, and never fetched: a crawler can live with that.
+const RATE: f64 = 0.01;
+
+fn main() {
+    // In earnest: from the operating system, so that no site can make up addresses that are "visited".
+    let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
+    let mut filter = Keyed::new(secret, |key_id| BlockedBloom::with_capacity(VISITED, RATE, key_id));
+    let mut set = HashSet::new();
+    for url in (0..VISITED).map(url) {
+        filter.insert(url.as_str()).expect("a Bloom filter is never full");
+        set.insert(url);
+    }
+
+    let visited: Vec<String> = (0..VISITED).map(url).collect();
+    let fresh: Vec<String> = (VISITED..2 * VISITED).map(url).collect();
+    let by_filter = Looked::up(&visited, &fresh, |url| filter.contains(url));
+    let by_set = Looked::up(&visited, &fresh, |url| set.contains(url));
+    let filter_bytes = filter.memory_bytes();
+    let set_bytes = set.capacity() * (size_of::<String>() + 1) + set.iter().map(String::capacity).sum::<usize>();
+
+    println!("{VISITED} pages visited; {VISITED} others asked for as well\n");
+    println!("                 memory    a look-up    visited but not found    found but not visited");
+    for (name, bytes, looked) in [("hash set", set_bytes, &by_set), ("Bloom filter", filter_bytes, &by_filter)] {
+        let Looked { nanoseconds, missed, mistaken } = looked;
+        println!("{name:12} {:>6} KiB {nanoseconds:>9.0} ns {missed:>24} {mistaken:>24}", bytes >> 10);
+    }
+    let rate = by_filter.mistaken as f64 / VISITED as f64;
+    println!(
+        "\nThe filter needs {} times less memory. The price: {:.2} % of new pages are taken for visited; by the bits \
+         that are set it expects {:.2} %.",
+        set_bytes / filter_bytes,
+        rate * 100.0,
+        filter.false_positive_rate() * 100.0
+    );
+
+    assert_eq!(by_filter.missed, 0, "what was visited is always found");
+    assert!(rate < 1.1 * RATE, "no more mistakes than planned");
+    assert!(filter_bytes * 50 < set_bytes, "a fraction of the memory");
+}
+
+/// The n-th page of the web.
+fn url(n: u64) -> String {
+    format!("https://www.example.org/{}/articles/{n}.html?page={}", n % 97, n % 7)
+}
+
+/// What came of looking up pages that were visited, and pages that were not.
+struct Looked {
+    nanoseconds: f64,
+    missed: usize,
+    mistaken: usize,
+}
+
+impl Looked {
+    #[expect(clippy::disallowed_methods, reason = "the time of a look-up is what is shown")]
+    fn up(visited: &[String], fresh: &[String], is_visited: impl Fn(&str) -> bool) -> Self {
+        let start = Instant::now();
+        let missed = visited.iter().filter(|url| !is_visited(black_box(url))).count();
+        let mistaken = fresh.iter().filter(|url| is_visited(black_box(url))).count();
+        let nanoseconds = start.elapsed().as_nanos() as f64 / (visited.len() + fresh.len()) as f64;
+        Self { nanoseconds, missed, mistaken }
+    }
+}
+
+#[test]
+fn its_claims_hold() {
+    main();
+}

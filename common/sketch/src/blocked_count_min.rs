@@ -1,0 +1,359 @@
+//! Blocked count-min: how many packets and bytes, in one or two cache lines a key?
+//!
+//! As [`CountMin`](super::CountMin), but all cells of a key lie in one block of 16: two in one half, one in the other.
+//! With 32-bit counters a block is a cache line, with 64-bit ones two that are neighbours. So where count-min with four
+//! rows waits for four lines and as many pages, this waits for one page and one line or two.
+//!
+//! **Errs** upwards only, by about as much as count-min with four rows of the same size together: that keys of one
+//! block meet again and again costs what three cells, of which each is in use less, save. Measured with 1 MiB of 32-bit
+//! counters, mean excess in packets, beside count-min's:
+//!
+//! | 10 million packets | plain | conservative |
+//! |---|---|---|
+//! | Zipf 1.05, 670,000 keys | 17.8 / 19.9 | 11.3 / 10.5 |
+//! | uniform, 1,000,000 keys | 87.2 / 111.6 | 49.1 / 55.6 |
+//!
+//! The mean hides the difference that matters: two keys of a block share all three cells with a probability of 1/448,
+//! so beside each large key one in 448 times the number of blocks is estimated like it: in the first line of the table
+//! the largest excess was 48,690 packets, and count-min's 407. [`BlockedCountMin::excess`] counts them in. Where the
+//! largest keys are looked for, [`HeavyLight`](super::HeavyLight) keeps those out of the cells. And where there are few
+//! keys for so many cells, three cells are worse than four rows, both being nearly exact.
+//!
+//! **Cost** at error 0.0005: 1,360 blocks of 64 bytes with 32-bit counters = 85 KiB, 340 KiB with packets and bytes. An
+//! update touches one cache line with 32-bit counters, two with 64-bit ones, at most three with packets and bytes.
+//!
+//! **Papers**: count-min: Cormode and Muthukrishnan, 2005; blocks: Putze, Sanders and Singler, "Cache-, hash- and
+//! space-efficient Bloom filters", 2007, there for bits.
+//!
+//! **Why not a crate**: none has it.
+
+use alloc::{boxed::Box, vec};
+use core::{f64::consts::E, marker::PhantomData};
+
+use super::{
+    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
+    check_mergeable,
+    count_min::{Conservative, Plain, Update, least, read},
+    image::{Image, ImageError, Kind, Reader, Writer},
+    weight::{Weight, excess, sum},
+};
+use crate::{
+    hash::scale,
+    simd::{dispatch, prefetch},
+};
+
+/// Cells a block.
+const CELLS: usize = 16;
+/// Cells a half of a block: a key has two in one half, and one in the other.
+const HALF: usize = CELLS / 2;
+/// Cells a key has.
+const DEPTH: usize = 3;
+/// Rows of the count-min sketch that has as many cells.
+const ROWS: usize = 4;
+/// Blocks at most: 4 GiB with 32-bit counters.
+pub const BLOCKS_MAX: usize = 1 << 26;
+
+/// What the keys of one block share: with 32-bit counters a cache line, with 64-bit ones two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+struct Block<W>([W; CELLS]);
+
+/// A count-min sketch with all cells of a key in one block; of packets and bytes with conservative update unless said
+/// otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockedCountMin<W = u64, U = Conservative> {
+    blocks: Box<[Block<W>]>,
+    total: W,
+    key_id: u64,
+    update: PhantomData<U>,
+}
+
+impl<W: Weight> BlockedCountMin<W> {
+    /// A sketch with conservative update and as many cells as a [`CountMin`](super::CountMin) of four rows and this
+    /// error has: e / `error` a row, at most in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
+    ///
+    /// How the blocks fill decides what the error comes to: ask [`BlockedCountMin::excess`].
+    pub fn with_error(error: f64, key_id: u64) -> Self {
+        Self::new(error, key_id)
+    }
+}
+
+impl<W: Weight> BlockedCountMin<W, Plain> {
+    /// A sketch with plain update; otherwise as [`BlockedCountMin::with_error`].
+    pub fn plain_with_error(error: f64, key_id: u64) -> Self {
+        Self::new(error, key_id)
+    }
+}
+
+impl<W: Weight, U: Update> BlockedCountMin<W, U> {
+    fn new(error: f64, key_id: u64) -> Self {
+        let cells = libm::ceil(E / error.clamp(1e-9, 1.0)) as usize * ROWS;
+        let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
+        Self { blocks, total: W::default(), key_id, update: PhantomData }
+    }
+
+    /// Adds `weight` to the key with this hash; gives the key's estimate including it, never below the truth.
+    #[inline]
+    pub fn add(&mut self, hash: u64, weight: W) -> W {
+        self.total = self.total.saturating_add(weight);
+        self.raise(hash, weight)
+    }
+
+    /// Adds `weights[i]` to the key with `hashes[i]`, as [`BlockedCountMin::add`] does one after the other; as many as
+    /// the shorter of the two has.
+    pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
+        let count = hashes.len().min(weights.len());
+        self.total = self.total.saturating_add(sum(&weights[..count]));
+        let places = self.places();
+        visit(&mut self.blocks, &places, (hashes, weights), ask, |blocks, [block, key], weight| {
+            U::raise(&mut blocks[block as usize].0, unpack(key), *weight);
+        });
+    }
+
+    /// The weight of the key with this hash, never below the truth.
+    #[inline]
+    pub fn estimate(&self, hash: u64) -> W {
+        let Block(cells) = &self.blocks[self.block(hash)];
+        least(read(cells, indices(hash)))
+    }
+
+    /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
+    /// two has.
+    pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
+        let blocks = &*self.blocks;
+        if is_far(blocks) || !estimate_in_lanes(&Table(blocks), hashes, estimates) {
+            estimate_each(blocks, &self.places(), (hashes, estimates), ask, |blocks, [block, key]| {
+                least(read(&blocks[block as usize].0, unpack(key)))
+            });
+        }
+    }
+
+    /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
+    /// they are, block by block, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
+    ///
+    /// It holds as, and for the reason, given at [`CountMin::excess`](super::CountMin::excess).
+    pub fn excess(&self, confidence: f64) -> W {
+        // Of a half, all pairs of cells are as likely, and of the other all cells; each half has the pair in half of
+        // the cases.
+        let share = |above: [usize; 2]| {
+            let ways = |[pair, other]: [usize; 2]| pair * pair.saturating_sub(1) * other;
+            (ways(above) + ways([above[1], above[0]])) as f64 / (2 * HALF * (HALF - 1) * HALF) as f64
+        };
+        excess(1.0 - confidence, self.total, |read, excess| {
+            let above = |half: &[W]| half.iter().filter(|&&cell| read(cell) > excess).count();
+            let halves = |Block(cells): &Block<W>| [above(&cells[..HALF]), above(&cells[HALF..])];
+            self.blocks.iter().map(|block| share(halves(block))).sum::<f64>() / self.blocks.len() as f64
+        })
+    }
+
+    /// Between what the weight of the key with this hash lies, given what [`BlockedCountMin::excess`] says. The upper
+    /// end always holds, the lower one with the excess's confidence.
+    #[inline]
+    pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
+        let upper = self.estimate(hash);
+        Bounds { lower: upper.saturating_sub(excess), upper }
+    }
+
+    /// Adds another sketch cell by cell: with plain updates, exactly as if one had been fed both; with conservative
+    /// ones estimates stay upper bounds, but may exceed those of one sketch fed with everything.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        self.total = self.total.saturating_add(other.total);
+        for (Block(cells), Block(others)) in self.blocks.iter_mut().zip(&other.blocks) {
+            cells.iter_mut().zip(others).for_each(|(cell, other)| *cell = cell.saturating_add(*other));
+        }
+        Ok(())
+    }
+
+    /// Forgets everything; writes every cell. (Not inlined: next to the allocation, the writes would be optimised
+    /// out, and the pages would not become resident.)
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.blocks.fill(Block::default());
+        self.total = W::default();
+    }
+
+    /// All that was added.
+    pub const fn total(&self) -> W {
+        self.total
+    }
+
+    /// Its size and shape.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::CounterBlocks { count: self.blocks.len(), bytes: size_of::<Block<W>>() }
+    }
+
+    /// The fingerprint of the hash key.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
+    /// Everything it occupies, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.blocks)
+    }
+
+    #[inline(always)]
+    fn raise(&mut self, hash: u64, weight: W) -> W {
+        let at = self.block(hash);
+        U::raise(&mut self.blocks[at].0, indices(hash), weight)
+    }
+
+    /// The key's block.
+    #[inline(always)]
+    const fn block(&self, hash: u64) -> usize {
+        scale(hash, self.blocks.len() as u64) as usize
+    }
+
+    const fn places(&self) -> Blocks {
+        Blocks(self.blocks.len())
+    }
+}
+
+/// So many blocks: a key's place is its block, and in there its cells.
+#[derive(Clone, Copy)]
+struct Blocks(usize);
+
+impl Places<2> for Blocks {
+    #[inline(always)]
+    fn of(&self, hash: u64) -> [u32; 2] {
+        [scale(hash, self.0 as u64) as u32, pack(places(hash as u32))]
+    }
+
+    #[inline(always)]
+    fn of_group(&self, places: &mut [[u32; GROUP]; 2], hashes: &[u64; GROUP]) {
+        place(places, self.0, hashes);
+    }
+}
+
+/// A key's cells as one number, a digit each.
+#[inline(always)]
+const fn pack([one, two, across]: [u32; DEPTH]) -> u32 {
+    one | two << 4 | across << 28
+}
+
+/// A key's cells out of one number.
+#[inline(always)]
+const fn unpack(key: u32) -> [usize; DEPTH] {
+    let key = key as usize;
+    [key % CELLS, key / CELLS % CELLS, key >> 28]
+}
+
+/// A key's cells in its block.
+#[inline(always)]
+const fn indices(hash: u64) -> [usize; DEPTH] {
+    let [one, two, across] = places(hash as u32);
+    [one as usize, two as usize, across as usize]
+}
+
+/// Asks for cells ahead of their use.
+#[inline(always)]
+fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
+    let Block(cells) = &blocks[block as usize];
+    unpack(key).iter().for_each(|&cell| prefetch(&cells[cell]));
+}
+
+dispatch! {
+    /// Finds the places of a group of keys in so many blocks.
+    fn place(found: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
+        place_each(found, blocks, hashes);
+    }
+}
+
+#[inline(always)]
+fn place_each([block, key]: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
+    for (nth, &hash) in hashes.iter().enumerate() {
+        block[nth] = scale_in_lanes(hash, blocks);
+        key[nth] = hash as u32;
+    }
+    // In lanes of half the width.
+    key.iter_mut().for_each(|key| *key = pack(places(*key)));
+}
+
+/// Blocks, to be read in lanes.
+struct Table<'a, W>(&'a [Block<W>]);
+
+impl<W: Weight> Lanes for Table<'_, W> {
+    type Weight = W;
+
+    #[inline(always)]
+    fn estimate(&self, hash: u64) -> W {
+        block_in_lanes(self.0, hash).map_or_else(W::default, |Block(cells)| least(read(cells, indices(hash))))
+    }
+}
+
+impl<W: Weight, U: Update> Sketch for BlockedCountMin<W, U> {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
+    const KIND: Kind = Kind::BlockedCountMin;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { blocks, total, key_id: _, update: PhantomData } = self;
+        payload.varint(U::NUMBER.into());
+        payload.varint(blocks.len() as u64);
+        payload.weight(*total);
+        payload.weights(&blocks.iter().flat_map(|block| block.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let update = U::NUMBER.into();
+        payload.within("the update", update..=update, "0 if plain, 1 if conservative", Reader::varint)?;
+        let count = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        let total = payload.weight("the total")?;
+        let mut blocks: Box<[Block<W>]> = payload.allocate("the blocks", count)?;
+        payload.weights("a cell", count * CELLS, |at, part| {
+            let cell = &mut blocks[at / CELLS].0[at % CELLS];
+            *cell = cell.saturating_add(part);
+        })?;
+        Ok(Self { blocks, total, key_id, update: PhantomData })
+    }
+}
+
+impl<W: Weight, U: Update> Frequency for BlockedCountMin<W, U> {
+    type Weight = W;
+
+    fn add(&mut self, hash: u64, weight: W) -> W {
+        self.add(hash, weight)
+    }
+    fn estimate(&self, hash: u64) -> W {
+        self.estimate(hash)
+    }
+    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
+        self.add_batch(hashes, weights);
+    }
+    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
+        self.estimate_batch(hashes, estimates);
+    }
+}
+
+impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+}
+
+/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell,
+/// another one of its half (all as likely, to one part in 9,362) and one of the other half.
+#[inline(always)]
+const fn places(low: u32) -> [u32; DEPTH] {
+    const STEPS: u32 = HALF as u32 - 1;
+    let (cell, step, across) = (low % CELLS as u32, (((low >> 4) & 0xffff) * STEPS) >> 16, (low >> 20) % HALF as u32);
+    [cell, cell ^ (1 + step), cell ^ (HALF as u32 | across)]
+}
+
+#[cfg(test)]
+mod tests;

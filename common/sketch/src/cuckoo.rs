@@ -1,0 +1,546 @@
+//! Cuckoo filter: is this key here, and has not been removed?
+//!
+//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
+//! inserted and not removed. A foreign key is found at 0.012 % at most, computed exactly from the fingerprints.
+//!
+//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key); two cache lines a key. Insertion slows down as it fills:
+//! beyond some 80 % others must move first, beyond 96 % there is no more room ([`Full`]).
+//!
+//! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014;
+//! breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
+//! improvements for fast concurrent cuckoo hashing", 2014.
+//!
+//! **Why not a crate**: when full, crates drop another key's fingerprint, which is then denied; their sizes are powers
+//! of two; they hash items and each moved fingerprint by themselves.
+
+use alloc::{boxed::Box, vec};
+
+use super::{
+    Filter, Full, Geometry, Remove, Sketch,
+    image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    partial_key::{Ahead, BATCH, Place, other},
+};
+use crate::simd;
+
+/// Buckets at most: 4 GiB.
+pub const BUCKETS_MAX: usize = 1 << 29;
+/// Slots a bucket.
+pub const SLOTS: usize = 4;
+/// Bits a fingerprint.
+pub const FINGERPRINT_BITS: u32 = 16;
+
+/// The load that is planned for; more goes in until it is [`Full`], at about 97 %.
+const LOAD: f64 = 0.945;
+/// Buckets beyond the planned load, for filters so small that chance matters.
+const BUCKETS_SPARE: f64 = 4.0;
+/// Buckets whose fingerprints are tried for a move: those of up to three moves. With the fourth, 682 are looked at.
+const TRIED: usize = 2 + 8 + 32 + 128;
+/// From this size on, buckets are asked for ahead: below, they are in the second-level cache anyway.
+const PREFETCH_BYTES: usize = 1 << 20;
+/// Fingerprint 0 is an empty slot.
+const FINGERPRINT_MIN: u16 = 1;
+
+/// A one in every slot.
+const ONES: u64 = 0x0001_0001_0001_0001;
+/// Every slot's highest bit.
+const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
+
+/// A cuckoo filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
+/// removed twice. One key goes in eight times at most.
+///
+/// ```
+/// use weir_sketch::{Cuckoo, Keyed, hash::Key};
+///
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| Cuckoo::with_capacity(1_000, key_id));
+/// assert!(sessions.insert("192.0.2.1:51000")?);
+/// assert!(sessions.contains("192.0.2.1:51000"));
+/// assert!(sessions.remove("192.0.2.1:51000"));
+/// assert!(!sessions.contains("192.0.2.1:51000"));
+/// # Ok::<(), weir_sketch::Full>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cuckoo {
+    buckets: Box<[Bucket]>,
+    /// How many fingerprints are in.
+    items: u64,
+    /// How many keys it was planned for.
+    capacity: u64,
+    key_id: u64,
+}
+
+impl Cuckoo {
+    /// A filter for as many keys. More than [`BUCKETS_MAX`] buckets are not built: then it is full before.
+    pub fn with_capacity(items: u64, key_id: u64) -> Self {
+        let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
+        let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
+        Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
+    }
+
+    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    ///
+    /// # Errors
+    ///
+    /// No room was found: nothing has changed, and everything inserted before is still found.
+    #[inline]
+    pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        self.insert_at(self.place(hash))
+    }
+
+    /// Whether the key with this hash is in; wrongly true at [`Cuckoo::false_positive_rate`].
+    #[inline]
+    pub fn contains(&self, hash: u64) -> bool {
+        holds(&self.buckets, self.place(hash))
+    }
+
+    /// Removes one insertion of the key with this hash; tells whether there was one.
+    ///
+    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    #[inline]
+    pub fn remove(&mut self, hash: u64) -> bool {
+        self.remove_at(self.place(hash))
+    }
+
+    /// Inserts many keys, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for one; those before it are in.
+    pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        if !self.is_far() {
+            return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
+        }
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, true);
+        for hashes in hashes.chunks(BATCH) {
+            let places = ahead.next(&self.buckets);
+            (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
+        let mut removed = 0;
+        for hashes in hashes.chunks(BATCH) {
+            let places = ahead.next(&self.buckets);
+            for nth in 0..hashes.len() {
+                removed += u64::from(self.remove_at(places.get(nth)));
+            }
+        }
+        removed
+    }
+
+    /// Looks up many keys: `found[i]` is what [`Cuckoo::contains`] says of `hashes[i]`. Looks at as many as the shorter
+    /// of the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        contains_batch(&self.buckets, self.is_far(), hashes, found);
+    }
+
+    /// Forgets everything; writes every bucket. (Not inlined: next to the allocation, the writes would be optimised
+    /// out, and the pages would not become resident.)
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.buckets.fill(Bucket::default());
+        self.items = 0;
+    }
+
+    /// How many keys are in, each as often as it was inserted and not removed.
+    pub const fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// How many keys it was planned for.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The share of slots that are taken.
+    pub const fn fill(&self) -> f64 {
+        self.items as f64 / (self.buckets.len() * SLOTS) as f64
+    }
+
+    /// The probability that a foreign key is found, exactly, from the fingerprints: of all pairs of a first bucket and
+    /// a fingerprint, the share that finds one. Reads the whole filter, and for each fingerprint its other bucket.
+    pub fn false_positive_rate(&self) -> f64 {
+        let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
+        let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
+        found as f64 / (self.buckets.len() as f64 * fingerprints)
+    }
+
+    /// Whether it holds more than it was planned for.
+    pub const fn is_saturated(&self) -> bool {
+        self.items > self.capacity
+    }
+
+    /// Its size and shape.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Buckets { count: self.buckets.len(), slots: SLOTS }
+    }
+
+    /// The fingerprint of the hash key.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
+    /// Everything it occupies, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.buckets)
+    }
+
+    #[inline(always)]
+    fn insert_at(&mut self, place: Place) -> Result<bool, Full> {
+        let Place { fingerprint, choices: [one, two] } = place;
+        let is_new = !holds(&self.buckets, place);
+        // The emptier one, which is the smaller number; if that is full, so is the other.
+        let choice = if self.buckets[one as usize] <= self.buckets[two as usize] { one } else { two };
+        let bucket = &mut self.buckets[choice as usize];
+        if bucket.has_room() {
+            bucket.push(fingerprint);
+        } else {
+            self.insert_by_moving(place)?;
+        }
+        self.items += 1;
+        Ok(is_new)
+    }
+
+    /// Which bucket has the fingerprint cannot be foreseen: it is chosen without a branch.
+    #[inline(always)]
+    fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
+        let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
+        let (choice, matches) = if in_one != 0 { (one, in_one) } else { (two, in_two) };
+        if matches != 0 {
+            self.buckets[choice as usize].take(first(matches));
+            self.items -= 1;
+        }
+        matches != 0
+    }
+
+    /// Inserts where both buckets are full: the shortest chain of fingerprints that each move to their other bucket.
+    ///
+    /// Breadth first: the ways are a tree of buckets with the two choices as roots, and each bucket's children are
+    /// where its four fingerprints would go. Numbered level by level, the child `slot` of bucket `n` is number
+    /// `2 + 4 * n + slot`. Nothing moves before a bucket with room is found. The way there has no bucket twice: from
+    /// the first of the two the rest of the way would have been found earlier, so slots are still as they were
+    /// looked at.
+    #[cold]
+    #[inline(never)]
+    fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {
+        let mut tried = [0; TRIED];
+        tried[..2].copy_from_slice(&place.choices);
+        for parent in 0..TRIED {
+            let from = tried[parent];
+            let bucket = self.buckets[from as usize];
+            for slot in 0..SLOTS {
+                let child = 2 + SLOTS * parent + slot;
+                let to = other(from, bucket.get(slot), self.count());
+                if self.buckets[to as usize].has_room() {
+                    let root = self.move_along(&tried, child, to);
+                    self.buckets[root as usize].push(place.fingerprint);
+                    return Ok(());
+                }
+                if child < TRIED {
+                    tried[child] = to;
+                }
+            }
+        }
+        Err(Full { items: self.items, capacity: self.capacity })
+    }
+
+    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, one into the place that became free, and
+    /// so on; gives the root, which then has room.
+    fn move_along(&mut self, tried: &[u32; TRIED], mut child: usize, mut to: u32) -> u32 {
+        while child >= 2 {
+            let (parent, slot) = ((child - 2) / SLOTS, (child - 2) % SLOTS);
+            let from = tried[parent];
+            let fingerprint = self.buckets[from as usize].take(slot);
+            self.buckets[to as usize].push(fingerprint);
+            (child, to) = (parent, from);
+        }
+        to
+    }
+
+    /// How many pairs of a first bucket and a fingerprint are found because of this bucket, if those that both buckets
+    /// hold count half in each.
+    fn pairs_found_by(&self, index: u32) -> u64 {
+        let bucket = self.buckets[index as usize];
+        (0..SLOTS)
+            .map(|slot| {
+                let fingerprint = bucket.get(slot);
+                if fingerprint == 0 || bucket.find(fingerprint) != Some(slot) {
+                    return 0;
+                }
+                let other = other(index, fingerprint, self.count());
+                if self.buckets[other as usize].holds(fingerprint) { 1 } else { 2 }
+            })
+            .sum()
+    }
+
+    /// Whether buckets must be expected to come from memory.
+    fn is_far(&self) -> bool {
+        size_of_val(&*self.buckets) > PREFETCH_BYTES
+    }
+
+    fn count(&self) -> u32 {
+        self.buckets.len() as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn place(&self, hash: u64) -> Place {
+        Place::of::<FINGERPRINT_MIN>(hash, self.count())
+    }
+}
+
+impl Sketch for Cuckoo {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Filter for Cuckoo {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        self.insert(hash)
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        self.insert_batch(hashes)
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
+}
+
+impl Remove for Cuckoo {
+    fn remove(&mut self, hash: u64) -> bool {
+        self.remove(hash)
+    }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
+}
+
+impl Image for Cuckoo {
+    const KIND: Kind = Kind::Cuckoo;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { buckets, items: _, capacity, key_id: _ } = self;
+        payload.varint(*capacity);
+        payload.varint(buckets.len() as u64);
+        payload.numbers(Literal::Word, buckets.iter().map(|bucket| bucket.0));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let count = payload.within("the buckets", 2..=BUCKETS_MAX as u64, "from 2 to 2^29", Reader::varint)? as usize;
+        let mut buckets: Box<[Bucket]> = payload.allocate("the buckets", count)?;
+        let mut items = 0;
+        payload.numbers("a bucket", Literal::Word, count, |at, word| {
+            buckets[at] = Bucket(word);
+            items += buckets[at].count() as u64;
+            let is_sound = (0..buckets[at].count()).all(|slot| buckets[at].get(slot) != 0);
+            if is_sound { Ok(()) } else { Err("without a free slot below one that is taken") }
+        })?;
+        Ok(Self { buckets, items, capacity: capacity.min(capacity_max(count)), key_id })
+    }
+}
+
+/// How many keys so many buckets are for, at most.
+fn capacity_max(buckets: usize) -> u64 {
+    ((buckets * SLOTS) as f64 * LOAD) as u64
+}
+
+/// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.
+///
+/// So inserting is a shift, and of two buckets the emptier one is the smaller number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Bucket(u64);
+
+impl Bucket {
+    #[inline(always)]
+    const fn has_room(self) -> bool {
+        self.0 >> (u64::BITS - FINGERPRINT_BITS) == 0
+    }
+
+    const fn count(self) -> usize {
+        (u64::BITS - self.0.leading_zeros()).div_ceil(FINGERPRINT_BITS) as usize
+    }
+
+    #[inline(always)]
+    const fn push(&mut self, fingerprint: u16) {
+        self.0 = self.0 << FINGERPRINT_BITS | fingerprint as u64;
+    }
+
+    /// Whether a fingerprint is here: no branch, four comparisons at once.
+    #[inline(always)]
+    const fn holds(self, fingerprint: u16) -> bool {
+        self.matches(fingerprint) != 0
+    }
+
+    /// The first slot with this fingerprint.
+    #[inline(always)]
+    const fn find(self, fingerprint: u16) -> Option<usize> {
+        match self.matches(fingerprint) {
+            0 => None,
+            matches => Some(first(matches)),
+        }
+    }
+
+    /// The highest bit of the first slot with this fingerprint, perhaps of later ones; zero if there is none.
+    #[inline(always)]
+    const fn matches(self, fingerprint: u16) -> u64 {
+        let difference = self.0 ^ (ONES * fingerprint as u64);
+        difference.wrapping_sub(ONES) & !difference & HIGHS
+    }
+
+    #[inline(always)]
+    const fn get(self, slot: usize) -> u16 {
+        (self.0 >> (slot as u32 * FINGERPRINT_BITS)) as u16
+    }
+
+    /// Takes the fingerprint out of a slot; those above move down.
+    #[inline(always)]
+    const fn take(&mut self, slot: usize) -> u16 {
+        let fingerprint = self.get(slot);
+        let below = (1 << (slot as u32 * FINGERPRINT_BITS)) - 1;
+        self.0 = self.0 & below | self.0 >> FINGERPRINT_BITS & !below;
+        fingerprint
+    }
+}
+
+/// The first slot of some matches.
+#[inline(always)]
+const fn first(matches: u64) -> usize {
+    (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
+}
+
+/// Whether either bucket has the fingerprint. Both are always read: which one has it cannot be foreseen.
+#[inline(always)]
+fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
+    buckets[one as usize].holds(fingerprint) | buckets[two as usize].holds(fingerprint)
+}
+
+simd::dispatch! {
+    /// Looks up keys in lanes.
+    fn contains_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
+        find_batch(buckets, is_far, hashes, found);
+    }
+}
+
+/// Looks up keys: places, then buckets, then comparisons, each of them a loop that lanes can share.
+#[inline(always)]
+fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
+    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
+    let mut pairs = [[Bucket::default(); BATCH]; 2];
+    for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+        let places = ahead.next(buckets);
+        for (buckets_of_keys, choices) in pairs.iter_mut().zip(&places.choices) {
+            for (bucket, &choice) in buckets_of_keys.iter_mut().zip(choices) {
+                *bucket = buckets[choice as usize];
+            }
+        }
+        let keys = pairs[0].iter().zip(&pairs[1]).zip(&places.fingerprints).take(hashes.len());
+        for (found, ((one, two), &fingerprint)) in found.iter_mut().zip(keys) {
+            *found = one.matches(fingerprint) | two.matches(fingerprint) != 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{oracle::hash, partial_key::all_hashes, simd::Level};
+    use std::vec::Vec;
+
+    #[test]
+    fn it_takes_what_was_planned_at_any_size_and_much_the_same_more() {
+        for items in [1, 7, 8, 9, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
+            let mut filter = Cuckoo::with_capacity(items, 7);
+            let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
+            assert_eq!(full, Full { items: filter.items(), capacity: items });
+            assert!(full.items >= items && filter.is_saturated(), "{full}");
+            assert!(items < 1_000 || filter.fill() > 0.945, "{}", filter.fill());
+        }
+    }
+
+    #[test]
+    fn one_key_goes_in_eight_times() {
+        let mut filter = Cuckoo::with_capacity(1_000, 7);
+        let twins = (0..).take_while(|_| filter.insert(hash(1, 1)).is_ok()).count();
+        assert_eq!(twins, 2 * SLOTS);
+        assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
+        assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")]
+    fn the_rate_is_exact() {
+        // Some keys twice, so that they lie in one place twice, or in both.
+        let mut filter = Cuckoo::with_capacity(12, 7);
+        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
+        let (pairs, found) =
+            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
+        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
+    }
+
+    #[test]
+    fn every_level_finds_the_same() {
+        const KEYS: u64 = crate::test_size::of(1_000, 60);
+        let mut filter = Cuckoo::with_capacity(KEYS, 7);
+        (0..KEYS).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        let hashes: Vec<u64> = (KEYS / 2..KEYS * 3 / 2 + 1).map(|item| hash(1, item)).collect();
+        let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
+        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
+            let mut all = std::vec![false; hashes.len()];
+            let (buckets, hashes, found) = (&*filter.buckets, &*hashes, &mut *all);
+            simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
+                find_batch(buckets, true, hashes, found);
+            });
+            assert_eq!(all, one_by_one, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_words_of_four() {
+        let mut bucket = Bucket::default();
+        for fingerprint in [1, u16::MAX, 0x8000, 1] {
+            assert!(bucket.has_room());
+            bucket.push(fingerprint);
+        }
+        assert!(!bucket.has_room());
+        assert_eq!(bucket.find(0x8000), Some(1));
+        assert!(bucket.holds(u16::MAX) && !bucket.holds(0x8001) && !bucket.holds(2));
+        assert_eq!((bucket.take(1), bucket), (0x8000, Bucket(0x0001_ffff_0001)));
+        assert_eq!((bucket.take(2), bucket), (1, Bucket(0xffff_0001)));
+        assert_eq!((bucket.take(0), bucket), (1, Bucket(0xffff)));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
+    fn geometry_follows_from_the_plan_and_stays_in_range() {
+        let million = Cuckoo::with_capacity(1_000_000, 7);
+        let bits = (million.memory_bytes() - size_of::<Cuckoo>()) as f64 * 8.0 / 1e6;
+        assert!((16.9..17.0).contains(&bits), "{bits} bits a key");
+        assert_eq!(million.geometry(), Geometry::Buckets { count: 264_555, slots: SLOTS });
+        let smallest = Cuckoo::with_capacity(0, 7);
+        assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
+    }
+}

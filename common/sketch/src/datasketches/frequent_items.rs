@@ -1,0 +1,288 @@
+//! Frequent items in `DataSketches`' form: the largest keys, each with bounds.
+//!
+//! 8 bytes of preamble (its length in 64-bit words, the form's version, the family, lg of the greatest and of the
+//! present table, flags), and unless it is flagged as empty 24 bytes (how many items, all weight, the error), the lower
+//! bounds, and the items: longs of 8 bytes, or strings of UTF-8 behind a length of 4 bytes. Everything is little
+//! endian.
+//!
+//! **Errs** one way: an item's weight is at least its lower bound and at most [`FrequentItems::error`] more; an item
+//! that is absent has at most that. The form has one error for all items, so bounds of unequal width are written with
+//! the widest.
+//!
+//! **Source**: `DataSketches`' documentation of the form and its C++ `fi` folder; Anderson, Bevan, Lang, Liberty,
+//! Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::{
+    Estimate,
+    image::{ImageError, Reader},
+};
+
+const VERSION: u8 = 1;
+const FAMILY: u8 = 10;
+/// The preamble's length in 64-bit words.
+const EMPTY: u8 = 1;
+const FILLED: u8 = 4;
+/// Two bits, because Java and C++ took different ones.
+const EMPTY_FLAGS: u8 = 1 | 4;
+/// A table there has two to this many entries, of which three quarters are used.
+const TABLE_LG_MIN: u8 = 3;
+const TABLE_LG_MAX: u8 = 31;
+/// Java has no unsigned numbers.
+const WEIGHT_MAX: u64 = i64::MAX as u64;
+
+/// The largest keys of a stream, with bounds.
+///
+/// ```
+/// use weir_sketch::{Estimate, datasketches::FrequentItems};
+///
+/// let talkers = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
+/// let items = talkers.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
+/// let image = FrequentItems::new(items, 2_000, 40).write();
+///
+/// let read = FrequentItems::<String>::read(&image).unwrap();
+/// assert_eq!(read.error(), 40); // one for all, the widest
+/// assert_eq!(read.iter().next().unwrap().1, Estimate { value: 940, lower: 900, upper: 940 });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrequentItems<T> {
+    /// Each with its lower bound, which is not 0.
+    items: Vec<(T, u64)>,
+    total: u64,
+    error: u64,
+}
+
+impl<T: Item> FrequentItems<T> {
+    /// From items with bounds, the weight of the whole stream, and the most that an item may have which is not among
+    /// them.
+    ///
+    /// Numbers above 2^63 - 1 become that. An item whose lower bound is 0 is left out: the form cannot hold it, and the
+    /// error covers it.
+    pub fn new(items: impl IntoIterator<Item = (T, Estimate)>, total: u64, absent: u64) -> Self {
+        let mut error = absent;
+        let items = items.into_iter().filter_map(|(item, Estimate { lower, upper, .. })| {
+            error = error.max(upper.saturating_sub(lower));
+            (lower != 0).then(|| (item, lower.min(WEIGHT_MAX)))
+        });
+        Self { items: items.collect(), total: total.min(WEIGHT_MAX), error: error.min(WEIGHT_MAX) }
+    }
+
+    /// The items, each with its bounds; `value` is the upper one, as there.
+    pub fn iter(&self) -> impl Iterator<Item = (&T, Estimate)> {
+        self.items.iter().map(|(item, lower)| {
+            let upper = lower.saturating_add(self.error);
+            (item, Estimate { value: upper, lower: *lower, upper })
+        })
+    }
+
+    /// The weight of the whole stream.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// By how much an upper bound exceeds the lower one; the most that an absent item has.
+    pub const fn error(&self) -> u64 {
+        self.error
+    }
+
+    /// The image. It is flagged as empty only without weight and error: such an image holds neither. (The package
+    /// reads them without items, too, but forgets them when it writes that again or merges it into another sketch.)
+    pub fn write(&self) -> Vec<u8> {
+        let count = self.items.len();
+        let is_empty = count == 0 && self.total == 0 && self.error == 0;
+        let (flags, words) = if is_empty { (EMPTY_FLAGS, EMPTY) } else { (0, FILLED) };
+        let table_lg = (TABLE_LG_MIN..TABLE_LG_MAX).find(|lg| count <= 3 << lg >> 2).unwrap_or(TABLE_LG_MAX);
+        let mut image = Vec::with_capacity(8 * usize::from(words) + 16 * count);
+        image.extend([words, VERSION, FAMILY, table_lg, table_lg, flags, 0, 0]);
+        if !is_empty {
+            image.extend((count as u64).to_le_bytes());
+            image.extend(self.total.to_le_bytes());
+            image.extend(self.error.to_le_bytes());
+            self.items.iter().for_each(|(_, lower)| image.extend(lower.to_le_bytes()));
+            self.items.iter().for_each(|(item, _)| item.write(&mut image));
+        }
+        image
+    }
+
+    /// What an image holds. Takes some four times the image's memory. Bytes behind it are not looked at, as there.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such image, or one of another kind of items; the error says where.
+    pub fn read(image: &[u8]) -> Result<Self, ImageError> {
+        let mut reader = Reader::new(image, 0);
+        let words = reader.u8("the preamble's length")?;
+        reader.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        reader.within("the family", FAMILY..=FAMILY, "10 (frequent items)", Reader::u8)?;
+        let most =
+            reader.within("lg of the greatest table", TABLE_LG_MIN..=TABLE_LG_MAX, "from 3 to 31", Reader::u8)?;
+        let expected = "from 3 to that of the greatest";
+        reader.within("lg of the present table", TABLE_LG_MIN..=most, expected, Reader::u8)?;
+        let is_empty = reader.u8("the flags")? & EMPTY_FLAGS != 0;
+        reader.u16("nothing")?;
+        if words != if is_empty { EMPTY } else { FILLED } {
+            let expected = "1 if it is empty, otherwise 4";
+            return Err(ImageError::Value { field: "the preamble's length", at: 0, found: words.into(), expected });
+        }
+        if is_empty {
+            return Ok(Self { items: Vec::new(), total: 0, error: 0 });
+        }
+        let count = reader.u32("the number of items")?;
+        reader.u32("nothing")?;
+        let total = weight(&mut reader, "all weight", 0)?;
+        let error = weight(&mut reader, "the error", 0)?;
+        let mut weights = reader.part("the weights", 8 * u64::from(count))?;
+        let items = (0..count).map(|_| Ok((T::read(&mut reader)?, weight(&mut weights, "a weight", 1)?)));
+        Ok(Self { items: items.collect::<Result<_, _>>()?, total, error })
+    }
+}
+
+fn weight(reader: &mut Reader, field: &'static str, least: u64) -> Result<u64, ImageError> {
+    reader.within(field, least..=WEIGHT_MAX, "from 0 (an item's: 1) to 2^63 - 1", Reader::u64)
+}
+
+/// What can be counted there: `i64` and `String`.
+pub trait Item: sealed::Form {}
+impl<T: sealed::Form> Item for T {}
+
+mod sealed {
+    use super::{ImageError, Reader, String, Vec};
+
+    pub trait Form: Sized {
+        fn write(&self, image: &mut Vec<u8>);
+        fn read(reader: &mut Reader) -> Result<Self, ImageError>;
+    }
+
+    impl Form for i64 {
+        fn write(&self, image: &mut Vec<u8>) {
+            image.extend(self.to_le_bytes());
+        }
+        fn read(reader: &mut Reader) -> Result<Self, ImageError> {
+            reader.array("an item").map(Self::from_le_bytes)
+        }
+    }
+
+    impl Form for String {
+        fn write(&self, image: &mut Vec<u8>) {
+            image.extend((self.len() as u32).to_le_bytes());
+            image.extend(self.as_bytes());
+        }
+        fn read(reader: &mut Reader) -> Result<Self, ImageError> {
+            let length = reader.u32("an item's length")?;
+            let at = reader.at();
+            let bytes = reader.take("an item", length.into())?;
+            core::str::from_utf8(bytes).map(Self::from).map_err(|error| {
+                let at = at + error.valid_up_to();
+                let found = bytes[error.valid_up_to()].into();
+                ImageError::Value { field: "a byte of an item", at, found, expected: "valid UTF-8" }
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{datasketches::golden, image::damage};
+    use std::{collections::BTreeMap, format, string::ToString};
+
+    /// Item, lower bound, upper bound.
+    fn rows<T: Item + Clone + Ord>(sketch: &FrequentItems<T>) -> Vec<(T, u64, u64)> {
+        let mut rows: Vec<_> = sketch.iter().map(|(item, bounds)| (item.clone(), bounds.lower, bounds.upper)).collect();
+        rows.sort();
+        rows
+    }
+
+    fn bounds(lower: u64, upper: u64) -> Estimate {
+        Estimate { value: upper, lower, upper }
+    }
+
+    #[test]
+    fn exact_items_are_read() {
+        let sketch = FrequentItems::<i64>::read(golden::LONGS_EXACT).unwrap();
+        assert_eq!((sketch.total(), sketch.error()), (1_045, 0));
+        assert_eq!(rows(&sketch), (-3..7).zip(100..).map(|(n, weight)| (n, weight, weight)).collect::<Vec<_>>());
+
+        let sketch = FrequentItems::<String>::read(golden::STRINGS).unwrap();
+        let odd = (1..20).step_by(2).map(|n| (format!("192.0.2.{n} → ☃"), n, n));
+        let mut expected: Vec<_> = odd.chain([(String::new(), 90, 90)]).collect();
+        expected.sort();
+        assert_eq!(rows(&sketch), expected);
+
+        let sketch = FrequentItems::<i64>::read(golden::LONGS_EMPTY).unwrap();
+        assert_eq!((rows(&sketch), sketch.total()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn bounds_hold_the_truth() {
+        let mut truth: BTreeMap<i64, u64> = (-3..7).zip(100..).collect();
+        for n in 0..2_000 {
+            *truth.entry(n % 100).or_default() += 1 + 200 / (1 + n as u64 % 100);
+        }
+        let sketch = FrequentItems::<i64>::read(golden::LONGS_PURGED).unwrap();
+        assert_eq!(sketch.total(), truth.values().sum());
+        assert!(sketch.error() > 0);
+        for (item, lower, upper) in rows(&sketch) {
+            assert!((lower..=upper).contains(&truth.remove(&item).unwrap()));
+        }
+        assert!(truth.values().all(|absent| *absent <= sketch.error()));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for count in [0, 1, 6, 7, crate::test_size::of(1_000, 60)] {
+            let items = (0..count).map(|n| (n - 5, bounds(n as u64 + 1, n as u64 + 3)));
+            let sketch = FrequentItems::new(items, 1 << 40, 1);
+            let read = FrequentItems::<i64>::read(&sketch.write()).unwrap();
+            assert_eq!(read, sketch);
+
+            let items = (0..count).map(|n| (n.to_string(), bounds(n as u64 + 1, n as u64 + 1)));
+            let sketch = FrequentItems::new(items, 1 << 40, 0);
+            let read = FrequentItems::<String>::read(&sketch.write()).unwrap();
+            assert_eq!(read, sketch);
+        }
+    }
+
+    #[test]
+    fn it_is_written_as_there() {
+        let exact = FrequentItems::<i64>::read(golden::LONGS_EXACT).unwrap();
+        let mut image = exact.write();
+        assert_eq!(image[3..5], [4, 4], "a table of 16 holds 12");
+        image[3] = 5; // theirs may grow to 32
+        assert_eq!(image, golden::LONGS_EXACT);
+        assert_eq!(FrequentItems::<i64>::read(golden::LONGS_EMPTY).unwrap().write()[4..], golden::LONGS_EMPTY[4..]);
+    }
+
+    #[test]
+    fn unequal_and_extreme_bounds_are_widened() {
+        let items = [(1, bounds(5, 9)), (2, bounds(0, 6)), (3, bounds(u64::MAX, u64::MAX)), (4, bounds(7, 7))];
+        let sketch = FrequentItems::new(items, u64::MAX, 2);
+        assert_eq!((sketch.error(), sketch.total()), (6, WEIGHT_MAX));
+        assert_eq!(rows(&sketch), [(1, 5, 11), (3, WEIGHT_MAX, WEIGHT_MAX + 6), (4, 7, 13)]);
+        assert!(FrequentItems::<i64>::read(&sketch.write()).unwrap() == sketch);
+    }
+
+    #[test]
+    fn no_damage_does_harm() {
+        for image in [golden::LONGS_EMPTY, golden::LONGS_EXACT, golden::LONGS_PURGED] {
+            let refused = damage::survived(image, FrequentItems::<i64>::read);
+            assert_eq!(refused.len(), image.len().div_ceil(damage::STEP), "each byte is needed");
+        }
+        let refused = damage::survived(golden::STRINGS, FrequentItems::<String>::read);
+        assert_eq!(refused.len(), golden::STRINGS.len().div_ceil(damage::STEP));
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        let with = |at: usize, bytes: &[u8]| {
+            let mut image = golden::STRINGS.to_vec();
+            image[at..at + bytes.len()].copy_from_slice(bytes);
+            format!("{}", FrequentItems::<String>::read(&image).unwrap_err())
+        };
+        assert_eq!(with(8, &[255; 4]), "byte 32: 34359738360 bytes of the weights expected, but only 307 are left");
+        assert_eq!(with(32, &[0; 8]), "byte 32: a weight is 0, but must be from 0 (an item's: 1) to 2^63 - 1");
+        assert_eq!(with(5, &[1]), "byte 0: the preamble's length is 4, but must be 1 if it is empty, otherwise 4");
+        assert_eq!(with(130, &[255]), "byte 130: a byte of an item is 255, but must be valid UTF-8");
+    }
+}

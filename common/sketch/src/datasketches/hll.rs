@@ -1,0 +1,359 @@
+//! `HyperLogLog` in `DataSketches`' form: written as `HLL_8`, read as any.
+//!
+//! All share 8 bytes of preamble: its length in 32-bit words, the form's version, the family, lg of the registers, lg
+//! of a table's entries, flags, the least rank (or a list's length), and the mode. What follows is
+//!
+//! - for a small count a list (LIST) or a hash table (SET) of *coupons*: 26 bits of place and 6 of rank each;
+//! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or
+//!   4 bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
+//!
+//! **What is lost**: ranks beyond the highest that a hash of 64 bits can give here (one key in 2^46 or fewer), and
+//! registers beyond 2^18, which are joined to that many, as a union there would do.
+//!
+//! **Source**: `DataSketches`' documentation of the form and its C++ `hll` folder.
+
+use alloc::vec::Vec;
+
+use crate::{
+    HyperLogLog,
+    image::{ImageError, Reader},
+};
+
+/// The preamble's length in 32-bit words tells the modes apart, too.
+const LIST: u8 = 2;
+const SET: u8 = 3;
+const HLL: u8 = 10;
+const VERSION: u8 = 1;
+const FAMILY: u8 = 7;
+/// Of registers, as a power of two.
+const PRECISIONS: core::ops::RangeInclusive<u8> = 4..=21;
+/// A rank is one more than the leading zeros of a 64-bit word, of which at most 62 are counted.
+const RANK_MAX: u8 = 63;
+
+mod flag {
+    /// Nothing was counted.
+    pub const EMPTY: u8 = 4;
+    /// A table has no free entries.
+    pub const COMPACT: u8 = 8;
+    /// The order of arrival is not known: estimate from the registers.
+    pub const OUT_OF_ORDER: u8 = 16;
+}
+
+/// The mode's two low bits; the form of registers is in the next two.
+mod mode {
+    pub const LIST: u8 = 0;
+    pub const SET: u8 = 1;
+    pub const HLL: u8 = 2;
+    pub const HLL_8: u8 = 2 << 2;
+}
+
+/// Where a rank in 4 bits is not: in the table behind.
+const EXCEPTION: u8 = 15;
+
+/// The sketch as an `HLL_8` image: 40 bytes and one for each register, or 8 if it is empty.
+///
+/// Readers estimate from the registers, as after a merge, with an error of 1.04 / sqrt(registers).
+pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
+    let registers = sketch.registers();
+    let precision = sketch.precision() as u8;
+    let zeros = registers.iter().filter(|rank| **rank == 0).count();
+    if zeros == registers.len() {
+        const LIST_LG: u8 = 3;
+        return [LIST, VERSION, FAMILY, precision, LIST_LG, flag::EMPTY | flag::COMPACT, 0, mode::LIST | mode::HLL_8]
+            .to_vec();
+    }
+    // The sum of 2^-rank, in two parts that a double holds without rounding.
+    let sum = |of: fn(u8) -> bool| {
+        let ranks = registers.iter().copied().filter(|rank| of(*rank));
+        ranks.fold(0.0, |sum, rank| sum + libm::exp2(-f64::from(rank)))
+    };
+    let mut image = Vec::with_capacity(4 * usize::from(HLL) + registers.len());
+    let flags = flag::COMPACT | flag::OUT_OF_ORDER;
+    image.extend([HLL, VERSION, FAMILY, precision, 0, flags, 0, mode::HLL | mode::HLL_8]);
+    image.extend(0f64.to_le_bytes()); // the estimate by order of arrival
+    image.extend(sum(|rank| rank < 32).to_le_bytes());
+    image.extend(sum(|rank| rank >= 32).to_le_bytes());
+    image.extend((zeros as u32).to_le_bytes());
+    image.extend(0u32.to_le_bytes()); // exceptions
+    image.extend(registers);
+    image
+}
+
+/// The sketch of an image in any mode and form. It is for the caller to know which key its hashes were made with:
+/// [`PUBLIC`](super::PUBLIC) if `DataSketches` itself made it.
+///
+/// Takes at most 256 KiB of memory, whatever the bytes say. Bytes behind the image are not looked at, as there.
+///
+/// # Errors
+///
+/// The bytes are no such image; the error says where.
+pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
+    let mut reader = Reader::new(image, 0);
+    let preamble = Preamble::read(&mut reader)?;
+    let mut sketch = HyperLogLog::with_precision(preamble.precision.into(), key_id);
+    let mask = sketch.registers().len() - 1;
+    let raise = |place: u32, rank: u8| sketch.raise(place as usize & mask, rank);
+    match preamble.words {
+        LIST if preamble.has(flag::EMPTY) => {}
+        LIST => coupons(&mut reader, preamble.table(preamble.byte_6.into()), raise)?,
+        SET => {
+            let count = reader.u32("the number of coupons")?;
+            coupons(&mut reader, preamble.table(count), raise)?;
+        }
+        _ => {
+            reader.take("what estimators need", 24)?;
+            reader.u32("the number of empty registers")?;
+            let exceptions = reader.u32("the number of exceptions")?;
+            match preamble.form {
+                Form::Hll4 => nibbles(&mut reader, &preamble, exceptions, raise)?,
+                Form::Hll6 => sextets(&mut reader, preamble.registers(), raise)?,
+                Form::Hll8 => bytes(&mut reader, preamble.registers(), raise)?,
+            }
+        }
+    }
+    Ok(sketch)
+}
+
+/// What is said before the registers.
+struct Preamble {
+    words: u8,
+    precision: u8,
+    table_lg: u8,
+    flags: u8,
+    /// A list's length, or the least rank.
+    byte_6: u8,
+    form: Form,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Hll4,
+    Hll6,
+    Hll8,
+}
+
+/// A table of coupons.
+#[derive(Clone, Copy)]
+struct Table {
+    entries: u32,
+    /// How many of them are not free.
+    taken: u32,
+}
+
+impl Preamble {
+    fn read(reader: &mut Reader) -> Result<Self, ImageError> {
+        let words = reader.u8("the preamble's length")?;
+        let mode = match words {
+            LIST => mode::LIST,
+            SET => mode::SET,
+            HLL => mode::HLL,
+            _ => {
+                let expected = "2 (a list), 3 (a table) or 10 (registers)";
+                return Err(ImageError::Value { field: "the preamble's length", at: 0, found: words.into(), expected });
+            }
+        };
+        reader.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        reader.within("the family", FAMILY..=FAMILY, "7 (HLL)", Reader::u8)?;
+        let precision = reader.within("lg of the registers", PRECISIONS, "from 4 to 21", Reader::u8)?;
+        let table_lg = reader.within("lg of the table", 0..=26, "at most 26", Reader::u8)?;
+        let flags = reader.u8("the flags")?;
+        let byte_6 = reader.u8("the least rank")?;
+        let (at, found) = (reader.at(), reader.u8("the mode")?);
+        let form = match (found & 3 == mode, found >> 2 & 3) {
+            (true, 0) => Form::Hll4,
+            (true, 1) => Form::Hll6,
+            (true, 2) => Form::Hll8,
+            _ => {
+                let expected = "the mode that belongs to the preamble's length, and HLL_4, HLL_6 or HLL_8";
+                return Err(ImageError::Value { field: "the mode", at, found: found.into(), expected });
+            }
+        };
+        Ok(Self { words, precision, table_lg, flags, byte_6, form })
+    }
+
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    const fn registers(&self) -> u32 {
+        1 << self.precision
+    }
+
+    const fn table(&self, taken: u32) -> Table {
+        Table { entries: if self.has(flag::COMPACT) { taken } else { 1 << self.table_lg }, taken }
+    }
+}
+
+// What the modes and forms hold, rank by rank.
+
+fn coupons(reader: &mut Reader, table: Table, mut raise: impl FnMut(u32, u8)) -> Result<(), ImageError> {
+    const PLACE_BITS: u32 = 26;
+    let at = reader.at();
+    let mut taken = 0;
+    let bytes = reader.take("the coupons", 4 * u64::from(table.entries))?;
+    for (nth, bytes) in bytes.as_chunks::<4>().0.iter().enumerate() {
+        let coupon = u32::from_le_bytes(*bytes);
+        if coupon != 0 {
+            let rank = checked((coupon >> PLACE_BITS) as u8, at + 4 * nth + 3)?;
+            raise(coupon & ((1 << PLACE_BITS) - 1), rank);
+            taken += 1;
+        }
+    }
+    if taken != table.taken {
+        let expected = "the number that is said before";
+        return Err(ImageError::Value { field: "the number of coupons found", at, found: taken.into(), expected });
+    }
+    Ok(())
+}
+
+fn bytes(reader: &mut Reader, registers: u32, mut raise: impl FnMut(u32, u8)) -> Result<(), ImageError> {
+    let at = reader.at();
+    let ranks = reader.take("the registers", registers.into())?;
+    for (register, rank) in (0..).zip(ranks).filter(|(_, rank)| **rank != 0) {
+        raise(register, checked(*rank, at + register as usize)?);
+    }
+    Ok(())
+}
+
+fn sextets(reader: &mut Reader, registers: u32, mut raise: impl FnMut(u32, u8)) -> Result<(), ImageError> {
+    // Four registers in three bytes, and one byte more at the end, always.
+    let packed = reader.take("the registers", u64::from(registers) / 4 * 3 + 1)?;
+    for (four, bytes) in (0..registers).step_by(4).zip(packed.as_chunks::<3>().0) {
+        let ranks = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+        (0..4).for_each(|nth| raise(four + nth, (ranks >> (6 * nth) & 0x3f) as u8));
+    }
+    Ok(())
+}
+
+fn nibbles(
+    reader: &mut Reader,
+    preamble: &Preamble,
+    exceptions: u32,
+    mut raise: impl FnMut(u32, u8),
+) -> Result<(), ImageError> {
+    let at = reader.at();
+    let packed = reader.take("the registers", u64::from(preamble.registers()) / 2)?;
+    let nibble = |register: u32| packed[register as usize / 2] >> (register % 2 * 4) & 0xf;
+    let mut found = 0;
+    for register in 0..preamble.registers() {
+        match nibble(register) {
+            EXCEPTION => found += 1,
+            above => match preamble.byte_6.saturating_add(above) {
+                0 => {}
+                rank => raise(register, checked(rank, at + register as usize / 2)?),
+            },
+        }
+    }
+    if found != exceptions {
+        let expected = "the number that is said before";
+        return Err(ImageError::Value { field: "the number of exceptions found", at, found: found.into(), expected });
+    }
+    if exceptions == 0 {
+        return Ok(());
+    }
+    let (at, mask) = (reader.at(), preamble.registers() - 1);
+    let mut stray = None;
+    coupons(reader, preamble.table(exceptions), |place, rank| match nibble(place & mask) {
+        EXCEPTION => raise(place & mask, rank),
+        _ => stray = Some(place),
+    })?;
+    match stray {
+        Some(place) => {
+            let expected = "a register that is marked as one";
+            Err(ImageError::Value { field: "the place of an exception", at, found: place.into(), expected })
+        }
+        None => Ok(()),
+    }
+}
+
+fn checked(rank: u8, at: usize) -> Result<u8, ImageError> {
+    if (1..=RANK_MAX).contains(&rank) {
+        return Ok(rank);
+    }
+    Err(ImageError::Value { field: "a rank", at, found: rank.into(), expected: "from 1 to 63" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        datasketches::{PUBLIC, PublicHash, golden},
+        image::damage,
+    };
+    use std::format;
+
+    fn fed(precision: u32, hashes: impl Iterator<Item = PublicHash>) -> HyperLogLog {
+        let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
+        let precision = sketch.precision();
+        hashes.for_each(|hash| sketch.insert(hash.for_precision(precision)));
+        sketch
+    }
+
+    #[test]
+    fn each_mode_and_form_is_what_we_would_have_counted() {
+        for (precision, count, image) in
+            golden::INTEGERS.iter().filter(|(_, count, _)| *count <= crate::test_size::of(u64::MAX, 50))
+        {
+            let ours = fed(*precision, (0..*count).map(PublicHash::of_integer));
+            assert!(read(image, PUBLIC) == Ok(ours), "{count} integers in 2^{precision} registers");
+        }
+        let words = (0..1_000).map(|n| PublicHash::of_bytes(format!("host-{n}").as_bytes()));
+        assert!(read(golden::WORDS, PUBLIC) == Ok(fed(8, words)));
+        assert!(read(golden::UNION, PUBLIC) == Ok(fed(9, (0..3_000).map(PublicHash::of_integer))));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for precision in [4, 10, crate::test_size::of(18, 11)] {
+            for count in [0, 1, 60, crate::test_size::of(5_000, 200)] {
+                let sketch = fed(precision, (0..count).map(PublicHash::of_integer));
+                assert!(read(&write(&sketch), PUBLIC).as_ref() == Ok(&sketch));
+            }
+        }
+        let mut extreme = HyperLogLog::with_precision(4, 7);
+        extreme.insert(0);
+        assert!(read(&write(&extreme), 7) == Ok(extreme));
+    }
+
+    #[test]
+    fn images_are_byte_for_byte_as_written_there() {
+        // A union is out of order, as all of ours.
+        assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), golden::UNION);
+        let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
+        let (.., theirs) = golden::INTEGERS[0];
+        assert_eq!(empty, theirs);
+    }
+
+    #[test]
+    fn no_damage_does_harm() {
+        let ours = write(&fed(6, (0..300).map(PublicHash::of_integer)));
+        let all = golden::INTEGERS.iter().map(|(.., image)| *image).chain([golden::WORDS, golden::UNION, &ours]);
+        for image in all.filter(|image| image.len() <= crate::test_size::of(usize::MAX, 500)) {
+            let refused = damage::survived(image, |image| read(image, PUBLIC));
+            // What lies behind is not looked at: at most the exceptions that an updatable table would have room for.
+            assert!(refused.len() * damage::STEP + 64 >= image.len(), "{} of {}", refused.len(), image.len());
+        }
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        let image = write(&fed(6, (0..300).map(PublicHash::of_integer)));
+        let with = |at: usize, byte| {
+            let mut image = image.clone();
+            image[at] = byte;
+            format!("{}", read(&image, PUBLIC).unwrap_err())
+        };
+        assert_eq!(
+            with(0, 4),
+            "byte 0: the preamble's length is 4, but must be 2 (a list), 3 (a table) or 10 (registers)"
+        );
+        assert_eq!(with(2, 10), "byte 2: the family is 10, but must be 7 (HLL)");
+        assert_eq!(with(3, 22), "byte 3: lg of the registers is 22, but must be from 4 to 21");
+        assert_eq!(with(3, 21), "byte 40: 2097152 bytes of the registers expected, but only 64 are left");
+        assert_eq!(with(45, 64), "byte 45: a rank is 64, but must be from 1 to 63");
+        assert_eq!(
+            with(7, 14),
+            "byte 7: the mode is 14, but must be the mode that belongs to the preamble's length, and HLL_4, HLL_6 or HLL_8"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The three attacks on sketches whose hash the attacker can compute, each with the key in his hands, where it must
+//! succeed (so these tests can fail), and without it, where it must not.
+
+use std::vec::Vec;
+
+use super::{Key, KeyedHash};
+use crate::{CountAndSum, CountMin, HyperLogLog};
+
+/// The key that the attacker works with. He knows all of the code.
+const KNOWN: Key = Key([1, 2]);
+/// The keys of those who are attacked: his own, and some that he does not know.
+const SECRETS: [Key; 8] = {
+    let mut keys = [KNOWN; 8];
+    let mut nth = 1;
+    while nth < keys.len() {
+        keys[nth] = Key([nth as u64, 0x5eed]);
+        nth += 1;
+    }
+    keys
+};
+/// Items that the attacker tries out: what a laptop does in a second.
+const TRIED: u64 = 1 << 20;
+
+/// What the sketch of somebody with this key counts of some items.
+fn counted(key: Key, precision: u32, items: &[u64]) -> f64 {
+    let (mut sketch, hash) = (HyperLogLog::with_precision(precision, key.id()), KeyedHash::new(key));
+    items.iter().for_each(|item| sketch.insert(hash.words([*item])));
+    sketch.count()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn nobody_inflates_a_hyperloglog() {
+    // Items whose rank is at least 10, one in 512: two thousand in 256 registers look like twenty times as many.
+    const PRECISION: u32 = 8;
+    let mut trial = HyperLogLog::with_precision(PRECISION, KNOWN.id());
+    let hash = KeyedHash::new(KNOWN);
+    let mut is_high = |item: u64| {
+        trial.clear();
+        trial.insert(hash.words([item]));
+        trial.registers().iter().any(|rank| *rank >= 10)
+    };
+    let items: Vec<u64> = (0..TRIED).filter(|item| is_high(*item)).collect();
+    let truth = items.len() as f64;
+    assert!((1_800.0..2_300.0).contains(&truth), "{truth} of {TRIED}");
+    for key in SECRETS {
+        let count = counted(key, PRECISION, &items);
+        match key == KNOWN {
+            true => assert!(count > 10.0 * truth, "{count} of {truth}: the attack does not work"),
+            // Five standard deviations of 6.5 %.
+            false => assert!((count / truth - 1.0).abs() < 0.33, "{count} of {truth}"),
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn nobody_hides_in_a_hyperloglog() {
+    // All in 64 of the 16,384 registers: four thousand look like a few hundred.
+    let hash = KeyedHash::new(KNOWN);
+    let items: Vec<u64> = (0..TRIED).filter(|item| hash.words([*item]) >> 56 == 0).collect();
+    let truth = items.len() as f64;
+    for key in SECRETS {
+        let count = counted(key, 14, &items);
+        match key == KNOWN {
+            true => assert!(count < 0.1 * truth, "{count} of {truth}: the attack does not work"),
+            // Five standard deviations of 0.8 %.
+            false => assert!((count / truth - 1.0).abs() < 0.041, "{count} of {truth}"),
+        }
+    }
+}
+
+/// What a count-min of somebody with this key says of an item that never came, after others came 50,000 times each.
+fn lifted_to(key: Key, victim: u64, items: &[u64]) -> u64 {
+    let (mut sketch, hash) = (CountMin::<CountAndSum>::with_error(0.002, 0.02, key.id()), KeyedHash::new(key));
+    items.iter().for_each(|item| {
+        sketch.add(hash.words([*item]), CountAndSum::new(50_000, 50_000));
+    });
+    sketch.estimate(hash.words([victim])).count
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn nobody_lifts_a_flow_in_count_min() {
+    const VICTIM: u64 = u64::MAX;
+    // So many items reach the victim's cells in all rows; then those that are not needed are left out, in smaller and
+    // smaller pieces, until each row has one.
+    let mut items: Vec<u64> = (0..20_000).collect();
+    let mut piece = items.len() / 2;
+    while piece > 0 {
+        let mut at = 0;
+        while at < items.len() {
+            let without: Vec<u64> = [&items[..at], &items[items.len().min(at + piece)..]].concat();
+            if lifted_to(KNOWN, VICTIM, &without) >= 50_000 {
+                items = without;
+            } else {
+                at += piece;
+            }
+        }
+        piece /= 2;
+    }
+    assert!(items.len() <= 4, "{} items", items.len());
+    for key in SECRETS {
+        let estimate = lifted_to(key, VICTIM, &items);
+        assert_eq!(estimate, if key == KNOWN { 50_000 } else { 0 }, "one item a row, in the attacker's rows only");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn addresses_in_a_row_are_counted_like_any() {
+    // No craft at all, but what networks look like; three registers in a row of products would show.
+    for seed in 0..16 {
+        let key = Key([seed, 77]);
+        for stride in [1, 256, 1 << 16, 1 << 32, 1 << 47] {
+            let items: Vec<u64> = (0..20_000).map(|item: u64| item.wrapping_mul(stride)).collect();
+            let count = counted(key, 14, &items);
+            // Five standard deviations of 0.8 %: one in two million.
+            assert!((count / 20_000.0 - 1.0).abs() < 0.041, "stride {stride}, seed {seed}: {count}");
+        }
+    }
+}

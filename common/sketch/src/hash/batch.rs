@@ -1,0 +1,290 @@
+//! The hashes of many items: the same as of each alone, by vectors.
+//!
+//! ```text
+//! for some items at a time:
+//!     for each item: write its words into columns, its n-th word into the n-th
+//!     for each column: add the products of its words to the sums, eight at a time
+//! ```
+//!
+//! Items that have not all as many words, as texts, are hashed one by one. So is everything without AVX-512: vectors of
+//! AVX2 take as long as one item after the other does, or longer.
+//!
+//! **Cost** on a Xeon with AVX-512, in nanoseconds an item, and of one alone beside it: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1
+//! for 13, 3.2 / 3.7 for 40.
+
+use core::{cell::Cell, hash::Hash};
+
+use super::{
+    KeyedHash,
+    keyed::{WORDS, finish_high},
+    words::{Cut, Words},
+};
+use crate::simd::dispatch;
+
+/// Items that are hashed together: their columns take 2 KiB.
+const GROUP: usize = 32;
+
+/// A word of each item of a group.
+type Column = [u64; GROUP];
+
+impl KeyedHash {
+    /// The hashes of many items: `hashes[i]` is what [`KeyedHash::of`] gives for `items[i]`, in a fraction of the time
+    /// where 32 or more are hashed at once. As many as the shorter of the two has.
+    ///
+    /// ```
+    /// use weir_sketch::hash::{Key, KeyedHash};
+    ///
+    /// let (hash, ports) = (KeyedHash::new(Key([1, 2])), [80u16, 443, 53]);
+    /// let mut hashes = [0; 3];
+    /// hash.of_all(&ports, &mut hashes);
+    /// assert_eq!(hashes, ports.map(|port| hash.of(&port)));
+    /// ```
+    #[inline]
+    pub fn of_all<T: Hash>(&self, items: &[T], hashes: &mut [u64]) {
+        hash_all(self, items, hashes);
+    }
+}
+
+dispatch! {
+    fn hash_all<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
+        if MULTIPLIES {
+            hash_groups(key, items, hashes);
+        } else {
+            hash_each(key, items, hashes);
+        }
+    }
+}
+
+/// Hashes items in groups.
+#[inline(always)]
+fn hash_groups<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
+    let count = items.len().min(hashes.len());
+    let Some(last) = count.checked_sub(GROUP) else { return hash_each(key, items, hashes) };
+    let mut columns = [[0; GROUP]; WORDS];
+    for done in (0..count).step_by(GROUP) {
+        // The last group is a whole one too: some of its items were in the one before.
+        let start = done.min(last);
+        let (items, hashes) = (&items[start..count], &mut hashes[start..count]);
+        if let (Some(items), Some(hashes)) = (items.first_chunk(), hashes.first_chunk_mut())
+            && let Some(words) = record(items, &mut columns)
+        {
+            add_columns(key, words, hashes);
+        } else {
+            let group = done - start..GROUP;
+            hash_each(key, &items[group.clone()], &mut hashes[group]);
+        }
+    }
+}
+
+/// Hashes items one by one; one version for all levels.
+#[inline(never)]
+fn hash_each<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
+    hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = key.of(item));
+}
+
+/// Takes down the words of items; gives their columns if all have as many, and none too many.
+#[inline(always)]
+fn record<'a, T: Hash>(items: &[T; GROUP], columns: &'a mut [Column; WORDS]) -> Option<&'a [Column]> {
+    let count = {
+        let mut words = Cut(Counter(0));
+        items[0].hash(&mut words);
+        words.0.0
+    };
+    for (nth, item) in items.iter().enumerate() {
+        let mut words = Cut(Recorder { columns, nth, count: 0, was_asked: Cell::new(false) });
+        item.hash(&mut words);
+        // Where all items of a type have as many words, the compiler knows it.
+        if words.0.count != count || words.0.was_asked.get() {
+            return None;
+        }
+    }
+    columns.get(..count)
+}
+
+/// Counts words.
+struct Counter(usize);
+
+impl Words for Counter {
+    #[inline(always)]
+    fn word(&mut self, _: u64) {
+        self.0 += 1;
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        0
+    }
+}
+
+/// Takes down the words of an item.
+struct Recorder<'a> {
+    columns: &'a mut [Column; WORDS],
+    /// Which of the group's items it is.
+    nth: usize,
+    /// How many words there were so far; those that have no column are lost.
+    count: usize,
+    /// Whether the item has asked for the hash of its first words, which nobody knows yet.
+    was_asked: Cell<bool>,
+}
+
+impl Words for Recorder<'_> {
+    #[inline(always)]
+    fn word(&mut self, word: u64) {
+        if let Some(column) = self.columns.get_mut(self.count) {
+            column[self.nth] = word;
+        }
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.was_asked.set(true);
+        0
+    }
+}
+
+/// The hashes of items whose words these are: [`KeyedHash::product`] and its sum by digits of 32 bits, because vectors
+/// have no wider products and no carries.
+#[inline(always)]
+fn add_columns(key: &KeyedHash, columns: &[Column], hashes: &mut [u64; GROUP]) {
+    // The sums' lowest digit, the one above it, and the upper two.
+    let [low, middle, high] = digits(key.offsets[columns.len()]);
+    let (mut low, mut middle, mut high) = ([low; GROUP], [middle; GROUP], [high; GROUP]);
+    for (factor, column) in key.factors.iter().zip(columns) {
+        let [factor_low, factor_middle, factor_high] = digits(*factor);
+        for nth in 0..GROUP {
+            let word = column[nth];
+            let (word_low, word_high) = (word & DIGIT, word >> 32);
+            // None of these sums overflows: a product and two digits more are below 2^64.
+            let lowest = word_low * factor_low + low[nth];
+            let one = word_low * factor_middle + (lowest >> 32);
+            let other = word_high * factor_low + (one & DIGIT) + middle[nth];
+            let upper = word_high * factor_middle + (one >> 32) + (other >> 32);
+            low[nth] = lowest & DIGIT;
+            middle[nth] = other & DIGIT;
+            high[nth] = high[nth].wrapping_add(word.wrapping_mul(factor_high)).wrapping_add(upper);
+        }
+    }
+    for (hash, high) in hashes.iter_mut().zip(high) {
+        *hash = finish_high(high);
+    }
+}
+
+/// The largest digit of 32 bits.
+const DIGIT: u64 = u32::MAX as u64;
+
+/// A number's lowest digit, the one above it, and the upper two as one number.
+#[inline(always)]
+const fn digits(number: u128) -> [u64; 3] {
+    [number as u64 & DIGIT, number as u64 >> 32, (number >> 64) as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        hash::{Key, mix},
+        simd::{Level, at_level, level},
+        test_size,
+    };
+    use core::hash::Hasher;
+    use std::{string::String, vec, vec::Vec};
+
+    const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+
+    /// Batches around the sizes of lanes and groups, at each level and as the CPU has it, are their items.
+    fn assert_batches_are_their_items<T: Hash>(item: impl Fn(u64) -> T) {
+        let key = &KeyedHash::new(Key([7, 9]));
+        let all = [0, 1, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 95, 96, 256];
+        for &length in test_size::of(&all[..], &[1, 32, 33]) {
+            let items: Vec<T> = (0..length).map(&item).collect();
+            let expected: Vec<u64> = items.iter().map(|item| key.of(item)).collect();
+            for level in LEVELS.into_iter().filter(|at| *at <= level()) {
+                // One more, which is nobody's.
+                let mut hashes = vec![77; items.len() + 1];
+                let (items, hashes_of_all) = (&items[..], &mut hashes[..]);
+                at_level!(level, <T: Hash>(key: &KeyedHash, items: &[T], hashes_of_all: &mut [u64]) {
+                    hash_groups(key, items, hashes_of_all);
+                });
+                assert_eq!(hashes[..items.len()], expected, "{length} at {level:?}");
+                assert_eq!(hashes[items.len()], 77);
+            }
+            let mut hashes = vec![0; items.len()];
+            key.of_all(&items, &mut hashes);
+            assert_eq!(hashes, expected);
+            let mut fewer = vec![0; items.len() / 2];
+            key.of_all(&items, &mut fewer);
+            assert_eq!(fewer, expected[..items.len() / 2]);
+        }
+    }
+
+    /// A number of words, and of bytes behind them.
+    struct Parts(Vec<u64>, Vec<u8>);
+
+    impl Hash for Parts {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.iter().for_each(|word| state.write_u64(*word));
+            if !self.1.is_empty() {
+                state.write(&self.1);
+            }
+        }
+    }
+
+    fn parts(nth: u64, words: usize, bytes: usize) -> Parts {
+        let word = |place: usize| mix(nth << 8 | place as u64);
+        Parts((0..words).map(word).collect(), (0..bytes).map(|place| word(place) as u8).collect())
+    }
+
+    #[test]
+    fn items_of_any_number_of_words() {
+        (0..=WORDS + 1)
+            .step_by(test_size::of(1, 3))
+            .for_each(|words| assert_batches_are_their_items(|nth| parts(nth, words, 0)));
+        (1..=24)
+            .step_by(test_size::of(1, 10))
+            .for_each(|bytes| assert_batches_are_their_items(|nth| parts(nth, 0, bytes)));
+    }
+
+    #[test]
+    fn items_of_all_lengths_together() {
+        assert_batches_are_their_items(|nth| parts(nth, mix(nth) as usize % 10, 0));
+        // One of another length among many, first or last in its group or between.
+        for &other in test_size::of(&[0, 31, 32, 40, 63, 64][..], &[32]) {
+            assert_batches_are_their_items(|nth| parts(nth, if nth == other { 3 } else { 2 }, 0));
+        }
+        assert_batches_are_their_items(|nth| String::from("example.org/").repeat(nth as usize % 9));
+    }
+
+    #[test]
+    fn types_whose_length_is_known() {
+        assert_batches_are_their_items(|nth| nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        assert_batches_are_their_items(|nth| nth as u16);
+        assert_batches_are_their_items(|nth| u128::from(nth) << 64 | 5);
+        assert_batches_are_their_items(|_| ());
+        assert_batches_are_their_items(|nth| (nth as u32, !nth as u32, nth as u16, 443u16, 6u8));
+        fn bytes<const N: usize>(nth: u64) -> [u8; N] {
+            core::array::from_fn(|place| mix(nth << 8 | place as u64) as u8)
+        }
+        assert_batches_are_their_items(bytes::<8>);
+        assert_batches_are_their_items(bytes::<13>);
+        assert_batches_are_their_items(bytes::<40>);
+    }
+
+    /// Hashes the hash of its own first word.
+    struct Asking(u64);
+
+    impl Hash for Asking {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            state.write_u64(self.0);
+            let hash = state.finish();
+            state.write_u64(hash);
+        }
+    }
+
+    #[test]
+    fn an_item_that_asks_for_a_hash_gets_it() {
+        let key = KeyedHash::new(Key([7, 9]));
+        assert_eq!(key.of(&Asking(4)), key.words([4, key.words([4])]));
+        assert_batches_are_their_items(Asking);
+    }
+}

@@ -1,0 +1,185 @@
+//! What heavy and light counters promise, against exact counts.
+
+use super::*;
+use crate::CountAndSum;
+use crate::{
+    CountMin,
+    batch::{is_far, tests::assert_lanes_are_estimates},
+    hash::mix,
+    oracle::{Amounts, SplitMix64, Zipf},
+};
+use core::mem::offset_of;
+use std::{collections::HashMap, vec::Vec};
+
+const KEY: u64 = 7;
+
+/// Feeds Zipf traffic, or uniform with an exponent of 0.
+fn feed(
+    sketch: &mut HeavyLight<CountAndSum>,
+    truth: &mut Amounts,
+    (keys, exponent): (u32, f64),
+    seed: u64,
+    records: u32,
+) {
+    let (zipf, mut random) = (Zipf::new(crate::test_size::of(keys, keys / 50), exponent), SplitMix64(seed));
+    for _ in 0..crate::test_size::of(records, records / 400) {
+        let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
+        truth.add(hash, weight);
+        let estimate = sketch.add(hash, weight);
+        assert_eq!(estimate, sketch.estimate(hash));
+    }
+}
+
+/// Every key's truth is within its bounds.
+fn check(sketch: &HeavyLight<CountAndSum>, truth: &Amounts) {
+    assert_eq!(sketch.total(), truth.total());
+    for (hash, truth) in truth.iter() {
+        let Bounds { lower, upper } = sketch.bounds(hash);
+        assert_eq!(upper, sketch.estimate(hash));
+        assert!(lower.count <= truth.count && truth.count <= upper.count, "{lower:?} {truth:?} {upper:?}");
+        assert!(lower.sum <= truth.sum && truth.sum <= upper.sum, "{lower:?} {truth:?} {upper:?}");
+    }
+}
+
+#[test]
+fn bounds_hold_alone_and_after_merging_and_feeding_on() {
+    for (seed, traffic) in [(1, (5_000, 1.05)), (2, (5_000, 0.0)), (3, (300, 0.5)), (4, (20_000, 1.5))] {
+        let [mut one, mut other] = [0; 2].map(|_| HeavyLight::with_error(0.005, KEY));
+        let mut truth = Amounts::default();
+        feed(&mut one, &mut truth, traffic, seed, 10_000);
+        check(&one, &truth);
+        feed(&mut other, &mut truth, traffic, seed + 10, 10_000);
+        one.merge(&other).unwrap();
+        check(&one, &truth);
+        feed(&mut one, &mut truth, traffic, seed + 20, 10_000);
+        check(&one, &truth);
+    }
+}
+
+#[test]
+fn bounds_hold_for_what_outgrows_the_light_cells() {
+    // One block, forty keys, of which nearly all outgrow sixteen bits while they are outside.
+    let [mut one, mut other] = [0; 2].map(|_| HeavyLight::<u32>::with_error(1.0, KEY));
+    let (mut truth, mut random) = (HashMap::<u64, u32>::new(), SplitMix64(5));
+    let check = |sketch: &HeavyLight<u32>, truth: &HashMap<u64, u32>| {
+        for (&hash, &truth) in truth {
+            let Bounds { lower, upper } = sketch.bounds(hash);
+            assert!(lower <= truth && truth <= upper && upper < u32::MAX / 2, "{lower} {truth} {upper}");
+        }
+    };
+    let (records, most) = crate::test_size::of((20_000, 1_000), (1_000, 40_000));
+    for nth in 0..records {
+        let (hash, weight) = (mix(random.word() % 40), (random.word() % most) as u32);
+        *truth.entry(hash).or_default() += weight;
+        (if nth % 2 == 0 { &mut one } else { &mut other }).add(hash, weight);
+    }
+    assert!(truth.values().all(|&count| count > 200_000));
+    one.merge(&other).unwrap();
+    check(&one, &truth);
+    let foreign = one.bounds(mix(1_000));
+    // Its light cell is full, so that the ceiling is its bound, which rises with each key that is turned away.
+    assert!(foreign.lower == 0 && foreign.upper <= 8 * truth.values().max().unwrap(), "{foreign:?}");
+}
+
+#[test]
+fn the_four_largest_of_a_block_are_exact_and_then_nearly() {
+    let mut sketch = HeavyLight::<u64>::with_error(1.0, KEY);
+    (1..=4).for_each(|key| _ = sketch.add(mix(key), key * 1_000));
+    (1..=4).for_each(|key| _ = sketch.add(mix(key), key));
+    for key in 1..=4 {
+        assert_eq!(sketch.bounds(mix(key)), Bounds { lower: key * 1_001, upper: key * 1_001 });
+    }
+    // Key 8 is outside until it outgrows key 1, whose count goes where it came from.
+    assert_eq!((sketch.add(mix(8), 1_001), sketch.bounds(mix(8))), (1_001, Bounds { lower: 0, upper: 1_001 }));
+    sketch.add(mix(8), 1);
+    assert_eq!(sketch.bounds(mix(8)), Bounds { lower: 1, upper: 1_002 });
+    assert_eq!(sketch.bounds(mix(1)), Bounds { lower: 0, upper: 1_001 });
+    assert_eq!(sketch.bounds(mix(2)), Bounds { lower: 2_002 - 1_001 * u64::from(shares(2, 1)), upper: 2_002 });
+    assert!(sketch.estimate(mix(9)) <= 1_001);
+}
+
+/// Whether two keys have the same light cell.
+fn shares(one: u64, other: u64) -> bool {
+    place(fingerprint(mix(one))) == place(fingerprint(mix(other)))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
+    // A sixteenth of the traffic and the memory in the table above.
+    for exponent in [1.05, 0.0] {
+        let mut heavy_light = HeavyLight::<u32>::with_error(2.0 * E / (512.0 * 46.0) * 1.000_001, KEY);
+        let mut count_min = CountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, 0.02, KEY);
+        let mut truth = HashMap::<u64, u32>::new();
+        let (zipf, mut random) = (Zipf::new(62_500, exponent), SplitMix64(8));
+        for _ in 0..625_000 {
+            let hash = mix(zipf.draw(&mut random));
+            *truth.entry(hash).or_default() += 1;
+            heavy_light.add(hash, 1);
+            count_min.add(hash, 1);
+        }
+        let kib = |bytes: usize| (bytes + 512) >> 10;
+        assert_eq!((kib(heavy_light.memory_bytes()), kib(count_min.memory_bytes())), (64, 64));
+        let excess = |estimate: &dyn Fn(u64) -> u32| {
+            truth.iter().map(|(&hash, &truth)| u64::from(estimate(hash) - truth)).sum::<u64>()
+        };
+        let (ours, theirs) = (excess(&|hash| heavy_light.estimate(hash)), excess(&|hash| count_min.estimate(hash)));
+        assert!(ours * 2 < theirs, "{ours} of {theirs}");
+    }
+}
+
+#[test]
+fn a_batch_is_one_after_the_other_near_and_far() {
+    const KEYS: usize = crate::test_size::of(1_003, 67);
+    for error in [0.01, 0.00001] {
+        let mut one_by_one = HeavyLight::<u32>::with_error(error, KEY);
+        let mut batched = one_by_one.clone();
+        assert_eq!(is_far(&batched.blocks), error < 0.001);
+        let hashes: Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
+        let weights: Vec<_> = (0..KEYS as u32 - 2).collect();
+        batched.add_batch(&hashes, &weights);
+        hashes.iter().zip(&weights).for_each(|(&hash, &weight)| _ = one_by_one.add(hash, weight));
+        assert_eq!(batched, one_by_one);
+        let mut estimates = [7; KEYS - 4];
+        batched.estimate_batch(&hashes, &mut estimates);
+        assert!(hashes.iter().zip(estimates).all(|(&hash, estimate)| batched.estimate(hash) == estimate));
+    }
+}
+
+#[test]
+fn geometry_follows_from_the_error_and_extremes_stay_in_range() {
+    let sketch = HeavyLight::<u32>::with_error(0.0005, KEY);
+    assert_eq!(sketch.geometry(), Geometry::CounterBlocks { count: 237, bytes: 128 });
+    assert_eq!(sketch.memory_bytes() - size_of_val(&sketch), 237 * 128);
+    assert_eq!((size_of::<Block<u64>>(), size_of::<Block<CountAndSum>>()), (256, 512));
+    let (ceiling, counts) = (offset_of!(Block<CountAndSum>, ceiling), offset_of!(Block<u64>, counts));
+    assert!(ceiling + size_of::<CountAndSum>() <= 64 && counts + size_of::<[u64; WAYS]>() <= 64, "{ceiling}, {counts}");
+    for error in [f64::NAN, f64::INFINITY, 9.0, 1.0] {
+        let mut sketch = HeavyLight::with_error(error, KEY);
+        assert_eq!(sketch.geometry(), HeavyLight::<CountAndSum>::with_error(1.0, KEY).geometry());
+        for key in 0..40 {
+            // Hashes with every low half that is special, and weights of nothing and of all there is.
+            let hash = [0, u64::MAX, u64::MAX << 32, 1 << 32 | 1, mix(key)][key as usize % 5];
+            sketch.add(hash, CountAndSum::default());
+            sketch.add(hash, CountAndSum::new(u64::MAX, key));
+            assert_eq!(sketch.add(hash, CountAndSum::new(1, 0)).count, u64::MAX);
+        }
+        let other = sketch.clone();
+        sketch.merge(&other).unwrap();
+        assert_eq!(sketch.estimate(0).count, u64::MAX);
+    }
+}
+
+#[test]
+fn every_level_reads_the_same() {
+    fn check<W: Weight>(weight: impl Fn(u64) -> W) {
+        // Some keys are large, some have full cells, some never came.
+        let hashes: Vec<_> = [0, u64::MAX, 1 << 63].into_iter().chain((0..147).map(mix)).collect();
+        let mut sketch = HeavyLight::<W>::with_error(0.05, KEY);
+        hashes[..100].iter().for_each(|&hash| _ = sketch.add(hash, weight(hash)));
+        assert_lanes_are_estimates(&Table(&sketch.blocks), &hashes, |hash| sketch.estimate(hash));
+    }
+    check(|hash| hash as u32 >> 12);
+    check(|hash| hash >> 20);
+    check(|hash| CountAndSum::new(hash >> 50, hash >> 20));
+}

@@ -1,0 +1,372 @@
+//! A [`HyperLogLog`] that begins small: for where there are many sketches, and most count little.
+//!
+//! It lists what it needs to know of each hash (a token of 32 bits) while that takes no more than half the registers'
+//! memory, and turns into registers then.
+//!
+//! **Errs** while it is a list only by keys with equal tokens: one pair of keys in 200 million. Afterwards as
+//! [`HyperLogLog`] does, whose registers it has then: nothing is lost by having begun small.
+//!
+//! **Cost**: 6 to 12 bytes a key at first (seldom 24, at least 64 in all), at most the registers; an insertion into the
+//! list mostly touches one cache line. Unlike weir's other sketches it allocates while it counts: up to a maximum known
+//! beforehand.
+//!
+//! **Papers**: Heule, Nunkesser and Hall, "`HyperLogLog` in practice", 2013 (the sparse form, with hashes at a higher
+//! precision); the list is a hash table with linear probing in which tokens stay in order, so that equal sets look
+//! equal whatever order they came in: Blelloch and Golovin, "Strongly history-independent hashing with applications",
+//! 2007.
+//!
+//! **Why not a crate**: those of [`HyperLogLog`].
+
+use alloc::{boxed::Box, vec};
+
+use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
+use crate::{
+    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
+};
+
+/// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
+const TOKEN_PRECISION: u32 = 26;
+/// Bits of a token for that rank, which is at most 39.
+const RANK_BITS: u32 = u32::BITS - TOKEN_PRECISION;
+/// The probability that two keys have equal tokens: equal high bits, and equal ranks.
+const TOKENS_EQUAL: f64 = 1.0 / 3.0 / (1u64 << TOKEN_PRECISION) as f64;
+/// Slots of the smallest list.
+const SLOTS_MIN: usize = 8;
+/// Slots behind the last one that a token belongs to, for those that find it taken.
+const SLOTS_BEHIND: usize = 8;
+
+/// A `HyperLogLog` that is a list at first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactHyperLogLog {
+    form: Form,
+    precision: u32,
+    key_id: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    List(Tokens),
+    Registers(HyperLogLog),
+}
+
+impl CompactHyperLogLog {
+    /// A sketch with at most this relative standard error, in the same range as [`HyperLogLog::with_error`].
+    pub fn with_error(relative_error: f64, key_id: u64) -> Self {
+        Self::with_precision(super::precision_for(relative_error), key_id)
+    }
+
+    /// A sketch of which two to the `precision` registers become, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
+    pub fn with_precision(precision: u32, key_id: u64) -> Self {
+        let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
+        Self { form: Form::List(Tokens::with_slots(SLOTS_MIN)), precision, key_id }
+    }
+
+    /// Counts the key with this hash, once however often it comes.
+    pub fn insert(&mut self, hash: u64) {
+        match &mut self.form {
+            Form::List(tokens) => {
+                if let Err(homeless) = tokens.insert(token(hash)) {
+                    self.grow(homeless);
+                }
+            }
+            Form::Registers(registers) => registers.insert(hash),
+        }
+    }
+
+    /// Counts many keys.
+    pub fn insert_batch(&mut self, hashes: &[u64]) {
+        for (i, hash) in hashes.iter().enumerate() {
+            if let Form::Registers(registers) = &mut self.form {
+                return registers.insert_batch(&hashes[i..]);
+            }
+            self.insert(*hash);
+        }
+    }
+
+    /// How many distinct keys there were, with bounds that hold with at least the probability
+    /// [`CONFIDENCE`](super::CONFIDENCE).
+    pub fn bounds(&self) -> Estimate {
+        match &self.form {
+            Form::List(tokens) => {
+                let pairs_equal = (tokens.count * tokens.count) as f64 / 2.0 * TOKENS_EQUAL;
+                // A Poisson number: below the first bound it is 0 with the stated confidence, above it within the
+                // second.
+                let most = if pairs_equal < 0.001 { 0.0 } else { pairs_equal + 4.0 * libm::sqrt(pairs_equal) + 2.0 };
+                let count = tokens.count as u64;
+                let value = count + libm::round(pairs_equal) as u64;
+                Estimate { value, lower: count, upper: count + libm::ceil(most) as u64 }
+            }
+            Form::Registers(registers) => registers.bounds(),
+        }
+    }
+
+    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        match (&mut self.form, &other.form) {
+            (Form::Registers(ours), Form::Registers(theirs)) => ours.merge(theirs)?,
+            (Form::List(tokens), Form::Registers(theirs)) => {
+                let mut registers = theirs.clone();
+                tokens.iter().for_each(|token| registers.insert(hash_with(token)));
+                self.form = Form::Registers(registers);
+            }
+            (_, Form::List(tokens)) => tokens.iter().for_each(|token| self.insert(hash_with(token))),
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, and is as small as at first.
+    pub fn clear(&mut self) {
+        *self = Self::with_precision(self.precision, self.key_id);
+    }
+
+    /// Its size and shape once it has registers.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Registers { count: 1 << self.precision }
+    }
+
+    /// The fingerprint of the hash key.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
+    /// Everything it occupies now, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.form {
+                Form::List(tokens) => size_of_val(&*tokens.slots),
+                Form::Registers(registers) => registers.registers().len(),
+            }
+    }
+
+    /// What it occupies at most, in bytes.
+    pub const fn memory_bytes_max(&self) -> usize {
+        let (registers, list) = (1 << self.precision, (SLOTS_MIN + SLOTS_BEHIND) * size_of::<u32>());
+        size_of::<Self>() + if registers > list { registers } else { list }
+    }
+
+    /// Makes room, for a token that found none first of all.
+    #[cold]
+    fn grow(&mut self, homeless: u32) {
+        let Form::List(tokens) = &self.form else { return };
+        let slots = 2 * (tokens.slots.len() - SLOTS_BEHIND);
+        let hashes = tokens.iter().chain([homeless]).map(hash_with);
+        if slots * size_of::<u32>() > 1 << (self.precision - 1) {
+            let mut registers = HyperLogLog::with_precision(self.precision, self.key_id);
+            hashes.for_each(|hash| registers.insert(hash));
+            self.form = Form::Registers(registers);
+        } else {
+            let mut larger = Self { form: Form::List(Tokens::with_slots(slots)), ..*self };
+            hashes.for_each(|hash| larger.insert(hash));
+            *self = larger;
+        }
+    }
+}
+
+impl Sketch for CompactHyperLogLog {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Merge for CompactHyperLogLog {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+}
+
+impl Distinct for CompactHyperLogLog {
+    fn insert(&mut self, hash: u64) {
+        self.insert(hash);
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) {
+        self.insert_batch(hashes);
+    }
+    fn bounds(&self) -> Estimate {
+        self.bounds()
+    }
+}
+
+/// A list of tokens, each as what it has more than the one before it; or the registers' image.
+impl Image for CompactHyperLogLog {
+    const KIND: Kind = Kind::CompactHyperLogLog;
+
+    fn write(&self, payload: &mut Writer) {
+        match &self.form {
+            Form::List(tokens) => {
+                payload.varint(tokens.count as u64 + 1);
+                payload.varint(self.precision.into());
+                tokens.iter().fold(0, |before, token| {
+                    payload.varint((token - before).into());
+                    token
+                });
+            }
+            Form::Registers(registers) => {
+                payload.varint(0);
+                registers.write(payload);
+            }
+        }
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let Some(count) = payload.varint("the number of tokens")?.checked_sub(1) else {
+            let registers = HyperLogLog::read(payload, key_id)?;
+            return Ok(Self { precision: registers.precision(), form: Form::Registers(registers), key_id });
+        };
+        let precisions = PRECISION_MIN.into()..=PRECISION_MAX.into();
+        let precision = payload.within("the precision", precisions, "from 4 to 18", Reader::varint)? as u32;
+        let mut sketch = Self::with_precision(precision, key_id);
+        payload.allow::<u8>("the sketch", sketch.memory_bytes_max())?;
+        let mut before = 0;
+        for _ in 0..count {
+            let at = payload.at();
+            let token = payload.varint("a token")?.saturating_add(before.into());
+            before = u32::try_from(token).ok().filter(|token| is_token(*token)).ok_or(ImageError::Value {
+                field: "a token",
+                at,
+                found: token,
+                expected: "below 2^32, with a rank from 1 to 39",
+            })?;
+            sketch.insert(hash_with(before));
+        }
+        Ok(sketch)
+    }
+}
+
+/// Whether a hash can have this token.
+const fn is_token(token: u32) -> bool {
+    let rank = token & ((1 << RANK_BITS) - 1);
+    1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1
+}
+
+/// What registers of any precision need to know of a hash. Never 0.
+const fn token(hash: u64) -> u32 {
+    let rank = (hash << TOKEN_PRECISION | 1 << (TOKEN_PRECISION - 1)).leading_zeros() + 1;
+    let high = (hash >> (u64::BITS - TOKEN_PRECISION)) as u32;
+    high << RANK_BITS | rank
+}
+
+/// A hash that has this token.
+const fn hash_with(token: u32) -> u64 {
+    let (high, rank) = (token >> RANK_BITS, token & ((1 << RANK_BITS) - 1));
+    let behind = (1 << (u64::BITS - TOKEN_PRECISION - 1)) >> (rank - 1);
+    (high as u64) << (u64::BITS - TOKEN_PRECISION) | behind
+}
+
+/// A set of tokens: a table in which each is at its place or behind it, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tokens {
+    /// 0 where there is none.
+    slots: Box<[u32]>,
+    count: usize,
+}
+
+impl Tokens {
+    fn with_slots(slots: usize) -> Self {
+        Self { slots: vec![0; slots + SLOTS_BEHIND].into_boxed_slice(), count: 0 }
+    }
+
+    /// Inserts a token.
+    ///
+    /// # Errors
+    ///
+    /// There is no room left, or was none at the table's end: gives the token that is now without a place.
+    fn insert(&mut self, mut token: u32) -> Result<(), u32> {
+        let places = self.slots.len() - SLOTS_BEHIND;
+        let place = token >> (u32::BITS - places.trailing_zeros());
+        for slot in &mut self.slots[place as usize..] {
+            if *slot == token {
+                return Ok(());
+            }
+            if *slot == 0 {
+                if self.count * 3 >= places * 2 {
+                    return Err(token);
+                }
+                *slot = token;
+                self.count += 1;
+                return Ok(());
+            }
+            if *slot > token {
+                core::mem::swap(slot, &mut token);
+            }
+        }
+        Err(token)
+    }
+
+    /// All tokens, in ascending order.
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().copied().filter(|token| *token != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::{SplitMix64, hash};
+    use std::vec::Vec;
+
+    #[test]
+    fn it_has_the_registers_that_it_would_have_had_from_the_start() {
+        let (most, items) = crate::test_size::of((PRECISION_MAX, 60_000), (11, 400));
+        for precision in [PRECISION_MIN, 10, most] {
+            let mut compact = CompactHyperLogLog::with_precision(precision, 7);
+            let mut dense = HyperLogLog::with_precision(precision, 7);
+            for item in 0..items {
+                compact.insert(hash(1, item));
+                dense.insert(hash(1, item));
+                assert!(compact.memory_bytes() <= compact.memory_bytes_max());
+            }
+            assert_eq!(compact.form, Form::Registers(dense));
+        }
+    }
+
+    #[test]
+    fn batches_are_as_one_by_one() {
+        const MANY: usize = crate::test_size::of(5_000, 700);
+        let hashes: Vec<u64> = (0..MANY as u64).map(|item| hash(2, item)).collect();
+        for count in [10, 100, MANY] {
+            let (mut single, mut batched) =
+                (CompactHyperLogLog::with_error(0.02, 7), CompactHyperLogLog::with_error(0.02, 7));
+            hashes[..count].iter().for_each(|hash| single.insert(*hash));
+            batched.insert_batch(&hashes[..count]);
+            assert_eq!(single, batched);
+        }
+    }
+
+    #[test]
+    fn as_a_list_it_is_exact_and_small() {
+        let mut sketch = CompactHyperLogLog::with_precision(14, 7);
+        for item in 0..crate::test_size::of(1_000, 150) {
+            assert!(matches!(sketch.form, Form::List(_)));
+            // Less than 1 pair in 400 such sketches has equal tokens; this one has none.
+            assert_eq!(sketch.bounds().value, item);
+            assert!(sketch.bounds().lower <= item && sketch.bounds().upper <= item + 3);
+            sketch.insert(hash(3, item));
+            sketch.insert(hash(3, item));
+            assert!(sketch.memory_bytes() < 200 + 24 * sketch.bounds().value as usize);
+        }
+    }
+
+    #[test]
+    fn tokens_keep_what_registers_need() {
+        let mut random = SplitMix64(5);
+        for zeros in 0..64 {
+            for hash in [random.word(), u64::MAX, 0].map(|word| word >> zeros) {
+                assert_eq!(token(hash_with(token(hash))), token(hash), "{hash:016x}");
+                let (mut one, mut other) = (HyperLogLog::with_precision(18, 7), HyperLogLog::with_precision(18, 7));
+                one.insert(hash);
+                other.insert(hash_with(token(hash)));
+                assert_eq!(one, other, "{hash:016x}");
+            }
+        }
+    }
+}

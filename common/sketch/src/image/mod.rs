@@ -1,0 +1,162 @@
+//! weir's own form for sketches that leave the machine: versioned, checksummed, and safe to read from anybody.
+//!
+//! ```text
+//!  0  4  "weir"
+//!  4  1  version of the form, 1
+//!  5  1  kind of sketch
+//!  6  2  0
+//!  8  8  fingerprint of the hash key
+//! 16  8  length of the payload
+//! 24     payload: the geometry, then the state
+//!     4  CRC-32 (IEEE) of everything before
+//! ```
+//!
+//! Numbers are little endian. In a payload single numbers are written in groups of seven bits, and rows of them so that
+//! stretches of zeros cost nothing. Each structure's payload is with the structure, in its `impl Image`.
+//!
+//! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. None have
+//! [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
+//! [`Seen`](super::Seen), which is of one process.
+//!
+//! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against
+//! the bytes that are there, and memory against what the caller allows, before anything is allocated: because empty
+//! stretches cost nothing, some bytes may well stand for a large empty sketch.
+//!
+//! **What it does not**: the checksum finds accidents, not forgeries. Whoever can send images can say whatever a sketch
+//! can say; take them from whom you trust, over a channel that proves who it is.
+
+use alloc::vec::Vec;
+
+use super::Sketch;
+
+mod error;
+mod key;
+mod reader;
+mod writer;
+
+#[cfg(test)]
+pub(super) mod damage;
+#[cfg(test)]
+mod tests;
+
+pub use error::ImageError;
+pub use key::PlainKey;
+pub use reader::Reader;
+pub use writer::{Literal, Writer};
+
+const MAGIC: [u8; 4] = *b"weir";
+const VERSION: u8 = 1;
+const HEADER: usize = 24;
+
+/// Every sketch that has an image: number, structure, its name. A number is never used again for something else.
+macro_rules! kinds {
+    ($($number:literal $kind:ident $name:literal)+) => {
+        /// The sketches that have an image.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Kind {
+            $(#[doc = $name] $kind = $number,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            const fn number_and_name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($number, " (", $name, ")"),)+
+                }
+            }
+        }
+    };
+}
+
+// 11 and 12 placed their keys in other cells; nothing else may have these numbers.
+kinds! {
+    1 HyperLogLog "`HyperLogLog`"
+    2 CountMin "count-min"
+    3 BlockedBloom "blocked Bloom filter"
+    4 CompactHyperLogLog "compact `HyperLogLog`"
+    5 UltraLogLog "`UltraLogLog`"
+    6 Cuckoo "cuckoo filter"
+    7 TwoChoice "two-choice filter"
+    8 Bloom "Bloom filter"
+    9 CountingBloom "counting Bloom filter"
+    10 ScalableBloom "scalable Bloom filter"
+    13 Quotient "quotient filter"
+    14 SharedBloom "shared Bloom filter"
+    15 BlockedCountMin "blocked count-min"
+    16 HeavyLight "heavy and light"
+    17 Spread "spread"
+}
+
+/// A sketch that can leave the machine and come back.
+///
+/// ```
+/// use weir_sketch::{HyperLogLog, Image};
+///
+/// let mut sketch = HyperLogLog::with_error(0.01, 7);
+/// (0..500).for_each(|n| sketch.insert(weir_sketch::hash::mix(n)));
+/// let image = sketch.to_image();
+/// assert_eq!(HyperLogLog::from_image(&image, 1 << 20).unwrap(), sketch);
+///
+/// let error = HyperLogLog::from_image(&image[..20], 1 << 20).unwrap_err();
+/// assert_eq!(error.to_string(), "byte 16: 8 bytes of the payload's length expected, but only 4 are left");
+/// ```
+pub trait Image: Sketch + Sized {
+    /// Which sketch it is.
+    const KIND: Kind;
+
+    /// Writes geometry and state.
+    fn write(&self, payload: &mut Writer);
+
+    /// Reads what [`Image::write`] wrote. Must give a sketch that is sound, or an error, whatever the payload is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot have been written by that.
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError>;
+
+    /// The sketch as bytes.
+    fn to_image(&self) -> Vec<u8> {
+        let mut image = Writer::default();
+        image.0.extend(MAGIC);
+        image.0.extend([VERSION, Self::KIND as u8, 0, 0]);
+        image.word(self.key_id());
+        image.word(0);
+        self.write(&mut image);
+        let Writer(mut image) = image;
+        let length = (image.len() - HEADER) as u64;
+        image[HEADER - size_of_val(&length)..HEADER].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32fast::hash(&image);
+        image.extend(checksum.to_le_bytes());
+        image
+    }
+
+    /// The sketch that bytes stand for, if it occupies at most `memory_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not exactly one image of this kind of sketch, or it is too large; the error says what and where.
+    fn from_image(image: &[u8], memory_max: usize) -> Result<Self, ImageError> {
+        let mut header = Reader::new(image, memory_max);
+        let magic = u32::from_le_bytes(MAGIC);
+        header.within("the beginning", magic..=magic, "\"weir\"", Reader::u32)?;
+        header.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        let kind = Self::KIND as u8;
+        header.within("the kind of sketch", kind..=kind, Self::KIND.number_and_name(), Reader::u8)?;
+        header.within("the reserved number", 0..=0, "0", Reader::u16)?;
+        let key_id = header.u64("the key's fingerprint")?;
+        let length = header.u64("the payload's length")?;
+        let mut payload = header.part("the payload", length)?;
+        let computed = crc32fast::hash(&image[..header.at()]);
+        let stored = header.u32("the checksum")?;
+        if stored != computed {
+            return Err(ImageError::Checksum { stored, computed });
+        }
+        header.end()?;
+        let sketch = Self::read(&mut payload, key_id)?;
+        payload.end()?;
+        Ok(sketch)
+    }
+}

@@ -1,0 +1,404 @@
+//! All structures that have an image, unharmed, damaged and forged.
+
+use super::*;
+use crate::{
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
+    Estimate, Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch, TwoChoice,
+    UltraLogLog,
+    count_min::Plain,
+    hash::Key,
+    oracle::{SplitMix64, hash},
+};
+use core::fmt::Debug;
+use std::{boxed::Box, format, string::String};
+
+mod golden;
+
+const KEY: Key = Key([3, 5]);
+const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
+
+/// Reads an image with so much memory.
+type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
+
+/// One structure and some of its sketches.
+struct Sample {
+    kind: Kind,
+    /// Their images.
+    images: Vec<Vec<u8>>,
+    /// How each of them prints.
+    print: Box<dyn Fn(usize) -> String>,
+    /// How a sketch prints.
+    state: Read<String>,
+    /// A sketch's own image, and what it occupies.
+    read: Read<(Vec<u8>, usize)>,
+    /// A sketch used for all that it is for, and what it occupied at most.
+    used: Read<usize>,
+    /// What a sketch answers while it is used, as text.
+    answers: Read<String>,
+}
+
+/// Is told what a sketch answers.
+type Tell<'a> = &'a mut dyn FnMut(&dyn Debug);
+
+/// A structure in several states, and how it is used, beside another one of the same image.
+fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S, Tell)) -> Sample {
+    let sketches: Vec<S> = sketches.into_iter().collect();
+    let images = sketches.iter().map(S::to_image).collect();
+    let print = Box::new(move |nth: usize| format!("{:?}", sketches[nth]));
+    let state = |image: &[u8], memory_max| S::from_image(image, memory_max).map(|sketch| format!("{sketch:?}"));
+    let read = |image: &[u8], memory_max| {
+        S::from_image(image, memory_max).map(|sketch| (sketch.to_image(), sketch.memory_bytes()))
+    };
+    let used = move |image: &[u8], memory_max| {
+        let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
+        exercise(&mut sketch, &twin, &mut |_| {});
+        let memory = sketch.memory_bytes();
+        sketch.clear();
+        Ok(memory.max(sketch.memory_bytes()))
+    };
+    let answers = move |image: &[u8], memory_max| {
+        let (mut sketch, twin) = (S::from_image(image, memory_max)?, S::from_image(image, memory_max)?);
+        let mut answers = String::new();
+        exercise(&mut sketch, &twin, &mut |answer| answers += &format!("{answer:?}\n"));
+        Ok(answers)
+    };
+    let (state, read, used, answers) = (Box::new(state), Box::new(read), Box::new(used), Box::new(answers));
+    Sample { kind: S::KIND, images, print, state, read, used, answers }
+}
+
+/// Keys that are in none of the samples, from all over.
+fn hashes() -> impl Iterator<Item = u64> {
+    (0..crate::test_size::of(10, 1)).map(|item| hash(8, item)).chain([0, u64::MAX])
+}
+
+fn filters<F: Filter>(filter: &mut F, _: &F, tell: Tell) {
+    for hash in hashes() {
+        tell(&filter.contains(hash));
+        assert!(filter.insert(hash).is_err() || filter.contains(hash));
+    }
+    let shares = [filter.fill(), filter.false_positive_rate()];
+    assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
+    tell(&(shares, filter.is_saturated()));
+}
+
+fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F, tell: Tell) {
+    // A quotient filter may have no room for both.
+    _ = filter.merge(twin);
+    filters(filter, twin, tell);
+}
+
+fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D, tell: Tell) {
+    hashes().for_each(|hash| sketch.insert(hash));
+    sketch.merge(twin).unwrap();
+    let Estimate { value, lower, upper } = sketch.bounds();
+    tell(&[value, lower, upper]);
+    assert!(lower <= value && value <= upper);
+}
+
+/// (A survey would take longer than all other uses together.)
+fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
+    hashes().for_each(|hash| sketch.insert(touch(hash)));
+    sketch.merge(twin).unwrap();
+    tell(&sketch.to_image().last_chunk::<4>());
+}
+
+/// Seven keys share the items.
+const fn touch(hash: u64) -> Touch<u64> {
+    Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash }
+}
+
+/// Adds a weight for each key, and asks for its bounds.
+macro_rules! weighs {
+    ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
+        |$sketch, twin, tell| {
+            for $hash in hashes() {
+                $sketch.add($hash, $weight);
+                tell(&($sketch.estimate($hash), $bounds));
+            }
+            $sketch.merge(twin).unwrap();
+            hashes().for_each(|$hash| tell(&($sketch.estimate($hash), $bounds)));
+        }
+    };
+}
+
+/// How many keys each structure's sketches have: empty, little used and well filled.
+const FILLS: &[u64] = crate::test_size::of(&[0, 3, 25, 100], &[0, 3, 25]);
+
+/// All structures, with [`FILLS`]. Here a new one is added.
+fn samples() -> Vec<Sample> {
+    let id = KEY.id();
+    let hashes = |count| (0..count).map(|item| hash(7, item));
+    let all = [
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = HyperLogLog::with_precision(6, id);
+                hashes(count).for_each(|hash| sketch.insert(hash));
+                sketch
+            }),
+            counts_distinct,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = CompactHyperLogLog::with_precision(14, id);
+                hashes(count).for_each(|hash| sketch.insert(hash));
+                sketch
+            }),
+            counts_distinct,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = CompactHyperLogLog::with_precision(5, id);
+                hashes(count).for_each(|hash| sketch.insert(hash));
+                sketch
+            }),
+            counts_distinct,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = UltraLogLog::with_precision(6, id);
+                hashes(count).for_each(|hash| sketch.insert(hash));
+                sketch
+            }),
+            counts_distinct,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id), SplitMix64(1));
+                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+                sketch
+            }),
+            weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
+                hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
+                sketch
+            }),
+            weighs!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) = (BlockedCountMin::<CountAndSum>::with_error(0.1, id), SplitMix64(1));
+                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+                sketch
+            }),
+            weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) = (HeavyLight::<CountAndSum>::with_error(0.1, id), SplitMix64(1));
+                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
+                sketch
+            }),
+            weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash)),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
+                hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
+                sketch
+            }),
+            weighs!(100, |sketch, hash| sketch.bounds(hash)),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let filter = SharedBloom::with_capacity(100, 0.01, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = Bloom::with_capacity(100, 0.01, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = CountingBloom::with_capacity(100, 0.1, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = Quotient::with_capacity(80, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters_and_merges,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = Cuckoo::with_capacity(80, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut filter = TwoChoice::with_capacity(80, id);
+                hashes(count).for_each(|hash| _ = filter.insert(hash));
+                filter
+            }),
+            filters,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = Spread::with_resolution(500, 100, 0.06, id);
+                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
+                sketch
+            }),
+            finds_spreaders,
+        ),
+    ];
+    all.into()
+}
+
+#[test]
+fn every_kind_is_read_as_it_was_written() {
+    let samples = samples();
+    assert!(Kind::ALL.iter().all(|kind| samples.iter().any(|sample| sample.kind == *kind)));
+    for Sample { kind, images, print, state, read, .. } in samples {
+        for (nth, image) in images.iter().enumerate() {
+            assert_eq!(state(image, PLENTY), Ok(print(nth)), "{kind:?}");
+            assert_eq!(&read(image, PLENTY).unwrap().0, image, "{kind:?}");
+        }
+        assert!(images[0].len() < 64, "an empty {kind:?} takes {} bytes", images[0].len());
+    }
+}
+
+#[test]
+fn no_damage_is_overlooked() {
+    for Sample { kind, images, read, .. } in samples() {
+        for image in &images {
+            for length in (0..image.len()).step_by(crate::test_size::of(1, 101)) {
+                assert!(read(&image[..length], PLENTY).is_err(), "{kind:?} of {length} bytes");
+            }
+            let mut turned = image.clone();
+            for bit in (0..8 * image.len()).step_by(crate::test_size::of(1, 999)) {
+                turned[bit / 8] ^= 1 << (bit % 8);
+                assert!(read(&turned, PLENTY).is_err(), "{kind:?} with bit {bit} turned");
+                turned[bit / 8] ^= 1 << (bit % 8);
+            }
+            let longer = [image.as_slice(), &[0]].concat();
+            let error =
+                ImageError::Value { field: "the number of bytes left over", at: image.len(), found: 1, expected: "0" };
+            assert_eq!(read(&longer, PLENTY).err(), Some(error));
+        }
+    }
+}
+
+/// As a forger would: with the right length and checksum.
+fn sealed(mut image: Vec<u8>) -> Vec<u8> {
+    let length = (image.len() - HEADER) as u64;
+    image[16..HEADER].copy_from_slice(&length.to_le_bytes());
+    let checksum = crc32fast::hash(&image);
+    image.extend(checksum.to_le_bytes());
+    image
+}
+
+#[test]
+fn no_forgery_does_harm() {
+    for Sample { kind, images, read, used, .. } in samples() {
+        for image in images.iter().skip(crate::test_size::of(0, 2)) {
+            let body = &image[..image.len() - 4];
+            damage::survived(body, |body| {
+                if body.len() < HEADER {
+                    return read(body, PLENTY);
+                }
+                // What is read can be used, and written again.
+                let forged = sealed(body.to_vec());
+                let (image, memory) = read(&forged, PLENTY)?;
+                assert!(memory <= PLENTY + 256, "{kind:?} of {memory} bytes");
+                // A filter that grows may do so once: by no more than its growth and tightening.
+                let memory = used(&forged, PLENTY)?;
+                assert!(memory <= 40 * PLENTY, "{kind:?} of {memory} bytes");
+                read(&image, PLENTY)
+            });
+        }
+    }
+}
+
+#[test]
+fn memory_is_bounded_before_it_is_taken() {
+    for Sample { kind, images, read, .. } in samples() {
+        let error = read(&images[2], 16).err().unwrap();
+        assert!(matches!(error, ImageError::TooLarge { allowed: 16, .. }), "{kind:?}: {error}");
+    }
+    // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
+    let mut bomb = Writer(sealed_header(Kind::CountMin));
+    [1, 8, 1 << 26, 1, 0, 1, 0, 8 << 26, 0, 8 << 26, 0].into_iter().for_each(|number| bomb.varint(number));
+    let error = CountMin::<CountAndSum>::from_image(&sealed(bomb.0), 1 << 20).unwrap_err();
+    assert_eq!(
+        format!("{error}"),
+        "byte 34: the cells would take 8589934592 bytes of memory, but only 1048576 are allowed: raise the limit if \
+         you trust the sender"
+    );
+}
+
+fn sealed_header(kind: Kind) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend([VERSION, kind as u8]);
+    header.resize(HEADER, 0);
+    header
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let mut sketch = HyperLogLog::with_precision(6, KEY.id());
+    (0..100).for_each(|item| sketch.insert(hash(7, item)));
+    let image = sketch.to_image();
+    let with = |at: usize, byte| {
+        let mut image = image.clone();
+        image[at] = byte;
+        format!("{}", HyperLogLog::from_image(&image, PLENTY).unwrap_err())
+    };
+    assert!(with(0, b'W').ends_with("must be \"weir\""));
+    assert_eq!(with(4, 2), "byte 4: the form's version is 2, but must be 1");
+    assert_eq!(with(5, 2), "byte 5: the kind of sketch is 2, but must be 1 (`HyperLogLog`)");
+    assert_eq!(with(19, 1), "byte 24: 16777281 bytes of the payload expected, but only 69 are left");
+    assert!(with(30, 99).starts_with("the checksum is "));
+}
+
+#[test]
+fn numbers_of_all_sizes_come_back() {
+    let numbers = [0, 1, 127, 128, 0, 0, 0, 0, 300, u64::MAX, 0, 0, 5, 0, 0, 0];
+    let mut writer = Writer::default();
+    writer.numbers(Literal::Varint, numbers);
+    let mut read = [0; 16];
+    let mut reader = Reader::new(&writer.0, 0);
+    let put = |at: usize, number| {
+        read[at] = number;
+        Ok(())
+    };
+    reader.numbers("a number", Literal::Varint, 16, put).unwrap();
+    reader.end().unwrap();
+    assert_eq!(read, numbers);
+    // An eleventh group, and a tenth with more than the last bit.
+    for bytes in [[0xff; 11], [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0]] {
+        assert!(Reader::new(&bytes, 0).varint("a number").is_err());
+    }
+}

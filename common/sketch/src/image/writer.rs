@@ -1,0 +1,115 @@
+//! Writes what [`Reader`] reads.
+
+use alloc::vec::Vec;
+
+use super::{ImageError, Reader};
+use crate::weight::Weight;
+
+/// How numbers that are not 0 are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Literal {
+    /// In one byte: registers, fingerprints.
+    Byte,
+    /// In two bytes, little endian.
+    Short,
+    /// In eight bytes, little endian: bits.
+    Word,
+    /// In as many bytes as they need, seven bits each: counters.
+    Varint,
+}
+
+impl Literal {
+    fn write(self, number: u64, bytes: &mut Writer) {
+        match self {
+            Self::Byte => bytes.0.push(number as u8),
+            Self::Short => bytes.0.extend((number as u16).to_le_bytes()),
+            Self::Word => bytes.word(number),
+            Self::Varint => bytes.varint(number),
+        }
+    }
+
+    pub(super) fn read(self, reader: &mut Reader, field: &'static str) -> Result<u64, ImageError> {
+        match self {
+            Self::Byte => reader.u8(field).map(u64::from),
+            Self::Short => reader.u16(field).map(u64::from),
+            Self::Word => reader.u64(field),
+            Self::Varint => reader.varint(field),
+        }
+    }
+}
+
+/// A payload in the making.
+#[derive(Debug, Default)]
+pub struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    /// What was written so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Some bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
+    /// A word in eight bytes.
+    pub fn word(&mut self, word: u64) {
+        self.0.extend(word.to_le_bytes());
+    }
+
+    /// A number in as few groups of seven bits as it needs, the lowest first (LEB128).
+    pub fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these. (The
+    /// literals of a stretch are collected first, in eight bytes each: their number comes before them.)
+    pub fn numbers(&mut self, literal: Literal, numbers: impl IntoIterator<Item = u64>) {
+        /// So many zeros are no dearer as literals than as a stretch.
+        const SHORT: usize = 2;
+        let (mut before, mut literals, mut zeros) = (0, Vec::new(), 0);
+        for number in numbers {
+            if number == 0 {
+                zeros += 1;
+                continue;
+            }
+            if zeros > SHORT || literals.is_empty() {
+                self.stretch(literal, before, &literals);
+                literals.clear();
+                before = zeros;
+            } else {
+                literals.extend(core::iter::repeat_n(0, zeros));
+            }
+            zeros = 0;
+            literals.push(number);
+        }
+        self.stretch(literal, before, &literals);
+        self.stretch(literal, zeros, &[]);
+    }
+
+    /// One weight.
+    pub fn weight<W: Weight>(&mut self, weight: W) {
+        self.weights(&core::iter::once(weight));
+    }
+
+    /// Weights: of all the first number, then of all the next, if they have several.
+    pub fn weights<W: Weight>(&mut self, weights: &(impl Iterator<Item = W> + Clone)) {
+        W::by_number(|number| {
+            self.numbers(Literal::Varint, weights.clone().map(number));
+            0
+        });
+    }
+
+    fn stretch(&mut self, literal: Literal, zeros: usize, literals: &[u64]) {
+        if zeros + literals.len() > 0 {
+            self.varint(zeros as u64);
+            self.varint(literals.len() as u64);
+            literals.iter().for_each(|number| literal.write(*number, self));
+        }
+    }
+}

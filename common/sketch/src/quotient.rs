@@ -1,0 +1,711 @@
+//! Quotient filter: is this key here, and has not been removed? Mergeable, and resizable without the keys.
+//!
+//! A key's fingerprint is cut in two: the quotient says where it lies, the remainder is what is kept there. As the
+//! place says the quotient, whole fingerprints can be read back, in order, and put into a filter of another size.
+//!
+//! Sixteen quotients share a cache line: four bits a quotient count its fingerprints, their remainders follow side by
+//! side, sorted. What has no room *spills* into the next line, before that line's own. So the same fingerprints always
+//! give the same bits, in whatever order they came, went and were merged.
+//!
+//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
+//! inserted and not removed. A foreign key is found at 0.005 % at most, computed exactly from the fingerprints; growing
+//! adds to that in proportion.
+//!
+//! **Cost** for 1,000,000 keys: 2.5 MiB (21 bits a key); one cache line a key, and a few more when nearly full.
+//!
+//! **Papers**: Bender, Farach-Colton, Johnson, Kraner, Kuszmaul, Medjedovic, Montes, Shetty, Spillane and Zadok, "Don't
+//! thrash: how to cache your hash on flash", 2012. There, three bits a slot mark runs, which are found by a walk;
+//! Pandey, Bender, Johnson and Patro, "A general-purpose counting filter", 2017, find them by rank and select. Counts
+//! instead cost two bits more, and are added up by one multiplication.
+//!
+//! **Why not a crate**: sizes other than powers of two, twice the speed, and merging that changes nothing when it
+//! fails.
+
+mod batch;
+mod image;
+mod line;
+
+use alloc::{boxed::Box, vec};
+use core::ops::Range;
+
+use self::{
+    batch::{contains_batch, insert_batch, remove_batch},
+    line::{COUNT_BITS, Line},
+};
+use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
+
+/// Lines at most: 4 GiB.
+pub const LINES_MAX: usize = 1 << 26;
+/// Remainders a line.
+pub const SLOTS: usize = 27;
+/// Quotients a line.
+pub const QUOTIENTS: usize = 16;
+/// Fingerprints a quotient, at most: what four bits count.
+pub const RUN_MAX: usize = 15;
+/// Bits a remainder.
+pub const REMAINDER_BITS: u32 = 16;
+
+/// The load that is planned for.
+const LOAD: f64 = 0.9;
+/// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
+/// here.
+const LOAD_MAX_PERCENT: u64 = 95;
+/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+const PREFETCH_BYTES: usize = 1 << 20;
+
+/// A quotient filter of 16-bit remainders: a multiset, so that a key that was inserted twice is found until it was
+/// removed twice. One key goes in 15 times at most.
+///
+/// ```
+/// use weir_sketch::{Keyed, Quotient, hash::Key};
+///
+/// let [mut monday, mut tuesday] = [(); 2].map(|()| Keyed::new(Key([1, 2]), |id| Quotient::with_capacity(100, id)));
+/// monday.insert("192.0.2.1")?;
+/// tuesday.insert("192.0.2.2")?;
+/// [&mut monday, &mut tuesday].into_iter().try_for_each(|day| day.sketch_mut().resize(200))?;
+/// monday.merge(&tuesday)?;
+/// assert!(monday.contains("192.0.2.1") && monday.contains("192.0.2.2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Quotient {
+    lines: Box<[Line]>,
+    /// How many of a hash's high bits are kept, by place and remainder together. Stays when it is resized.
+    fingerprint_bits: u32,
+    /// How many fingerprints are in.
+    items: u64,
+    /// How many keys it was planned for.
+    capacity: u64,
+    key_id: u64,
+}
+
+/// Where a fingerprint belongs, and what is kept of it there.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Place {
+    quotient: u32,
+    remainder: u16,
+}
+
+impl Place {
+    #[inline(always)]
+    const fn line(self) -> usize {
+        self.quotient as usize / QUOTIENTS
+    }
+
+    /// Which of its line's quotients it has.
+    #[inline(always)]
+    const fn nth(self) -> u32 {
+        self.quotient % QUOTIENTS as u32
+    }
+}
+
+impl Quotient {
+    /// A filter for as many keys. More than [`LINES_MAX`] lines are not built: then it is full before.
+    pub fn with_capacity(items: u64, key_id: u64) -> Self {
+        let lines = lines_for(items);
+        // So that the fingerprints of one quotient differ in their remainders.
+        let fingerprint_bits = (lines * QUOTIENTS).ilog2() + REMAINDER_BITS;
+        Self::new(lines, fingerprint_bits, items.max(1), key_id)
+    }
+
+    fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
+        // For no more than there are lines for.
+        let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
+        let lines = vec![Line::default(); lines].into_boxed_slice();
+        Self { lines, fingerprint_bits, items: 0, capacity, key_id }
+    }
+
+    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    ///
+    /// # Errors
+    ///
+    /// It is full, or one of its quotients is (see [`RUN_MAX`]): nothing has changed, and everything inserted before is
+    /// still found.
+    #[inline]
+    pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        self.insert_at(self.place(hash))
+    }
+
+    /// Whether the key with this hash is in; wrongly true at [`Quotient::false_positive_rate`].
+    #[inline]
+    pub fn contains(&self, hash: u64) -> bool {
+        search(&self.lines, self.place(hash)).1
+    }
+
+    /// Removes one insertion of the key with this hash; tells whether there was one.
+    ///
+    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    #[inline]
+    pub fn remove(&mut self, hash: u64) -> bool {
+        self.remove_at(self.place(hash))
+    }
+
+    /// Inserts many keys, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for one; those before it are in.
+    pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        insert_batch(self, hashes)
+    }
+
+    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        remove_batch(self, hashes)
+    }
+
+    /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the
+    /// shorter of the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        contains_batch(self, hashes, found);
+    }
+
+    /// The fingerprints that are in, each as often as it is, in ascending order: hashes of which the low bits are zero.
+    /// Inserted into another filter of at most as many [`Quotient::fingerprint_bits`], they are found there by the same
+    /// keys. Each costs a division of 128 bits.
+    pub fn fingerprints(&self) -> impl Iterator<Item = u64> {
+        self.places().map(|place| self.fingerprint(place))
+    }
+
+    /// Takes in another filter: afterwards this one has what both had, each as often as in both together. It is the
+    /// very filter that all their keys would have made. (They go into a copy first, so that nothing has changed if
+    /// it fails.)
+    ///
+    /// # Errors
+    ///
+    /// They differ in geometry or key; or there is no room for what both have: [`Quotient::resize`] both before.
+    /// Nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        let full = MergeError::Full { items: self.items + other.items, room: self.items_max() };
+        if self.items + other.items > self.items_max() {
+            return Err(full);
+        }
+        let mut merged = self.clone();
+        other.places().try_for_each(|place| merged.insert_at(place).map(drop)).map_err(|_| full)?;
+        *self = merged;
+        Ok(())
+    }
+
+    /// Moves what is in to a filter for another number of keys. It needs no keys, and their fingerprints stay what they
+    /// are, so the rate of false positives depends on the number of keys only. To less than half of what it was made
+    /// for it does not shrink, as then the remainders would be too short.
+    ///
+    /// # Errors
+    ///
+    /// There is more in than that has room for. Nothing has changed then.
+    pub fn resize(&mut self, items: u64) -> Result<(), Full> {
+        let lines_min = (1usize << (self.fingerprint_bits - REMAINDER_BITS)).div_ceil(QUOTIENTS);
+        let lines = lines_for(items).max(lines_min);
+        let mut resized = Self::new(lines, self.fingerprint_bits, items.max(1), self.key_id);
+        let full = Full { items: self.items, capacity: items };
+        self.fingerprints().try_for_each(|fingerprint| resized.insert(fingerprint).map(drop)).map_err(|_| full)?;
+        *self = resized;
+        Ok(())
+    }
+
+    /// Forgets everything; writes every line. (Not inlined: next to the allocation, the writes would be optimised out,
+    /// and the pages would not become resident.)
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.lines.fill(Line::default());
+        self.items = 0;
+    }
+
+    /// How many keys are in, each as often as it was inserted and not removed.
+    pub const fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// How many keys it was planned for.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many of a hash's high bits it keeps.
+    pub const fn fingerprint_bits(&self) -> u32 {
+        self.fingerprint_bits
+    }
+
+    /// The share of slots that are taken.
+    pub const fn fill(&self) -> f64 {
+        self.items as f64 / (self.lines.len() * SLOTS) as f64
+    }
+
+    /// The probability that a foreign key is found, exactly: the share of all fingerprints that are in. Reads the whole
+    /// filter.
+    pub fn false_positive_rate(&self) -> f64 {
+        let mut before = None;
+        let distinct = self.places().filter(|place| before.replace(*place) != Some(*place)).count();
+        libm::ldexp(distinct as f64, -(self.fingerprint_bits as i32))
+    }
+
+    /// Whether it holds more than it was planned for.
+    pub const fn is_saturated(&self) -> bool {
+        self.items > self.capacity
+    }
+
+    /// Its size and shape.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Quotients { count: self.lines.len() * QUOTIENTS, fingerprint_bits: self.fingerprint_bits }
+    }
+
+    /// The fingerprint of the hash key.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
+    /// Everything it occupies, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.lines)
+    }
+
+    /// How many fingerprints go in. At least one slot stays free: where what spills comes to rest.
+    const fn items_max(&self) -> u64 {
+        (self.lines.len() * SLOTS) as u64 * LOAD_MAX_PERCENT / 100
+    }
+
+    /// The fingerprint times the number of quotients: the upper half is the quotient, and the lower half how far into
+    /// that quotient it lies, of which the remainder is the high bits. Any number of quotients, and no division.
+    #[inline(always)]
+    fn place(&self, hash: u64) -> Place {
+        let fingerprint = hash & (u64::MAX << (u64::BITS - self.fingerprint_bits));
+        let product = u128::from(fingerprint) * (self.lines.len() * QUOTIENTS) as u128;
+        let remainder = (product as u64 >> (u64::BITS - REMAINDER_BITS)) as u16;
+        Place { quotient: (product >> u64::BITS) as u32, remainder }
+    }
+
+    /// The fingerprint at a place: the first that is not before it, as there is only one.
+    fn fingerprint(&self, Place { quotient, remainder }: Place) -> u64 {
+        let place = u128::from(quotient) << REMAINDER_BITS | u128::from(remainder);
+        let quotients = (self.lines.len() * QUOTIENTS) as u128;
+        let fingerprint = (place << (self.fingerprint_bits - REMAINDER_BITS)).div_ceil(quotients);
+        (fingerprint as u64) << (u64::BITS - self.fingerprint_bits)
+    }
+
+    /// All that is in, in order.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let quotients = (self.lines.len() * QUOTIENTS) as u32;
+        (0..quotients).map(|quotient| Place { quotient, remainder: 0 }).flat_map(move |place| {
+            let run = self.lines[place.line()].run(place.nth());
+            run.map(move |at| Place { remainder: remainder(&self.lines, place.line(), at), ..place })
+        })
+    }
+
+    #[inline(always)]
+    fn insert_at(&mut self, place: Place) -> Result<bool, Full> {
+        let line = place.line();
+        let (at, is_there) = search(&self.lines, place);
+        if !self.has_room(place) || !self.open(line, at, place.remainder) {
+            return Err(Full { items: self.items, capacity: self.capacity });
+        }
+        self.count(place);
+        Ok(!is_there)
+    }
+
+    #[inline(always)]
+    fn remove_at(&mut self, place: Place) -> bool {
+        let (at, is_there) = search(&self.lines, place);
+        if is_there {
+            self.lines[place.line()].counts -= 1 << (COUNT_BITS * place.nth());
+            self.close(place.line(), at);
+            self.items -= 1;
+        }
+        is_there
+    }
+
+    /// Whether neither the filter nor the quotient is full.
+    #[inline(always)]
+    fn has_room(&self, place: Place) -> bool {
+        self.items < self.items_max() && self.lines[place.line()].run(place.nth()).len() < RUN_MAX
+    }
+
+    #[inline(always)]
+    fn count(&mut self, place: Place) {
+        self.lines[place.line()].counts += 1 << (COUNT_BITS * place.nth());
+        self.items += 1;
+    }
+
+    /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot.
+    /// Where that is too far away, nothing changes.
+    #[inline(always)]
+    fn open(&mut self, mut line: usize, mut at: usize, mut remainder: u16) -> bool {
+        let mut is_last = self.lines[line].has_room();
+        if !is_last && !self.can_spill(line) {
+            return false;
+        }
+        loop {
+            if at < SLOTS {
+                remainder = self.lines[line].open(at, remainder);
+                at = 0;
+            } else {
+                at -= SLOTS;
+            }
+            if is_last {
+                return true;
+            }
+            line = after(&self.lines, line);
+            is_last = self.lines[line].has_room();
+            self.lines[line].spilled += 1;
+        }
+    }
+
+    /// Takes out the remainder so many slots after a line's first one; what had moved on for it moves back.
+    fn close(&mut self, mut line: usize, mut at: usize) {
+        loop {
+            let next = after(&self.lines, line);
+            let is_last = self.lines[next].spilled == 0;
+            if at < SLOTS {
+                let moved_back = if is_last { 0 } else { self.lines[next].remainders[0] };
+                self.lines[line].close(at, moved_back);
+                at = 0;
+            } else {
+                at -= SLOTS;
+            }
+            if is_last {
+                return;
+            }
+            self.lines[next].spilled -= 1;
+            line = next;
+        }
+    }
+
+    /// Whether all lines up to the next one with room can count one more that has spilled into them.
+    ///
+    /// There is one with room, as never all slots are taken. Only keys that were chosen to collide spill that far.
+    fn can_spill(&self, line: usize) -> bool {
+        let mut next = after(&self.lines, line);
+        while !self.lines[next].has_room() && self.lines[next].spilled < u16::MAX {
+            next = after(&self.lines, next);
+        }
+        self.lines[next].spilled < u16::MAX
+    }
+
+    /// Whether lines must be expected to come from memory.
+    fn is_far(&self) -> bool {
+        size_of_val(&*self.lines) > PREFETCH_BYTES
+    }
+}
+
+impl Sketch for Quotient {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Merge for Quotient {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+}
+
+impl Filter for Quotient {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        self.insert(hash)
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        self.insert_batch(hashes)
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
+}
+
+impl Remove for Quotient {
+    fn remove(&mut self, hash: u64) -> bool {
+        self.remove(hash)
+    }
+    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
+}
+
+/// How many lines have room for as many keys as planned.
+fn lines_for(items: u64) -> usize {
+    (libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD) as usize).min(LINES_MAX)
+}
+
+/// How many slots after its line's first a fingerprint belongs, and whether it is there.
+#[inline(always)]
+fn search(lines: &[Line], place: Place) -> (usize, bool) {
+    let line = &lines[place.line()];
+    let run = line.run(place.nth());
+    if run.end > SLOTS {
+        return search_spilled(lines, place, run);
+    }
+    let (smaller, is_there) = line.search(run.clone(), place.remainder);
+    (run.start + smaller, is_there)
+}
+
+/// The same where the run ends in a later line.
+#[inline(always)]
+fn search_spilled(lines: &[Line], place: Place, Range { mut start, mut end }: Range<usize>) -> (usize, bool) {
+    let (mut line, mut at, mut is_there) = (place.line(), start, false);
+    loop {
+        let (smaller, is_here) = lines[line].search(start.min(SLOTS)..end.min(SLOTS), place.remainder);
+        at += smaller;
+        is_there |= is_here;
+        if end <= SLOTS {
+            return (at, is_there);
+        }
+        (start, end) = (start.saturating_sub(SLOTS), end - SLOTS);
+        line = after(lines, line);
+    }
+}
+
+/// After the last line comes the first.
+#[inline(always)]
+fn after(lines: &[Line], line: usize) -> usize {
+    if line + 1 < lines.len() { line + 1 } else { 0 }
+}
+
+/// The remainder so many slots after a line's first.
+fn remainder(lines: &[Line], line: usize, at: usize) -> u16 {
+    lines[(line + at / SLOTS) % lines.len()].remainders[at % SLOTS]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        batch::{find_all, insert_all, remove_all},
+        *,
+    };
+    use crate::{
+        oracle::{SplitMix64, hash},
+        simd::{self, Level},
+    };
+    use std::{collections::BTreeMap, format, vec::Vec};
+
+    fn fed(capacity: u64, seed: u64, items: u64) -> Quotient {
+        let mut filter = Quotient::with_capacity(capacity, 7);
+        (0..items).for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
+        filter
+    }
+
+    /// The oracle: how often each fingerprint is in.
+    fn counts(hashes: impl Iterator<Item = u64>, bits: u32) -> BTreeMap<u64, u64> {
+        let mut counts = BTreeMap::new();
+        hashes.for_each(|hash| *counts.entry(hash >> (64 - bits)).or_default() += 1);
+        counts
+    }
+
+    #[test]
+    fn it_takes_what_was_planned_at_any_size_and_a_little_more() {
+        for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
+            let mut filter = Quotient::with_capacity(items, 7);
+            let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
+            assert_eq!(full, Full { items: filter.items(), capacity: items });
+            assert!(full.items >= items && (0.9..=0.95).contains(&filter.fill()), "{full}");
+            assert_eq!(filter.is_saturated(), full.items > items);
+        }
+    }
+
+    #[test]
+    fn one_key_goes_in_fifteen_times() {
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut filter = fed(N, 1, N * 9 / 10);
+        let twins = (0..).take_while(|_| filter.insert(hash(2, 1)).is_ok()).count();
+        assert!(twins <= RUN_MAX && filter.contains(hash(2, 1)), "{twins}");
+        assert!((0..twins).all(|_| filter.remove(hash(2, 1))));
+        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N * 9 / 10)));
+    }
+
+    #[test]
+    fn the_same_fingerprints_give_the_same_bits_in_any_order() {
+        const N: u64 = crate::test_size::of(1_000, 45);
+        // At full, so that much spills: in some filters also from the last line into the first.
+        const KEYS: u64 = N * 21 / 20;
+        let backwards = |seed, items: Range<u64>| {
+            let mut filter = Quotient::with_capacity(N, 7);
+            items.rev().for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
+            filter
+        };
+        let mut wrapped = 0;
+        for seed in 0..8 {
+            let mut filter = fed(N, seed, KEYS);
+            wrapped += u32::from(filter.lines[0].spilled > 0);
+            assert_eq!(format!("{filter:?}"), format!("{:?}", backwards(seed, 0..KEYS)));
+            (0..KEYS / 2).for_each(|item| assert!(filter.remove(hash(seed, item))));
+            assert_eq!(format!("{filter:?}"), format!("{:?}", backwards(seed, KEYS / 2..KEYS)));
+        }
+        assert!(wrapped > 0);
+    }
+
+    #[test]
+    fn fingerprints_are_read_back_in_order() {
+        for capacity in [1, 24, 100, 1_000, 7_777].into_iter().take(crate::test_size::of(5, 3)) {
+            let mut random = SplitMix64(capacity);
+            let hashes: Vec<u64> = (0..capacity).map(|_| hash(1, random.word() % capacity)).collect();
+            let mut filter = Quotient::with_capacity(capacity, 7);
+            filter.insert_batch(&hashes).unwrap();
+            let fingerprints: Vec<u64> = filter.fingerprints().collect();
+            let bits = filter.fingerprint_bits();
+            assert!(fingerprints.is_sorted() && fingerprints.len() as u64 == filter.items());
+            assert!(fingerprints.iter().all(|fingerprint| fingerprint << bits == 0));
+            assert_eq!(counts(fingerprints.iter().copied(), bits), counts(hashes.into_iter(), bits));
+        }
+    }
+
+    #[test]
+    fn resizing_needs_no_keys_and_keeps_every_fingerprint() {
+        const N: u64 = crate::test_size::of(1_000, 60);
+        let mut filter = fed(N, 1, N);
+        let fingerprints: Vec<u64> = filter.fingerprints().collect();
+        let rate = filter.false_positive_rate();
+        for capacity in [5 * N, crate::test_size::of(100, 20) * N, N * 5 / 4, N] {
+            filter.resize(capacity).unwrap();
+            assert_eq!((filter.capacity(), filter.items()), (capacity, N));
+            assert!(filter.fingerprints().eq(fingerprints.iter().copied()));
+            assert_eq!(filter.false_positive_rate(), rate, "the same fingerprints, the same rate");
+            assert!((0..N).all(|item| filter.contains(hash(1, item))));
+        }
+        assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N)));
+        // It grows as often as its fingerprints are long.
+        filter.resize(8 * N).unwrap();
+        (N..8 * N).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+        assert!(
+            (7.5..=8.0).contains(&(filter.false_positive_rate() / rate)),
+            "{}",
+            filter.false_positive_rate() / rate
+        );
+    }
+
+    #[test]
+    fn resizing_below_what_is_in_changes_nothing() {
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut filter = fed(3 * N, 1, N * 5 / 2);
+        let before = format!("{filter:?}");
+        assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5 }));
+        assert_eq!(format!("{filter:?}"), before);
+        // Nor does it become so small that two fingerprints would look the same.
+        (0..N * 5 / 2 - 1).for_each(|item| assert!(filter.remove(hash(1, item))));
+        filter.resize(0).unwrap();
+        assert_eq!((filter.capacity(), filter.items()), (1, 1));
+        assert!(filter.lines.len() * QUOTIENTS >= 1 << (filter.fingerprint_bits() - REMAINDER_BITS));
+        assert!(filter.contains(hash(1, N * 5 / 2 - 1)));
+    }
+
+    #[test]
+    fn a_merged_filter_is_as_if_fed_both() {
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let mut merged = fed(2 * N, 1, N * 9 / 10);
+        merged.merge(&fed(2 * N, 2, N)).unwrap();
+        let mut both = fed(2 * N, 1, N * 9 / 10);
+        (0..N).for_each(|item| assert!(both.insert(hash(2, item)).is_ok()));
+        assert_eq!(format!("{merged:?}"), format!("{both:?}"));
+    }
+
+    #[test]
+    fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
+        const SIZE: u64 = crate::test_size::of(1_000, 60);
+        const KEYS: u64 = SIZE * 8 / 10;
+        let (mut ours, mut theirs) = (fed(SIZE, 1, KEYS), fed(SIZE, 2, KEYS));
+        let before = format!("{ours:?}");
+        let error = ours.merge(&theirs).unwrap_err();
+        let room = ours.items_max();
+        assert_eq!(error, MergeError::Full { items: 2 * KEYS, room });
+        assert!(format!("{error}").contains(&format!("{} keys together into room for {room}", 2 * KEYS)), "{error}");
+        assert_eq!(format!("{ours:?}"), before);
+        [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(2 * KEYS).unwrap());
+        ours.merge(&theirs).unwrap();
+        assert!((0..KEYS).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
+        // One key too often, found out in the middle.
+        let mut often = Quotient::with_capacity(2 * KEYS, 7);
+        (0..RUN_MAX).for_each(|_| assert!(often.insert(hash(1, 1)).is_ok()));
+        often.resize(2 * KEYS).unwrap();
+        let (mut ours, before) = (often.clone(), format!("{often:?}"));
+        assert!(matches!(ours.merge(&often), Err(MergeError::Full { .. })));
+        assert_eq!(format!("{ours:?}"), before);
+    }
+
+    #[test]
+    fn keys_that_were_chosen_to_collide_end_in_an_error() {
+        const COUNT: u64 = crate::test_size::of(100, 10);
+        // All in the first quotient of each line from the 100th on, by hashes in a row.
+        let mut filter = Quotient::with_capacity(crate::test_size::of(10_000, 3_000), 7);
+        let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
+        let mut inserted = Vec::new();
+        for quotient in 1_600..1_600 + COUNT {
+            let hashes = (0..20).map(|item| quotient * step + item * (step / 32) + step / 64);
+            inserted.extend(hashes.filter(|hash| filter.insert(*hash).is_ok()));
+        }
+        assert_eq!(inserted.len(), COUNT as usize * RUN_MAX);
+        assert!(inserted.iter().all(|hash| filter.contains(*hash)));
+        assert!(inserted.iter().all(|hash| filter.remove(*hash)) && filter.items() == 0);
+        // What cannot be counted as spilled is refused, and nothing moves.
+        let line = filter.place(1 << 63).line();
+        (0..SLOTS as u64).for_each(|item| assert!(filter.insert((1 << 63) + item * (step / 2)).is_ok()));
+        filter.lines[line + 1].spilled = u16::MAX;
+        let before = format!("{filter:?}");
+        assert!(filter.insert(1 << 63).is_err());
+        assert_eq!(format!("{filter:?}"), before);
+    }
+
+    #[test]
+    fn every_level_finds_the_same() {
+        const N: u64 = crate::test_size::of(1_000, 100);
+        let filter = fed(N, 1, N * 21 / 20);
+        let hashes: Vec<u64> = (N / 2..N * 8 / 5 + 1).map(|item| hash(1, item)).collect();
+        let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
+        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
+            let mut all = std::vec![false; hashes.len()];
+            let (filter, hashes, found) = (&filter, &*hashes, &mut *all);
+            simd::at_level!(level, (filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
+                find_all(filter, hashes, found);
+            });
+            assert_eq!(all, one_by_one, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn every_level_inserts_and_removes_the_same() {
+        const N: u64 = crate::test_size::of(1_000, 100);
+        const KEYS: u64 = N * 21 / 20;
+        let hashes: Vec<u64> = (0..KEYS).map(|item| hash(1, item)).collect();
+        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
+            let mut one = Quotient::with_capacity(N, 7);
+            let (filter, hashes) = (&mut one, &*hashes);
+            let done = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
+                insert_all(filter, hashes)
+            });
+            assert_eq!((done, format!("{one:?}")), (Ok(()), format!("{:?}", fed(N, 1, KEYS))), "{level:?}");
+            let filter = &mut one;
+            let removed = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> u64 {
+                remove_all(filter, hashes)
+            });
+            assert_eq!((removed, one.items()), (KEYS, 0), "{level:?}");
+        }
+    }
+
+    #[test]
+    fn geometry_follows_from_the_plan_and_stays_in_range() {
+        let million = Quotient::with_capacity(1_000_000, 7);
+        let bits = (million.memory_bytes() - size_of::<Quotient>()) as f64 * 8.0 / 1e6;
+        assert!((21.0..21.1).contains(&bits), "{bits} bits a key");
+        assert_eq!(million.geometry(), Geometry::Quotients { count: 41_153 * QUOTIENTS, fingerprint_bits: 35 });
+        let smallest = Quotient::with_capacity(0, 7);
+        assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
+        assert_eq!(smallest.geometry(), Geometry::Quotients { count: QUOTIENTS, fingerprint_bits: 20 });
+    }
+}

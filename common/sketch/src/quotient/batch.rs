@@ -1,0 +1,71 @@
+//! A quotient filter's batches: each is compiled for several instruction sets, and asks for lines ahead.
+
+use super::{Quotient, search};
+use crate::{Full, simd};
+
+/// Keys whose lines are on their way from memory at once.
+const BATCH: usize = 32;
+
+simd::dispatch! {
+    /// Inserts keys in lanes.
+    pub fn insert_batch(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
+        insert_all(filter, hashes)
+    }
+}
+
+/// (Loops and not closures, which would be compiled for the portable level only.)
+#[inline(always)]
+pub(super) fn insert_all(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
+    for hashes in hashes.chunks(BATCH) {
+        prefetch(filter, hashes);
+        for &hash in hashes {
+            filter.insert_at(filter.place(hash))?;
+        }
+    }
+    Ok(())
+}
+
+simd::dispatch! {
+    /// Removes keys in lanes.
+    pub fn remove_batch(filter: &mut Quotient, hashes: &[u64]) -> u64 {
+        remove_all(filter, hashes)
+    }
+}
+
+#[inline(always)]
+pub(super) fn remove_all(filter: &mut Quotient, hashes: &[u64]) -> u64 {
+    let mut removed = 0;
+    for hashes in hashes.chunks(BATCH) {
+        prefetch(filter, hashes);
+        for &hash in hashes {
+            removed += u64::from(filter.remove_at(filter.place(hash)));
+        }
+    }
+    removed
+}
+
+simd::dispatch! {
+    /// Looks up keys in lanes.
+    pub fn contains_batch(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
+        find_all(filter, hashes, found);
+    }
+}
+
+#[inline(always)]
+pub(super) fn find_all(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
+    for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+        prefetch(filter, hashes);
+        for (found, &hash) in found.iter_mut().zip(hashes) {
+            *found = search(&filter.lines, filter.place(hash)).1;
+        }
+    }
+}
+
+/// Asks for the lines of these keys if they must be expected to come from memory. Their places are computed again when
+/// they are used: that is a multiplication, and costs less than to keep them.
+#[inline(always)]
+fn prefetch(filter: &Quotient, hashes: &[u64]) {
+    if filter.is_far() {
+        hashes.iter().for_each(|&hash| simd::prefetch(&filter.lines[filter.place(hash).line()]));
+    }
+}

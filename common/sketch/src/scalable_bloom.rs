@@ -1,0 +1,508 @@
+//! Scalable Bloom filter: was this key here before, of nobody knows how many?
+//!
+//! A row of [`BlockedBloom`]s, its stages. New keys go to the last; when that holds as many as planned, a larger one
+//! with a lower rate is added. All are asked.
+//!
+//! **Errs** only towards "yes": a key that was inserted is always found; a foreign one is found at a rate whose
+//! expectation stays below the plan however many keys there are, because the stages' rates are a falling geometric
+//! series with the plan as its sum; and that is computed exactly from the bits that are set.
+//!
+//! **Cost**: memory grows with the keys. 1,000,000 keys that began with room for 10,000 take 2.6 MiB at 0.01, twice as
+//! much as if their number had been known, in seven stages, the last not yet full. An absent key takes one cache line
+//! in each stage. An insertion that makes it grow allocates.
+//!
+//! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
+//!
+//! **Why not a crate**: they have classic stages, a cache line for each bit; and report the rate that was planned.
+
+use alloc::vec::Vec;
+
+use super::{
+    BlockedBloom, Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    image::{Image, ImageError, Kind, Reader, Writer},
+    occupancy::Items,
+    split_block::{BLOCKS_MAX, Plan},
+};
+
+pub use super::split_block::{RATE_MAX, RATE_MIN};
+
+/// How many times as many keys a stage takes as the one before, unless said otherwise.
+pub const GROWTH: u32 = 2;
+/// The most that it may be.
+pub const GROWTH_MAX: u32 = 16;
+/// A stage's rate in the one's before, unless said otherwise: so that filters which grow much stay small (Almeida et
+/// al., section 4).
+pub const TIGHTENING: f64 = 0.85;
+/// The least that it may be.
+pub const TIGHTENING_MIN: f64 = 0.5;
+/// The most that it may be: nearer to 1, the first stages would have nothing left of the rate.
+pub const TIGHTENING_MAX: f64 = 0.95;
+/// So many keys are looked up in one stage before the next.
+const CHUNK: usize = 256;
+
+/// A Bloom filter that grows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalableBloom {
+    /// The last stage, which takes new keys.
+    current: BlockedBloom,
+    /// How many keys the last stage took.
+    items: u64,
+    /// Full stages, and those of merged filters.
+    past: Vec<BlockedBloom>,
+    /// How many stages of its own came before the last.
+    growths: i32,
+    settings: Settings,
+}
+
+/// What the stages are planned from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Settings {
+    /// Keys in the first stage.
+    items: u64,
+    /// Of all stages together.
+    false_positive_rate: f64,
+    growth: u32,
+    tightening: f64,
+}
+
+impl ScalableBloom {
+    /// A filter that begins with room for `items` keys, and however many it holds finds a foreign key at
+    /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at
+    /// [`TIGHTENING`] times its rate.
+    ///
+    /// The rate is brought within 7e-9 and [`RATE_MAX`]. It ends growing when the next stage would need more than
+    /// 4 GiB or a rate below [`RATE_MIN`]; then its rate rises, as [`ScalableBloom::false_positive_rate`] tells.
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
+        Self::with_growth(items, false_positive_rate, GROWTH, TIGHTENING, key_id)
+    }
+
+    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and tightening (from
+    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; not-a-number gives [`TIGHTENING`]).
+    ///
+    /// More growth is faster, with fewer stages, and leaves more of the last one empty. Less tightening keeps later
+    /// stages small and makes the first one larger.
+    pub fn with_growth(items: u64, false_positive_rate: f64, growth: u32, tightening: f64, key_id: u64) -> Self {
+        let tightening = if tightening.is_nan() { TIGHTENING } else { tightening };
+        let tightening = tightening.clamp(TIGHTENING_MIN, TIGHTENING_MAX);
+        let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
+        let settings = Settings {
+            items: items.max(1),
+            // At least so much that the first stage's share of it can be planned for.
+            false_positive_rate: rate.clamp(RATE_MIN / (1.0 - tightening), RATE_MAX),
+            growth: growth.clamp(2, GROWTH_MAX),
+            tightening,
+        };
+        let current = BlockedBloom::from_plan(settings.stage(0), key_id);
+        Self { current, items: 0, past: Vec::new(), growths: 0, settings }
+    }
+
+    /// Inserts the key with this hash; tells whether it was absent. Allocates when it grows.
+    pub fn insert(&mut self, hash: u64) -> bool {
+        let is_new = !self.past.iter().any(|stage| stage.contains(hash)) && self.current.insert(hash);
+        self.took(u64::from(is_new));
+        is_new
+    }
+
+    /// Whether the key with this hash was inserted; wrongly true at [`ScalableBloom::false_positive_rate`].
+    pub fn contains(&self, hash: u64) -> bool {
+        // The last stages first: they hold the most keys.
+        self.stages().rev().any(|stage| stage.contains(hash))
+    }
+
+    /// Inserts many keys.
+    pub fn insert_batch(&mut self, hashes: &[u64]) {
+        let mut rest = hashes;
+        while !rest.is_empty() {
+            // No more than there is room for: a key that comes twice must not meet a new stage the second time.
+            let room = match self.current.capacity().saturating_sub(self.items) {
+                0 => CHUNK,
+                room => room.min(CHUNK as u64) as usize,
+            };
+            let (chunk, later) = rest.split_at(room.min(rest.len()));
+            let mut known = [false; CHUNK];
+            find_in(self.past.iter(), chunk, &mut known);
+            let mut absent = [0; CHUNK];
+            let mut count = 0;
+            for (hash, known) in chunk.iter().zip(known) {
+                absent[count] = *hash;
+                count += usize::from(!known);
+            }
+            let new = self.current.insert_counting(&absent[..count]);
+            self.took(new);
+            rest = later;
+        }
+    }
+
+    /// Looks up many keys: `found[i]` is what [`ScalableBloom::contains`] says of `hashes[i]`. Looks at as many as the
+    /// shorter of the two has.
+    pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        let count = hashes.len().min(found.len());
+        for (chunk, found) in hashes[..count].chunks(CHUNK).zip(found[..count].chunks_mut(CHUNK)) {
+            found.fill(false);
+            find_in(self.stages().rev(), chunk, found);
+        }
+    }
+
+    /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
+    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each.
+    /// It grows on as if it had not merged.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
+        self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
+        Ok(())
+    }
+
+    /// Forgets everything, and is small again; writes every block.
+    pub fn clear(&mut self) {
+        if self.growths > 0 {
+            self.current = BlockedBloom::from_plan(self.settings.stage(0), self.key_id());
+        }
+        self.current.clear();
+        self.past.clear();
+        (self.items, self.growths) = (0, 0);
+    }
+
+    /// The share of all stages' bits that are set. Reads the whole filter.
+    pub fn fill(&self) -> f64 {
+        let set: f64 = self.stages().map(|stage| stage.fill() * stage.blocks() as f64).sum();
+        set / self.blocks() as f64
+    }
+
+    /// The probability that a foreign key is found by any stage, exactly, from the bits that are set. Reads the whole
+    /// filter.
+    pub fn false_positive_rate(&self) -> f64 {
+        1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
+    }
+
+    /// Whether its rate is above the planned one by more than chance: because its last stage is over-full and it cannot
+    /// grow any more, or because it has merged others. Reads the whole filter.
+    pub fn is_saturated(&self) -> bool {
+        let has_merged = self.past.len() > self.growths as usize;
+        self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
+    }
+
+    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %; those of merged filters each for
+    /// itself. Reads the whole filter.
+    pub fn estimated_items(&self) -> Estimate {
+        self.stages().map(BlockedBloom::items).sum::<Items>().estimate()
+    }
+
+    /// The stages, the one that takes new keys last.
+    pub fn stages(&self) -> impl DoubleEndedIterator<Item = &BlockedBloom> {
+        self.past.iter().chain([&self.current])
+    }
+
+    /// Its size now.
+    pub fn geometry(&self) -> Geometry {
+        Geometry::Blocks { count: self.blocks() }
+    }
+
+    /// The fingerprint of the hash key.
+    pub const fn key_id(&self) -> u64 {
+        self.current.key_id()
+    }
+
+    /// Everything it occupies now, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let inline = size_of::<Self>() - size_of::<BlockedBloom>();
+        inline + self.stages().map(BlockedBloom::memory_bytes).sum::<usize>()
+    }
+
+    fn blocks(&self) -> usize {
+        self.stages().map(BlockedBloom::blocks).sum()
+    }
+
+    /// Counts new keys in the last stage, and adds another if it is full.
+    fn took(&mut self, new: u64) {
+        self.items += new;
+        if self.items >= self.current.capacity()
+            && let Some(plan) = self.settings.next_stage(self.growths)
+        {
+            let next = BlockedBloom::from_plan(plan, self.key_id());
+            self.past.push(core::mem::replace(&mut self.current, next));
+            self.items = 0;
+            self.growths += 1;
+        }
+    }
+}
+
+impl Settings {
+    fn stage(&self, nth: i32) -> Plan {
+        let items = self.items as f64 * libm::pow(f64::from(self.growth), f64::from(nth));
+        Plan::new(items as u64, self.rate(nth), u64::BITS)
+    }
+
+    /// The stage after the `nth`, if it can hold its rate.
+    fn next_stage(&self, nth: i32) -> Option<Plan> {
+        let plan = self.stage(nth + 1);
+        (self.rate(nth + 1) >= RATE_MIN && plan.blocks < BLOCKS_MAX).then_some(plan)
+    }
+
+    /// A stage's share of the rate: rate (1 - t) t^nth, of which the sum is the rate.
+    fn rate(&self, nth: i32) -> f64 {
+        self.false_positive_rate * (1.0 - self.tightening) * libm::pow(self.tightening, f64::from(nth))
+    }
+}
+
+/// Sets `found[i]` where any stage has `hashes[i]`; of at most [`CHUNK`] keys.
+fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], found: &mut [bool]) {
+    let mut here = [false; CHUNK];
+    for stage in stages {
+        stage.contains_batch(hashes, &mut here);
+        found.iter_mut().zip(here).for_each(|(found, here)| *found |= here);
+    }
+}
+
+impl Sketch for ScalableBloom {
+    fn geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn key_id(&self) -> u64 {
+        self.key_id()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl Merge for ScalableBloom {
+    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge(other)
+    }
+}
+
+/// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
+impl Image for ScalableBloom {
+    const KIND: Kind = Kind::ScalableBloom;
+
+    fn write(&self, payload: &mut Writer) {
+        let Self { current, items, past, growths, settings } = self;
+        let Settings { items: first, false_positive_rate, growth, tightening } = *settings;
+        [first, growth.into(), *items, *growths as u64, past.len() as u64].into_iter().for_each(|n| payload.varint(n));
+        payload.word(false_positive_rate.to_bits());
+        payload.word(tightening.to_bits());
+        current.write(payload);
+        past.iter().for_each(|stage| stage.write(payload));
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let first = payload.varint("the first stage's keys")?;
+        let growth = payload.within("the growth", 2..=GROWTH_MAX.into(), "from 2 to GROWTH_MAX", Reader::varint)?;
+        // So many that adding to them can never overflow.
+        let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
+        let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
+        let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
+        let rate = f64::from_bits(payload.u64("the false-positive rate")?);
+        let tightening = f64::from_bits(payload.u64("the tightening")?);
+        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real
+        // one.
+        let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
+        let settings = Settings { items: first.max(1), ..empty.settings };
+        let at = payload.at();
+        let current = BlockedBloom::read(payload, key_id)?;
+        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller,
+        // and the next: whoever sends a small filter cannot have a large one built.
+        if current.plan() != settings.stage(growths as i32) {
+            let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
+            return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });
+        }
+        let past = (0..past).map(|_| {
+            payload.allow::<BlockedBloom>("a stage", 1)?;
+            BlockedBloom::read(payload, key_id)
+        });
+        Ok(Self { current, items, past: past.collect::<Result<_, _>>()?, growths: growths as i32, settings })
+    }
+}
+
+/// Never full: where it cannot grow, only the rate rises.
+impl Filter for ScalableBloom {
+    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        Ok(self.insert(hash))
+    }
+    fn contains(&self, hash: u64) -> bool {
+        self.contains(hash)
+    }
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        self.insert_batch(hashes);
+        Ok(())
+    }
+    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+        self.contains_batch(hashes, found);
+    }
+    fn fill(&self) -> f64 {
+        self.fill()
+    }
+    fn false_positive_rate(&self) -> f64 {
+        self.false_positive_rate()
+    }
+    fn is_saturated(&self) -> bool {
+        self.is_saturated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::{SplitMix64, hash};
+    use std::{vec, vec::Vec};
+
+    fn hashes(seed: u64, items: core::ops::Range<u64>) -> Vec<u64> {
+        items.map(|item| hash(seed, item)).collect()
+    }
+
+    fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> ScalableBloom {
+        let mut filter = ScalableBloom::with_capacity(planned, rate, 7);
+        filter.insert_batch(&hashes(seed, 0..items));
+        filter
+    }
+
+    fn finds_all(filter: &ScalableBloom, hashes: &[u64]) -> bool {
+        let mut found = vec![false; hashes.len()];
+        filter.contains_batch(hashes, &mut found);
+        found.iter().all(|found| *found)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn the_rate_holds_however_far_it_grows() {
+        const KEYS: u64 = 60_000;
+        const TRIES: u64 = 40_000;
+        for (seed, planned, growth, tightening) in
+            [(1, 0.01, 2, 0.85), (2, 0.01, 2, 0.5), (3, 0.05, 2, 0.9), (4, 0.05, 4, 0.7), (5, 0.3, 2, 0.85)]
+        {
+            let mut filter = ScalableBloom::with_growth(500, planned, growth, tightening, 7);
+            let keys = hashes(seed, 0..KEYS);
+            filter.insert_batch(&keys);
+            assert!(finds_all(&filter, &keys) && filter.stages().count() > 3);
+            let computed = filter.false_positive_rate();
+            // A stage of 500 keys has the luck of some twenty blocks; all stages together are within a tenth.
+            assert!(computed < 1.1 * planned && !filter.is_saturated(), "planned {planned}, computed {computed}");
+            let found = hashes(seed + 9, 0..TRIES).iter().filter(|key| filter.contains(**key)).count() as f64;
+            // 4.5 standard deviations of what is found by chance: one in 147,000, for each of five.
+            let expected = computed * TRIES as f64;
+            assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
+            // False positives are not inserted.
+            let estimated = filter.estimated_items().value as f64 / KEYS as f64;
+            assert!((0.98 - planned..1.02).contains(&estimated), "{estimated}");
+        }
+    }
+
+    #[test]
+    fn batches_do_what_single_calls_do() {
+        let mut random = SplitMix64(1);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7);
+        let mut batched = one_by_one.clone();
+        for length in (0..crate::test_size::of(300, 80)).step_by(crate::test_size::of(7, 39)) {
+            // Some twice in a batch.
+            let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
+            for key in &keys {
+                let known = one_by_one.contains(*key);
+                assert_eq!(one_by_one.insert(*key), !known);
+            }
+            batched.insert_batch(&keys);
+            assert!(batched == one_by_one, "{length} keys");
+            let wanted = hashes(1, 0..length);
+            let mut found = vec![true; wanted.len()];
+            batched.contains_batch(&wanted, &mut found);
+            assert!(wanted.iter().zip(found).all(|(key, found)| one_by_one.contains(*key) == found));
+            let mut more = vec![true; wanted.len() + 10];
+            batched.contains_batch(&wanted, &mut more);
+            assert_eq!(more[wanted.len()..], [true; 10], "what was not asked for is not answered");
+        }
+        assert!(batched.stages().count() > 5);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn a_merged_filter_finds_what_either_found_at_no_more_than_both_rates() {
+        let (one, other) = (fed(300, 0.01, 1, 5_000), fed(1_000, 0.02, 2, 3_000));
+        for (mut merged, from) in [(one.clone(), &other), (other.clone(), &one)] {
+            merged.merge(from).unwrap();
+            assert!(finds_all(&merged, &hashes(1, 0..5_000)) && finds_all(&merged, &hashes(2, 0..3_000)));
+            let foreign = hashes(3, 0..20_000);
+            let either = |key: &u64| one.contains(*key) || other.contains(*key);
+            assert!(foreign.iter().all(|key| merged.contains(*key) == either(key)), "order matters not");
+            let (rate, sum) = (merged.false_positive_rate(), one.false_positive_rate() + other.false_positive_rate());
+            assert!(rate <= sum && rate > 0.98 * sum, "{rate} of {sum}");
+            merged.insert_batch(&hashes(4, 0..5_000));
+            assert!(finds_all(&merged, &hashes(4, 0..5_000)));
+        }
+        let mut many = one.clone();
+        (2..5).for_each(|seed| many.merge(&fed(300, 0.01, seed, 5_000)).unwrap());
+        assert!(many.is_saturated() && !one.is_saturated(), "four times the keys, and four times the rate");
+        let mut same = one.clone();
+        same.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap();
+        assert_eq!(
+            (same.false_positive_rate(), same.estimated_items()),
+            (one.false_positive_rate(), one.estimated_items())
+        );
+    }
+
+    #[test]
+    fn empty_filters_add_nothing_to_merge() {
+        let mut filter = fed(300, 0.01, 1, crate::test_size::of(1_000, 400));
+        let before = filter.clone();
+        (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap());
+        assert!(filter == before);
+    }
+
+    #[test]
+    fn another_key_is_refused_and_nothing_else() {
+        let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
+        let before = filter.clone();
+        let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8)).unwrap_err();
+        assert_eq!(error, MergeError::Key { ours: 7, theirs: 8 });
+        assert!(filter == before, "a refused merge leaves no trace");
+    }
+
+    #[test]
+    fn it_is_as_new_when_cleared_and_memory_is_told() {
+        let new = ScalableBloom::with_capacity(crate::test_size::of(300, 60), 0.01, 7);
+        assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items().upper), (0.0, 0.0, 0));
+        let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
+        let Geometry::Blocks { count } = filter.geometry() else { panic!("not blocks") };
+        assert!((count * 64..count * 64 + 4_096).contains(&filter.memory_bytes()));
+        assert!((0.2..0.6).contains(&filter.fill()), "{}", filter.fill());
+        filter.merge(&fed(10, 0.01, 2, 100)).unwrap();
+        filter.clear();
+        assert!(filter == new);
+    }
+
+    #[test]
+    fn it_ends_growing_where_the_rate_cannot_be_held() {
+        const MANY: u64 = crate::test_size::of(5_000, 150);
+        // A second stage would need half of the lowest rate.
+        let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7);
+        filter.insert_batch(&hashes(1, 0..MANY));
+        assert_eq!(filter.stages().count(), 1);
+        assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..MANY)));
+    }
+
+    #[test]
+    fn an_image_that_would_grow_beyond_what_it_shows_is_refused() {
+        const HEADER: usize = 24;
+        let read = |payload: &[u8]| ScalableBloom::read(&mut Reader::new(payload, 1 << 20), 7);
+        for keys in [0, 30, crate::test_size::of(3_000, 100)] {
+            let image = fed(20, 0.1, 1, keys).to_image();
+            let (first, rest) = image[HEADER..].split_first().unwrap();
+            assert_eq!(read(&image[HEADER..]), Ok(fed(20, 0.1, 1, keys)));
+            // The first stage's 20 keys are the first number: made 5 * 10^9 more.
+            let forged = [&[first | 0x80, 0x80, 0x80, 0x80, *first], rest].concat();
+            assert!(matches!(read(&forged), Err(ImageError::Value { field: "the last stage's blocks", .. })), "{keys}");
+        }
+    }
+
+    #[test]
+    fn settings_are_kept_in_range() {
+        const KEYS: u64 = crate::test_size::of(200, 20);
+        for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
+            for (growth, tightening) in [(0, f64::NAN), (1, -1.0), (u32::MAX, 2.0)] {
+                let mut filter = ScalableBloom::with_growth(0, rate, growth, tightening, 7);
+                filter.insert_batch(&hashes(1, 0..KEYS));
+                assert!(finds_all(&filter, &hashes(1, 0..KEYS)), "{rate} {growth} {tightening}");
+            }
+        }
+    }
+}

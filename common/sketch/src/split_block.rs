@@ -1,0 +1,358 @@
+//! Split blocks: what the filters that keep a key within one cache line have in common.
+//!
+//! A block is one cache line of eight 64-bit lanes; a lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
+//! block, and in each of its lanes one slot. Here is where a key goes, how many blocks a plan takes, and what the slots
+//! that are taken say of the keys that took them.
+
+use super::{
+    Geometry,
+    image::{ImageError, Reader, Writer},
+    occupancy::{Items, Occupancy},
+};
+use crate::{hash::scale, simd::prefetch};
+
+/// Lanes a block; a key takes one slot in each.
+pub(super) const LANES: usize = 8;
+/// Blocks at most: 4 GiB.
+pub const BLOCKS_MAX: usize = 1 << 26;
+/// The lowest rate of false positives that can be planned for.
+pub const RATE_MIN: f64 = 1e-9;
+/// The highest: a filter that is wrong half of the time.
+pub const RATE_MAX: f64 = 0.5;
+/// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
+/// asking would only cost time. (Under Miri, which takes a while for each block, few are many.)
+pub(super) const BLOCKS_NEAR: usize = if cfg!(miri) { 1 << 5 } else { 1 << 14 };
+/// Batches are worked through in chunks of so many keys, so that what is decided and counted is per chunk.
+const CHUNK: usize = 8;
+/// So many chunks ahead are lines asked for: sixteen keys, about as many lines as a core can wait for at once.
+const CHUNKS_AHEAD: usize = 2;
+
+/// How a filter is divided, and for how many keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How many keys it is for.
+    pub capacity: u64,
+    /// How many blocks it has.
+    pub blocks: usize,
+    /// Slots a lane.
+    slots: u32,
+}
+
+impl Plan {
+    /// Of as many blocks as it takes, within [`BLOCKS_MAX`], so that a filter with `items` keys finds a foreign key at
+    /// `rate`, within [`RATE_MIN`] and [`RATE_MAX`], or less. Not-a-number gives the smallest filter.
+    pub fn new(items: u64, rate: f64, slots: u32) -> Self {
+        let load = load_for(rate, slots);
+        // For no more than can be built.
+        let capacity = items.clamp(1, (BLOCKS_MAX as f64 * load) as u64);
+        let blocks = libm::ceil(capacity as f64 / load) as usize;
+        Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
+    }
+
+    /// Writes it into an image's payload.
+    pub fn write(&self, payload: &mut Writer) {
+        payload.varint(self.capacity);
+        payload.varint(self.blocks as u64);
+    }
+
+    /// Reads what was written.
+    pub fn read(payload: &mut Reader, slots: u32) -> Result<Self, ImageError> {
+        let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
+        let blocks = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
+        Ok(Self { capacity, blocks, slots })
+    }
+
+    /// The filter's size and shape.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Blocks { count: self.blocks }
+    }
+
+    /// The share of slots that is taken when the filter holds as many keys as planned.
+    pub fn fill(&self) -> f64 {
+        // j keys leave a slot free with (1 - 1/slots)^j; j is Poisson around the load.
+        -libm::expm1(-(self.capacity as f64 / self.blocks as f64) / f64::from(self.slots))
+    }
+
+    /// Whether so many slots taken are more than planned by more than chance: four standard deviations of as many
+    /// independent slots. (They are not, but what they have in common makes their number vary less.)
+    pub fn is_exceeded(&self, fill: f64) -> bool {
+        let (planned, slots) = (self.fill(), (self.blocks * LANES) as f64 * f64::from(self.slots));
+        fill > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / slots)
+    }
+
+    /// The share of slots that is taken, from the number taken in each lane of each block.
+    pub fn fill_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> f64 {
+        let taken: u64 = taken.flatten().map(u64::from).sum();
+        taken as f64 / (self.blocks * LANES) as f64 / f64::from(self.slots)
+    }
+
+    /// The probability that a foreign key is found, exactly: the mean over all blocks of the product of their lanes'
+    /// fills.
+    pub fn rate_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> f64 {
+        // Of at most 64 slots each, eight lanes' product fits 64 bits.
+        let ways = taken.map(|lanes| lanes.iter().map(|lane| u64::from(*lane)).product::<u64>() as f64);
+        ways.sum::<f64>() / power(f64::from(self.slots)) / self.blocks as f64
+    }
+
+    /// About how many distinct keys were inserted, from each block's slots.
+    pub fn items_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> Items {
+        const SLOTS_MAX: usize = LANES * u64::BITS as usize;
+        let mut blocks_by_taken = [0u64; SLOTS_MAX + 1];
+        taken.for_each(|lanes| blocks_by_taken[lanes.iter().sum::<u32>() as usize] += 1);
+        let slots = LANES as f64 * f64::from(self.slots);
+        let per_key = -libm::log1p(-1.0 / f64::from(self.slots));
+        let block = Occupancy { slots, draws: LANES as f64, per_key };
+        let by_taken = blocks_by_taken.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
+        by_taken.map(|(taken, blocks)| block.items(slots - taken as f64).times(*blocks)).sum()
+    }
+}
+
+/// The block of the key with this hash, and a word that chooses its slots there.
+///
+/// The block is the upper half of the product with their number: any number, without a division. So keys of one block
+/// have their hashes' high bits alike; the word is one in which the low bits, that tell them apart, reach all of its
+/// upper ones. (The lower half of that product would come for free, but has bits twice if the number is near a power
+/// of two.)
+#[inline(always)]
+pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
+    /// 2^64 divided by the golden ratio.
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    (scale(hash, blocks as u64) as usize, hash.wrapping_mul(ODD))
+}
+
+/// Six bits of the word for each lane. (Not the topmost: a field that needs no masking would be one of its own kind,
+/// and the compiler would not make one vector of the eight.)
+#[inline(always)]
+pub(super) fn fields(word: u64) -> [u64; LANES] {
+    core::array::from_fn(|lane| (word >> (10 + 6 * lane)) & 63)
+}
+
+/// Visits the blocks of many keys, each with the key's word, and notes what `find` says.
+#[inline(always)]
+pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find: impl Fn(&B, u64) -> bool) {
+    let count = hashes.len().min(found.len());
+    let (chunks, rest) = hashes[..count].as_chunks();
+    let (found, found_rest) = found[..count].as_chunks_mut::<CHUNK>();
+    for (nth, (chunk, found)) in chunks.iter().zip(found).enumerate() {
+        ask_ahead(blocks, chunks, nth);
+        for (&hash, found) in chunk.iter().zip(found) {
+            let (block, word) = place(hash, blocks.len());
+            *found = find(&blocks[block], word);
+        }
+    }
+    for (&hash, found) in rest.iter().zip(found_rest) {
+        let (block, word) = place(hash, blocks.len());
+        *found = find(&blocks[block], word);
+    }
+}
+
+/// What happens to a key's block. (A closure would be inlined only while it is small; and what is not inlined is
+/// compiled for the portable level.)
+pub(super) trait Change<B> {
+    /// Changes a block by its key's word; tells whether the key was new, or was here.
+    fn change(block: &mut B, word: u64) -> bool;
+}
+
+/// Changes the blocks of many keys; tells how often the change says yes.
+#[inline(always)]
+pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u64 {
+    let (chunks, rest) = hashes.as_chunks();
+    let mut changed = 0;
+    for (nth, chunk) in chunks.iter().enumerate() {
+        ask_ahead(blocks, chunks, nth);
+        for &hash in chunk {
+            let (block, word) = place(hash, blocks.len());
+            changed += u64::from(C::change(&mut blocks[block], word));
+        }
+    }
+    for &hash in rest {
+        let (block, word) = place(hash, blocks.len());
+        changed += u64::from(C::change(&mut blocks[block], word));
+    }
+    changed
+}
+
+/// At the `nth` chunk of a batch, asks for the lines of one further on, where the filter is large.
+#[inline(always)]
+fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
+    if blocks.len() > BLOCKS_NEAR
+        && let Some(chunk) = chunks.get(nth + CHUNKS_AHEAD)
+    {
+        chunk.iter().for_each(|&hash| prefetch(&blocks[place(hash, blocks.len()).0]));
+    }
+}
+
+/// The most keys a block may have on average so that the rate of false positives is within `rate`.
+fn load_for(rate: f64, slots: u32) -> f64 {
+    // The rate at the higher is 0.9, beyond RATE_MAX.
+    largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| rate_at(load, slots))
+}
+
+/// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself
+/// is brought within [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
+///
+/// By Newton's method on logarithms, between which the slope changes little: a handful of evaluations.
+pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f64) -> PoissonMean) -> f64 {
+    /// Loads are multiples of so small a part of `most`: geometry is then the same wherever the search began and ended.
+    const STEPS: f64 = (1 << 20) as f64;
+    /// A step of less than a millionth leaves an error of about its square.
+    const NEAR: f64 = 1e-6;
+    /// Six evaluations are the most that any rate was seen to take.
+    const EVALUATIONS_MAX: u32 = 12;
+    if rate.is_nan() {
+        // Not-a-number gives the smallest filter, not the largest.
+        return most;
+    }
+    let rate = rate.clamp(RATE_MIN, RATE_MAX);
+    // As if all blocks had equally many keys.
+    let mut load = -slots * libm::log1p(-libm::pow(rate, 1.0 / LANES as f64));
+    for _ in 0..EVALUATIONS_MAX {
+        let found = rate_at(load);
+        let step = libm::log(rate / found.value) / found.slope;
+        load *= libm::exp(step);
+        if step.abs() < NEAR {
+            break;
+        }
+    }
+    libm::floor(load / most * STEPS).clamp(1.0, STEPS) / STEPS * most
+}
+
+/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of
+/// keys in a block of the probability that all eight lanes have the foreign key's slot taken.
+fn rate_at(load: f64, slots: u32) -> PoissonMean {
+    let stays_free = 1.0 - 1.0 / f64::from(slots);
+    let mut free = 1.0;
+    poisson_mean(load, || {
+        let rate = power(1.0 - free);
+        free *= stays_free;
+        rate
+    })
+}
+
+/// The mean of a value over a Poisson distribution.
+pub(super) struct PoissonMean {
+    pub value: f64,
+    /// By how many per cent the value grows if the distribution's mean grows by one per cent.
+    pub slope: f64,
+}
+
+/// The mean over the Poisson distribution with this `mean` of a value that grows with the number, but beyond the mean
+/// more slowly than probabilities fall. It is asked for at 0, 1, 2 and so on.
+pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut() -> f64) -> PoissonMean {
+    /// What a number beyond the mean must weigh beside all before it, to go on: those that follow weigh little more.
+    const WEIGHT_MIN: f64 = 1e-14;
+    // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
+    let most = (mean + 15.0 * libm::sqrt(mean) + 30.0) as u32;
+    // With the derivative of the probabilities by the mean, p(n) (n / mean - 1), comes the slope.
+    let (mut sum, mut moment, mut probability) = (0.0, 0.0, libm::exp(-mean));
+    for number in (0..most).map(f64::from) {
+        let share = probability * value();
+        sum += share;
+        moment += share * number;
+        if number > mean && share < sum * WEIGHT_MIN {
+            break;
+        }
+        probability *= mean / (number + 1.0);
+    }
+    PoissonMean { value: sum, slope: moment / sum - mean }
+}
+
+/// To the power of the number of lanes.
+fn power(base: f64) -> f64 {
+    (0..LANES.ilog2()).fold(base, |power, _| power * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::hash;
+    use core::cell::Cell;
+    use std::boxed::Box;
+
+    #[test]
+    fn plans_stay_in_range() {
+        for slots in [16, 64] {
+            assert!(rate_at(4.4 * f64::from(slots), slots).value > RATE_MAX);
+            for rate in [f64::NAN, RATE_MAX, 2.0, f64::INFINITY] {
+                assert_eq!(Plan::new(10, rate, slots).blocks, 1, "{rate}");
+            }
+            for rate in [-1.0, 0.0, f64::NEG_INFINITY] {
+                assert_eq!(Plan::new(10, rate, slots), Plan::new(10, RATE_MIN, slots));
+            }
+            assert_eq!(Plan::new(u64::MAX, 0.01, slots).blocks, BLOCKS_MAX);
+            assert_eq!(Plan::new(0, 0.01, slots), Plan::new(1, 0.01, slots));
+            for rate in [f64::NAN, 0.0, 0.01, 1.0] {
+                let largest = Plan::new(u64::MAX, rate, slots);
+                assert!(largest.is_exceeded(1.0), "planned for no more keys than it is built for");
+                assert_eq!(Plan::new(largest.capacity, rate, slots), largest);
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_load_within_the_rate_is_found() {
+        const RATES: u32 = crate::test_size::of(1000, 5);
+        for slots in [16, 64] {
+            let step = 4.4 * f64::from(slots) / f64::from(1 << 20);
+            for nth in 0..=RATES {
+                let rate = RATE_MAX * (RATE_MIN / RATE_MAX).powf(f64::from(nth) / f64::from(RATES));
+                let (load, evaluations) = (load_for(rate, slots), Cell::new(0));
+                assert!(rate_at(load, slots).value <= rate, "{rate}: {load} keys of {slots} slots");
+                assert!(rate_at(load + step, slots).value > rate, "{rate}: {load} keys of {slots} slots");
+                largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| {
+                    evaluations.update(|count| count + 1);
+                    rate_at(load, slots)
+                });
+                assert!(evaluations.get() <= 6, "{rate}: {} evaluations", evaluations.get());
+            }
+        }
+    }
+
+    /// Counts pairs of fields of many words in 4,096 cells, and holds chi-squared against its 4,095 degrees of freedom:
+    /// a standard deviation is 90. More than six of them happen once in 10^8, for each of 72 pairs.
+    fn assert_pairs_are_uniform(what: &str, words: impl Fn() -> Box<dyn Iterator<Item = u64>>) {
+        for (one, other) in (0..LANES).map(|lane| (lane, (lane + 1) % LANES)).chain((0..4).map(|lane| (lane, lane + 4)))
+        {
+            let mut cells = std::vec![0u32; 4096];
+            let mut count = 0.0;
+            for word in words() {
+                let fields = fields(word);
+                cells[(fields[one] << 6 | fields[other]) as usize] += 1;
+                count += 1.0;
+            }
+            let expected = count / 4096.0;
+            let chi_squared: f64 = cells.iter().map(|cell| (f64::from(*cell) - expected).powi(2) / expected).sum();
+            assert!((4095.0 - 6.0 * 90.5..4095.0 + 6.0 * 90.5).contains(&chi_squared), "{what}: {chi_squared}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn a_keys_slots_are_independent_also_among_keys_of_one_block() {
+        const KEYS: u64 = 40_000;
+        for blocks in [1, 15, (1 << 14) + 1] {
+            assert_pairs_are_uniform("all keys", || {
+                Box::new((0..KEYS).map(move |item| place(hash(blocks as u64, item), blocks).1))
+            });
+        }
+        // Keys of one block have their high bits alike: the largest filters leave 38 bits to tell them apart.
+        for (blocks, block) in [(BLOCKS_MAX - 1, 0x0123_4567), (BLOCKS_MAX, 0x0222_2222), (BLOCKS_MAX / 3, 77)] {
+            let first = (u128::from(block) << 64).div_ceil(blocks as u128) as u64;
+            let alike = move |item| first + (hash(7, item) >> 27);
+            assert!((0..KEYS).all(|item| place(alike(item), blocks).0 as u64 == block));
+            assert_pairs_are_uniform("a block's keys", || {
+                Box::new((0..KEYS).map(move |item| place(alike(item), blocks).1))
+            });
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn blocks_are_chosen_evenly() {
+        // 100 keys a block: nine standard deviations of a Poisson distribution.
+        let mut keys = [0u32; 1001];
+        (0..100_100).for_each(|item| keys[place(hash(1, item), 1001).0] += 1);
+        assert!(keys.iter().all(|keys| (10..190).contains(keys)));
+        assert_eq!((place(0, 1001).0, place(u64::MAX, 1001).0), (0, 1000));
+    }
+}

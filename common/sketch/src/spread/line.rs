@@ -1,0 +1,82 @@
+//! A line of a spread sketch, and how pairs are told to many.
+
+use super::place::{CHUNK, Place, Places, RANK_BITS};
+use crate::{
+    simd,
+    ultraloglog::{self, likelihood::Likelihood, register},
+};
+
+/// Registers a line: what the tag leaves of it.
+pub const REGISTERS: usize = 62;
+/// A sketch of more lines (1 MiB) asks for them ahead.
+const LINES_NEAR: usize = 1 << 14;
+/// So many touches ahead: about as many lines as a core can wait for at once.
+const AHEAD: usize = 16;
+
+/// One cache line: the registers of an `UltraLogLog`, and the rarest pair that came.
+#[derive(Clone, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Line {
+    pub registers: [u8; REGISTERS],
+    /// How rare the rarest pair is; 0 if none came.
+    pub tag: u16,
+}
+
+impl Line {
+    pub const EMPTY: Self = Self { registers: [0; REGISTERS], tag: 0 };
+
+    /// How many pairs came.
+    pub fn count(&self) -> f64 {
+        let mut likelihood = Likelihood::new(RANK_BITS + 1);
+        for register in self.registers {
+            match register::highest(register) {
+                0 => likelihood.empty(1),
+                position => likelihood.filled(1, u32::from(position) - 1, register & 3),
+            }
+        }
+        let registers = REGISTERS as f64;
+        let keys = likelihood.keys_per_register() * registers / (1.0 + ultraloglog::BIAS_FACTOR / registers);
+        // A full line says only that there were at least so many.
+        keys.min((1u64 << RANK_BITS) as f64 * registers)
+    }
+}
+
+/// Most lines of a small sketch are empty: in a word.
+impl core::fmt::Debug for Line {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            &Self::EMPTY => f.write_str("Empty"),
+            Self { registers, tag } => f.debug_struct("Line").field("registers", registers).field("tag", tag).finish(),
+        }
+    }
+}
+
+/// Tells a pair's line of it. Says whether none so rare came there yet, or just one.
+#[inline(always)]
+pub const fn raise(lines: &mut [Line], place: Place) -> bool {
+    let line = &mut lines[place.line as usize];
+    let register = &mut line.registers[place.register as usize];
+    *register = register::with(*register, place.zeros() + 2);
+    place.tag() >= line.tag
+}
+
+/// [`raise`] for the first `count` places. Puts the numbers of those it says yes for into `rare`, and tells how many.
+#[inline(always)]
+pub fn raise_all(lines: &mut [Line], places: &Places, count: usize, rare: &mut [u8; CHUNK]) -> usize {
+    let is_far = lines.len() > LINES_NEAR;
+    let mut rares = 0;
+    for i in 0..count.min(CHUNK) {
+        if is_far && let Some(&later) = places.lines.get(i + AHEAD) {
+            simd::prefetch(&lines[later as usize]);
+        }
+        rare[rares] = i as u8;
+        rares += usize::from(raise(lines, places.get(i)));
+    }
+    rares
+}
+
+simd::dispatch! {
+    pub fn raise_chunk(lines: &mut [Line], places: &Places, count: usize, rare: &mut [u8; CHUNK]) -> usize {
+        raise_all(lines, places, count, rare)
+    }
+}

@@ -1,0 +1,126 @@
+//! What a spread sketch answers, from all of its lines at once.
+
+use alloc::vec::Vec;
+
+use super::{LINES_PER_KEY, Line, Sample, Spread, line::REGISTERS};
+use crate::{Estimate, hash::mix, ultraloglog};
+
+/// The probability that bounds hold the truth.
+pub const CONFIDENCE: f64 = 0.999;
+/// As many standard deviations to one side of a normal distribution are passed by a quarter of what [`CONFIDENCE`]
+/// leaves: either side, for either of two reasons.
+const Z: f64 = 3.481;
+/// The mean of the two quartiles in the middle varies by so much more than the mean of all.
+const QUARTILES_VARIANCE: f64 = 1.2;
+/// Keys that touched nothing, drawn to learn what their lines hold. A quarter of what [`CONFIDENCE`] leaves is 5 of
+/// them.
+const IDLE_KEYS: usize = 20_000;
+/// Of them, so many are beyond a bound.
+const IDLE_KEYS_BEYOND: usize = 5;
+
+/// A key that may touch many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spreader<K> {
+    /// The key's hash.
+    pub hash: u64,
+    /// The key.
+    pub key: K,
+    /// How many it touches.
+    pub touched: Estimate,
+}
+
+/// What all lines of a [`Spread`] held when it was read.
+#[derive(Clone, Debug)]
+pub struct Survey<'a, K> {
+    spread: &'a Spread<K>,
+    /// How many pairs came to each line.
+    counts: Vec<f64>,
+    idle: Idle,
+}
+
+/// What a key's lines hold that it did not put there, on average of the quartiles in the middle.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl<'a, K: Copy> Survey<'a, K> {
+    pub(super) fn of(spread: &'a Spread<K>) -> Self {
+        let counts = spread.lines.iter().map(Line::count).collect();
+        let mut survey = Self { spread, counts, idle: Idle { least: 0.0, median: 0.0, most: 0.0 } };
+        let mut found: Vec<f64> = (0..IDLE_KEYS as u64).map(|hash| survey.found(mix(hash))).collect();
+        found.sort_unstable_by(f64::total_cmp);
+        survey.idle = Idle {
+            least: found[IDLE_KEYS_BEYOND],
+            median: found[IDLE_KEYS / 2],
+            most: found[IDLE_KEYS - 1 - IDLE_KEYS_BEYOND],
+        };
+        survey
+    }
+
+    /// How many items the key with this hash touches, with bounds that hold with the probability [`CONFIDENCE`].
+    ///
+    /// Four things may go wrong, each with a quarter of the rest: on either side, the key's lines hold of others what
+    /// is seldom held; or the lines' estimates and the key's share in each of them are off by more than `Z` standard
+    /// deviations.
+    pub fn estimate(&self, key_hash: u64) -> Estimate {
+        let lines = self.spread.lines_per_key as f64;
+        let found = self.found(key_hash);
+        let margin = Z * self.spread.relative_error();
+        let value = (lines * (found - self.idle.median)).max(0.0);
+        let lower = (lines * (found * (1.0 - margin) - self.idle.most)).max(0.0);
+        let upper = (lines * (found / (1.0 - margin) - self.idle.least)).max(0.0);
+        // How far the middle is moved if so many pairs spread unevenly over the lines. The truth may be above the upper
+        // bound that it is taken of, which adds less than the square of the factor.
+        let factor = Z * libm::sqrt(QUARTILES_VARIANCE);
+        let unevenness = |count: f64| factor * libm::sqrt(count);
+        let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
+        let upper = libm::ceil(upper + unevenness(upper) + factor * factor) as u64;
+        Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
+    }
+
+    /// The `count` keys that touch the most, largest first; of those that a line remembers.
+    pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
+        let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
+        samples.sort_unstable_by_key(|sample| sample.hash);
+        samples.dedup_by_key(|sample| sample.hash);
+        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate(hash) };
+        let mut spreaders: Vec<Spreader<K>> = samples.into_iter().map(spreader).collect();
+        spreaders.sort_unstable_by_key(|spreader| (core::cmp::Reverse(spreader.touched.value), spreader.hash));
+        spreaders.truncate(count);
+        spreaders
+    }
+
+    /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. What
+    /// each line holds is known to 10 %, and most of that evens out.
+    pub fn pairs(&self) -> Estimate {
+        /// Of what remains of the bias that a line's few registers have, relatively: at most so much.
+        const BIAS: f64 = 0.005;
+        let (sum, squares) =
+            self.counts.iter().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));
+        let margin = Z * ultraloglog::ERROR_FACTOR * libm::sqrt(squares / REGISTERS as f64) + BIAS * sum;
+        let (lower, upper) = (libm::floor((sum - margin).max(0.0)) as u64, libm::ceil(sum + margin) as u64);
+        Estimate { value: libm::round(sum) as u64, lower, upper }
+    }
+
+    /// The mean of a key's lines, without the quarter that holds the most and the quarter that holds the least.
+    fn found(&self, key_hash: u64) -> f64 {
+        const MOST: usize = LINES_PER_KEY[LINES_PER_KEY.len() - 1];
+        let (lines, grid) = (self.spread.lines_per_key, self.spread.grid());
+        let mut counts = [0.0; MOST];
+        let counts = &mut counts[..lines];
+        for (which, count) in (0..).zip(counts.iter_mut()) {
+            *count = self.counts[grid.line(key_hash, which) as usize];
+        }
+        counts.sort_unstable_by(f64::total_cmp);
+        let middle = &counts[lines / 4..lines - lines / 4];
+        middle.iter().sum::<f64>() / middle.len() as f64
+    }
+}
+
+/// The relative standard error with this many lines per key.
+pub fn relative_error_of(lines_per_key: usize) -> f64 {
+    ultraloglog::ERROR_FACTOR * libm::sqrt(QUARTILES_VARIANCE / (lines_per_key * REGISTERS) as f64)
+}

@@ -1,0 +1,167 @@
+//! A block of a top-k table: what is known of its eight candidates and of all keys that are not held.
+
+use core::hint::select_unpredictable;
+
+use super::Candidate;
+use crate::Weight;
+
+/// Candidates a block: their tags fill a word.
+pub const WAYS: usize = 8;
+
+/// What a key that is not held reads and writes: one cache line. (Candidates are elsewhere.)
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub(super) struct Block<W: Weight> {
+    /// Of each way, its key's tag; way 0 has the lowest byte. 0 while it is free.
+    tags: u64,
+    /// At most the least score of the candidates, and that only while no way is free. Scores only grow, so it is looked
+    /// for anew when somebody seems to get in.
+    pub price: u64,
+    /// What is not held.
+    pub light: Light<W>,
+}
+
+const _: () = assert!(size_of::<Block<u64>>() == 64 && size_of::<Block<crate::CountAndSum>>() == 64);
+
+/// A key's tag: what its hash ends in, but never 0.
+#[inline(always)]
+pub(super) const fn tag(hash: u64) -> u8 {
+    let tag = hash as u8;
+    if tag == 0 { 1 } else { tag }
+}
+
+impl<W: Weight> Block<W> {
+    /// The ways whose tag it is.
+    #[inline(always)]
+    pub const fn ways_with(&self, tag: u8) -> Ways {
+        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        // All eight compared at once. A byte that differs has a bit; adding carries it to the highest one.
+        let differing = self.tags ^ u64::from_ne_bytes([tag; WAYS]);
+        Ways(!(((differing & LOW) + LOW) | differing | LOW))
+    }
+
+    /// The ways that are taken.
+    pub fn taken(&self) -> impl Iterator<Item = usize> + use<W> {
+        let free = self.ways_with(0).0;
+        (0..WAYS).filter(move |way| free >> (way * 8 + 7) & 1 == 0)
+    }
+
+    #[inline(always)]
+    pub const fn tag(&self, way: usize) -> u8 {
+        (self.tags >> (way * 8)) as u8
+    }
+
+    /// Gives a way to a key.
+    #[inline(always)]
+    pub const fn give(&mut self, way: usize, tag: u8) {
+        self.tags = self.tags & !(0xff << (way * 8)) | (tag as u64) << (way * 8);
+    }
+
+    /// The way to give to another key, and the score that it has.
+    pub fn cheapest<K>(&self, candidates: &[Candidate<K, W>; WAYS]) -> (usize, u64) {
+        if let Some(free) = self.ways_with(0).next() {
+            return (free, 0);
+        }
+        let mut least = (0, u64::MAX);
+        for (way, candidate) in candidates.iter().enumerate() {
+            let score = candidate.score();
+            least = select_unpredictable(score < least.1, (way, score), least);
+        }
+        least
+    }
+
+    /// Frees all ways; what is not held stays.
+    pub fn free(&mut self) {
+        *self = Self { light: self.light, ..Self::default() };
+    }
+}
+
+/// A row of cells, in each of which many keys' weights add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Light<W: Weight>(W::Cells);
+
+impl<W: Weight> Light<W> {
+    /// How many cells.
+    pub const CELLS: usize = size_of::<W::Cells>() / size_of::<W::Narrow>();
+
+    /// At most what a key had that was never held, or since then.
+    #[inline(always)]
+    pub fn upper(&self, tag: u8) -> W {
+        W::from_narrow(self.0.as_ref()[Self::cell(tag)])
+    }
+
+    /// Adds to a key that is not held.
+    #[inline(always)]
+    pub fn add(&mut self, tag: u8, weight: W) {
+        let cell = &mut self.0.as_mut()[Self::cell(tag)];
+        *cell = W::from_narrow(*cell).saturating_add(weight).narrow();
+    }
+
+    /// Adds cell by cell.
+    pub fn merge(&mut self, other: &Self) {
+        for (cell, other) in self.0.as_mut().iter_mut().zip(other.0.as_ref()) {
+            *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(*other)).narrow();
+        }
+    }
+
+    #[inline(always)]
+    const fn cell(tag: u8) -> usize {
+        (tag as usize * Self::CELLS) >> u8::BITS
+    }
+}
+
+/// Some ways of a block: the highest bit of each such way's byte.
+#[derive(Clone, Copy)]
+pub(super) struct Ways(u64);
+
+impl Iterator for Ways {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let way = self.0.trailing_zeros() as usize / 8;
+        self.0 &= self.0 - 1;
+        Some(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CountAndSum;
+
+    #[test]
+    fn tags_are_found_where_they_were_given() {
+        let mut block = Block::<u64>::default();
+        assert_eq!((block.ways_with(0).count(), block.taken().count()), (WAYS, 0));
+        for (way, tag) in [(0, 1), (3, 255), (4, 1), (7, 128)] {
+            block.give(way, tag);
+            assert_eq!(block.tag(way), tag);
+        }
+        assert!(block.ways_with(1).eq([0, 4]) && block.ways_with(255).eq([3]) && block.ways_with(128).eq([7]));
+        assert!(block.ways_with(127).next().is_none() && block.ways_with(0).eq([1, 2, 5, 6]));
+        assert!(block.taken().eq([0, 3, 4, 7]));
+        assert!((0..=u64::from(u8::MAX)).all(|hash| tag(hash) != 0));
+    }
+
+    #[test]
+    fn light_cells_never_say_too_little() {
+        let mut light = Light::<CountAndSum>::default();
+        let mut sum = CountAndSum::default();
+        for weight in
+            [(1, 10), (1, 1 << 31), (1 << 31, 5), (2, 1 << 31)].map(|(count, sum)| CountAndSum::new(count, sum))
+        {
+            light.add(5, weight);
+            sum = sum.saturating_add(weight);
+            assert!(light.upper(5).count >= sum.count && light.upper(5).sum >= sum.sum);
+        }
+        assert_eq!(light.upper(5), CountAndSum::new(sum.count, u64::MAX), "what does not fit is endless");
+        assert_eq!(light.upper(255), CountAndSum::default());
+        let before = light;
+        light.merge(&before);
+        assert_eq!(light.upper(5), CountAndSum::new(u64::MAX, u64::MAX));
+    }
+}

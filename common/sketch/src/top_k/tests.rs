@@ -1,0 +1,255 @@
+//! What a top-k table promises, against exact counts.
+
+use super::*;
+use crate::{Columns, CountAndSum};
+use crate::{
+    oracle::{Amounts, SplitMix64, Zipf, hash},
+    test_size,
+};
+use core::cmp::Reverse;
+use std::{collections::BTreeSet, vec::Vec};
+
+const ONE: CountAndSum = CountAndSum::new(1, 100);
+
+/// Feeds Zipf traffic over `keys` keys to a table and to an oracle.
+fn feed(table: &mut TopK<u64, CountAndSum>, truth: &mut Amounts, seed: u64, keys: u32, exponent: f64, records: u32) {
+    let keys = test_size::of(keys, keys / 50);
+    let (zipf, mut random) = (Zipf::new(keys, exponent), SplitMix64(exponent.to_bits() + seed));
+    for _ in 0..test_size::of(records, records / 200) {
+        let (key, weight) = (zipf.draw(&mut random), random.weight());
+        truth.add(key, weight);
+        table.add(hash(1, key), key, weight);
+    }
+}
+
+fn assert_bounds(table: &TopK<u64, CountAndSum>, truth: &Amounts) {
+    for (key, truth) in truth.iter() {
+        let Bounds { lower, upper } = table.bounds(hash(1, key), &key);
+        assert!((lower.count..=upper.count).contains(&truth.count), "{key}: {lower:?} {truth:?} {upper:?}");
+        assert!((lower.sum..=upper.sum).contains(&truth.sum), "{key}: {lower:?} {truth:?} {upper:?}");
+    }
+    for candidate in table.iter() {
+        assert_eq!(table.get(hash(1, candidate.key), &candidate.key), Some(candidate));
+        let (lower, value, upper) = (candidate.lower(), candidate.value(), candidate.upper());
+        assert!(lower.sum <= value.sum && value.sum <= upper.sum, "{candidate:?}");
+        assert!(lower.count <= value.count && value.count <= upper.count, "{candidate:?}");
+    }
+}
+
+fn largest(table: &TopK<u64, CountAndSum>, count: usize, column: usize) -> Vec<u64> {
+    let mut candidates: Vec<_> = table.iter().collect();
+    candidates.sort_by_key(|candidate| Reverse(candidate.value().columns()[column]));
+    candidates[..count].iter().map(|candidate| candidate.key).collect()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn the_top_ten_are_those_of_the_oracle() {
+    for exponent in [1.0, 1.1, 1.3] {
+        let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
+        feed(&mut table, &mut truth, 0, 100_000, exponent, 500_000);
+        assert_bounds(&table, &truth);
+        for column in [0, 1] {
+            // Compared by amount, so that keys of equal size may stand for each other.
+            let amount = |key: &u64| truth.get(*key).columns()[column];
+            let top: Vec<u64> = largest(&table, 10, column).iter().map(amount).collect();
+            assert_eq!(top, truth.largest(10, |weight| weight.columns()[column]), "s = {exponent}, by column {column}");
+        }
+    }
+}
+
+/// How many of the 100 largest of so many streams by Zipf's law a table lacks.
+fn lacking(entries: usize, streams: u64) -> usize {
+    const K: usize = 100;
+    let zipf = Zipf::new(100_000, 1.05);
+    let lacking = (0..streams).map(|seed| {
+        let (mut table, mut random) = (TopK::<u64, u64>::with_capacity(entries, 7), SplitMix64(seed));
+        let mut truth = std::vec![0u64; 100_000];
+        for _ in 0..200_000 {
+            let key = zipf.draw(&mut random);
+            truth[key as usize] += 1;
+            table.add(hash(seed, key), key, 1);
+        }
+        let mut candidates: Vec<_> = table.iter().collect();
+        candidates.sort_by_key(|candidate| Reverse(candidate.value()));
+        let amounts: Vec<u64> = candidates.iter().map(|candidate| truth[candidate.key as usize]).collect();
+        truth.sort_unstable_by_key(|amount| Reverse(*amount));
+        // Of those that are as large as the last of them, any will do.
+        amounts[..K].iter().filter(|amount| **amount < truth[K - 1]).count()
+    });
+    lacking.sum()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn few_of_the_largest_are_lacking() {
+    // On average of 150 streams 4.1 and 17.7 in 20. If each is lacking by itself, as many as this are once in 100,000.
+    for (entries, most) in [(752, 16), (384, 40)] {
+        let lacking = lacking(entries, 20);
+        assert!(lacking <= most, "{entries} entries: {lacking} of 2,000 are lacking");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
+    let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
+    let mut random = SplitMix64(3);
+    let mut add = |key: u64| {
+        truth.add(key, ONE);
+        table.add(hash(1, key), key, ONE);
+    };
+    for nth in 0..400_000 {
+        // Twenty keys of 0.1 % each among others that come once.
+        add(if random.word().is_multiple_of(50) { random.word() % 20 } else { 1_000 + nth });
+    }
+    assert_bounds(&table, &truth);
+    let top: BTreeSet<u64> = largest(&table, 20, 0).into_iter().collect();
+    assert_eq!(top, (0..20).collect());
+    for key in 0..20 {
+        let (value, truth) = (table.get(hash(1, key), &key).unwrap().value().count, truth.get(key).count);
+        assert!(value.abs_diff(truth) * 10 < truth, "{key}: {value}, in truth {truth}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn bounds_are_as_close_as_planned() {
+    // Two streams that are hard: everything new, and hardly skewed.
+    for exponent in [0.0, 0.5] {
+        let (mut table, mut truth) = (TopK::with_error(0.002, 0, 7), Amounts::default());
+        feed(&mut table, &mut truth, 2, 200_000, exponent, 400_000);
+        let allowed = (truth.total().sum as f64 * 0.002) as u64;
+        let wide = truth.iter().filter(|(key, _)| {
+            let Bounds { lower, upper } = table.bounds(hash(1, *key), key);
+            upper.sum - lower.sum > allowed
+        });
+        assert!(wide.count() * 100 < truth.len(), "s = {exponent}");
+    }
+}
+
+#[test]
+fn bounds_hold_under_churn_and_after_merging() {
+    // Hardly skewed, and 64 entries for 50,000 keys: admission and eviction all the time.
+    let table = || TopK::with_capacity(64, 7);
+    let (mut one, mut other, mut truth) = (table(), table(), Amounts::default());
+    feed(&mut one, &mut truth, 1, 50_000, 0.3, 50_000);
+    assert_eq!(one.iter().count(), 64);
+    assert_bounds(&one, &truth);
+    feed(&mut other, &mut truth, 2, 50_000, 0.3, 50_000);
+    one.merge(&other).unwrap();
+    assert_bounds(&one, &truth);
+    feed(&mut one, &mut truth, 3, 50_000, 0.3, 10_000);
+    assert_bounds(&one, &truth);
+}
+
+/// Counts alone, of a width whose light cells may overflow: feeds two tables and merges them.
+fn assert_bounds_of_counts<W: Weight + From<u32>>() {
+    const MOST: u64 = 10_000;
+    let mut tables = [0, 1].map(|_| TopK::<u64, W>::with_capacity(256, 7));
+    let (mut truth, mut random) = (Amounts::default(), SplitMix64(9));
+    let zipf = Zipf::new(test_size::of(20_000, 400), 1.0);
+    for nth in 0..test_size::of(60_000, 600) {
+        let (key, count) = (zipf.draw(&mut random), random.word() % MOST);
+        truth.add(key, CountAndSum::new(count, 0));
+        tables[nth % 2].add(hash(1, key), key, W::from(count as u32));
+    }
+    let [mut table, other] = tables;
+    table.merge(&other).unwrap();
+    for (key, CountAndSum { count, .. }) in truth.iter() {
+        let Bounds { lower, upper } = table.bounds(hash(1, key), &key);
+        assert!((lower.rank()..=upper.rank()).contains(&count), "{key}: {lower:?} {count} {upper:?}");
+    }
+    let held = table.iter().max_by_key(|candidate| candidate.value().rank()).unwrap();
+    assert_eq!(truth.get(held.key).count, truth.largest(1, |tally| tally.count)[0]);
+}
+
+#[test]
+fn counts_alone_have_bounds_too() {
+    assert_bounds_of_counts::<u32>();
+    assert_bounds_of_counts::<u64>();
+}
+
+#[test]
+fn merging_keeps_the_largest_of_both_and_commutes() {
+    let table = || TopK::with_capacity(1024, 7);
+    let (mut one, mut other, mut truth) = (table(), table(), Amounts::default());
+    feed(&mut one, &mut truth, 1, 20_000, 1.1, 100_000);
+    feed(&mut other, &mut truth, 2, 20_000, 1.1, 100_000);
+    let (ours, theirs) = (one.clone(), other.clone());
+    one.merge(&theirs).unwrap();
+    other.merge(&ours).unwrap();
+    let sorted = |table: &TopK<u64, CountAndSum>| {
+        let mut all: Vec<_> = table.iter().map(|c| (c.key, c.lower().sum, c.value().sum, c.upper().sum)).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(sorted(&one), sorted(&other));
+    let amounts: Vec<u64> = largest(&one, 10, 1).iter().map(|key| truth.get(*key).sum).collect();
+    assert_eq!(amounts, truth.largest(10, |tally| tally.sum));
+    // The empty table changes nothing.
+    let mut empty = table();
+    empty.merge(&ours).unwrap();
+    assert_eq!(sorted(&empty), sorted(&ours));
+    assert!(matches!(one.merge(&TopK::with_capacity(2048, 7)), Err(MergeError::Geometry { .. })));
+    assert!(matches!(one.merge(&TopK::with_capacity(1024, 8)), Err(MergeError::Key { .. })));
+}
+
+#[test]
+fn a_hash_is_not_a_key() {
+    let mut table = TopK::with_capacity(8, 7);
+    assert_eq!(table.get(0, &0), None, "a free way has tag 0 and key 0");
+    for (key, times) in [(0, 1), (1, 2), (2, 3)] {
+        (0..times).for_each(|_| table.add(0, key, ONE));
+    }
+    for (key, times) in [(0, 1), (1, 2), (2, 3)] {
+        assert_eq!(table.get(0, &key).unwrap().lower().count, times);
+    }
+    assert_eq!(table.bounds(0, &9), Bounds::default(), "no other key was ever there");
+}
+
+#[test]
+fn a_batch_adds_as_one_after_the_other() {
+    for entries in [64, 8192] {
+        let (mut one_by_one, mut batched) = (TopK::with_capacity(entries, 7), TopK::with_capacity(entries, 7));
+        let mut random = SplitMix64(1);
+        let count = test_size::of(5_000, 200);
+        let items: Vec<_> = (0..count).map(|_| (random.word() % 999, random.weight())).collect();
+        items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
+        batched.add_batch((&items, |(key, _)| hash(1, *key)), (&items, |item| *item));
+        assert_eq!(one_by_one, batched);
+    }
+}
+
+#[test]
+fn capacity_is_rounded_up_and_kept_in_range() {
+    for (entries, capacity) in [(0, 8), (1, 8), (8, 8), (9, 16), (1000, 1000), (1025, 1032)] {
+        assert_eq!(TopK::<u64>::with_capacity(entries, 7).capacity(), capacity);
+    }
+    for error in [f64::NAN, 1.0, 7.0] {
+        assert_eq!(TopK::<u64>::with_error(error, 0, 7).capacity(), 8, "{error}");
+    }
+    let table = TopK::<[u64; 5], CountAndSum>::with_error(0.0005, 1024, 7);
+    assert_eq!((table.capacity(), table.key_id()), (8000, 7));
+    assert_eq!(table.memory_bytes() - size_of_val(&table), 1000 * (64 + 8 * 72));
+}
+
+#[test]
+fn clearing_is_as_good_as_new_and_extremes_saturate() {
+    let new = TopK::with_capacity(64, 7);
+    let mut table = new.clone();
+    feed(&mut table, &mut Amounts::default(), 1, 1_000, 1.0, 5_000);
+    assert_ne!(table, new);
+    table.clear();
+    assert_eq!(table, new);
+    let most = CountAndSum::new(u64::MAX, u64::MAX);
+    for key in 0..10 {
+        table.add(0, key, most);
+        table.add(0, key, most);
+    }
+    assert_eq!(table.iter().count(), 8);
+    assert!(table.iter().all(|candidate| candidate.upper() == most));
+    let mut twice = table.clone();
+    twice.merge(&table).unwrap();
+    assert!(twice.iter().all(|candidate| candidate.upper() == most));
+}

@@ -1,0 +1,336 @@
+//! What a counter holds: one number, or two together.
+//!
+//! Sketches of frequency are generic over it, so that one touch of a cell updates all that is counted there. Numbers
+//! stop at their largest value instead of wrapping: what is an upper bound must stay one.
+
+use core::fmt::Debug;
+
+use crate::simd::dispatch;
+
+/// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
+const CELLS_BYTES: usize = 48;
+
+/// What is added to a key and kept in a counter; the default is zero.
+///
+/// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each
+/// from another side.
+pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
+    /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
+    type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
+
+    /// As many narrow numbers as fill 48 bytes.
+    type Cells: Copy + Default + Eq + Debug + Send + Sync + AsRef<[Self::Narrow]> + AsMut<[Self::Narrow]> + 'static;
+
+    /// The sum, up to the largest value.
+    #[must_use]
+    fn saturating_add(self, other: Self) -> Self;
+
+    /// The difference, down to zero.
+    #[must_use]
+    fn saturating_sub(self, other: Self) -> Self;
+
+    /// Of each number the smaller.
+    #[must_use]
+    fn least(self, other: Self) -> Self;
+
+    /// Of each number the larger.
+    #[must_use]
+    fn most(self, other: Self) -> Self;
+
+    /// Raised to `least` and `more`, their sum being `sum`, if it is not above that already; it is not below `least`.
+    ///
+    /// As [`Weight::most`] with the sum, but by a comparison that does not wait for it, and that compilers do not take for
+    /// a maximum, which they may make a branch of.
+    #[must_use]
+    fn raised(self, least: Self, more: Self, sum: Self) -> Self;
+
+    /// In half the bits; a number that does not fit becomes the largest, which is read as "unknown".
+    fn narrow(self) -> Self::Narrow;
+
+    /// The numbers back in full; one that did not fit is the largest there is.
+    fn from_narrow(narrow: Self::Narrow) -> Self;
+
+    /// The number that decides which of two keys is larger.
+    fn rank(self) -> u64;
+
+    /// One number for all of them, below 2^62 + 2^61, by which keys compete where the largest by any number matter.
+    fn score(self) -> u64;
+
+    /// A weight made number by number: `number` is told how to read its number from a weight.
+    fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
+}
+
+macro_rules! count {
+    ($wide:ty, $narrow:ty) => {
+        impl Weight for $wide {
+            type Narrow = $narrow;
+            type Cells = [$narrow; CELLS_BYTES / size_of::<$narrow>()];
+
+            #[inline(always)]
+            fn saturating_add(self, other: Self) -> Self {
+                self.saturating_add(other)
+            }
+            #[inline(always)]
+            fn saturating_sub(self, other: Self) -> Self {
+                self.saturating_sub(other)
+            }
+            #[inline(always)]
+            fn least(self, other: Self) -> Self {
+                core::hint::select_unpredictable(self < other, self, other)
+            }
+            #[inline(always)]
+            fn most(self, other: Self) -> Self {
+                core::hint::select_unpredictable(self > other, self, other)
+            }
+            #[inline(always)]
+            fn raised(self, least: Self, more: Self, sum: Self) -> Self {
+                core::hint::select_unpredictable(self.wrapping_sub(least) < more, sum, self)
+            }
+            #[inline(always)]
+            fn narrow(self) -> $narrow {
+                Ord::min(self, <$narrow>::MAX.into()) as $narrow
+            }
+            #[inline(always)]
+            fn from_narrow(narrow: $narrow) -> Self {
+                if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
+            }
+            #[inline(always)]
+            fn rank(self) -> u64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn score(self) -> u64 {
+                Ord::min(self.into(), 1 << 62)
+            }
+            fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
+                Self::try_from(number(Self::into)).unwrap_or(Self::MAX)
+            }
+        }
+    };
+}
+
+count!(u32, u16);
+count!(u64, u32);
+
+/// Two numbers that are counted together, in one touch of a counter: how many packets and how many bytes, how many orders
+/// and for how much.
+///
+/// Whatever has two columns is a [`Weight`]. [`CountAndSum`] is one that serves where a type of one's own does not matter.
+pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
+    /// The two numbers together.
+    fn from_columns(columns: [u64; 2]) -> Self;
+
+    /// The two numbers.
+    fn columns(self) -> [u64; 2];
+
+    /// The number that decides which of two keys is larger: see [`Weight::rank`].
+    fn rank(self) -> u64;
+
+    /// One number for both, below 2^62 + 2^61: see [`Weight::score`].
+    fn score(self) -> u64;
+}
+
+/// How often a key came, and a sum over those times: of bytes, of cents, of seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CountAndSum {
+    /// How often.
+    pub count: u64,
+    /// How much in all.
+    pub sum: u64,
+}
+
+impl CountAndSum {
+    /// `count` times, for `sum` in all.
+    #[inline]
+    pub const fn new(count: u64, sum: u64) -> Self {
+        Self { count, sum }
+    }
+}
+
+impl Columns for CountAndSum {
+    #[inline(always)]
+    fn from_columns([count, sum]: [u64; 2]) -> Self {
+        Self { count, sum }
+    }
+    #[inline(always)]
+    fn columns(self) -> [u64; 2] {
+        [self.count, self.sum]
+    }
+    #[inline(always)]
+    fn rank(self) -> u64 {
+        self.sum
+    }
+    /// One time counts as much as a sum of 512, in units of four. So the largest by either are among the largest.
+    #[inline(always)]
+    fn score(self) -> u64 {
+        (self.sum >> 2) + (Ord::min(self.count, 1 << 54) << 7)
+    }
+}
+
+/// Two columns in 32 bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NarrowColumns([u32; 2]);
+
+impl<C: Columns> Weight for C {
+    type Narrow = NarrowColumns;
+    type Cells = [NarrowColumns; CELLS_BYTES / size_of::<NarrowColumns>()];
+
+    #[inline(always)]
+    fn saturating_add(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.columns(), other.columns());
+        Self::from_columns([a.saturating_add(c), b.saturating_add(d)])
+    }
+    #[inline(always)]
+    fn saturating_sub(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.columns(), other.columns());
+        Self::from_columns([a.saturating_sub(c), b.saturating_sub(d)])
+    }
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.columns(), other.columns());
+        Self::from_columns([a.least(c), b.least(d)])
+    }
+    #[inline(always)]
+    fn most(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.columns(), other.columns());
+        Self::from_columns([a.most(c), b.most(d)])
+    }
+    #[inline(always)]
+    fn raised(self, least: Self, more: Self, sum: Self) -> Self {
+        let ([a, b], [least_a, least_b]) = (self.columns(), least.columns());
+        let ([more_a, more_b], [sum_a, sum_b]) = (more.columns(), sum.columns());
+        Self::from_columns([a.raised(least_a, more_a, sum_a), b.raised(least_b, more_b, sum_b)])
+    }
+    #[inline(always)]
+    fn narrow(self) -> NarrowColumns {
+        let [a, b] = self.columns();
+        NarrowColumns([a.narrow(), b.narrow()])
+    }
+    #[inline(always)]
+    fn from_narrow(NarrowColumns([a, b]): NarrowColumns) -> Self {
+        Self::from_columns([u64::from_narrow(a), u64::from_narrow(b)])
+    }
+    #[inline(always)]
+    fn rank(self) -> u64 {
+        Columns::rank(self)
+    }
+    #[inline(always)]
+    fn score(self) -> u64 {
+        Columns::score(self)
+    }
+    fn by_number(mut number: impl FnMut(fn(Self) -> u64) -> u64) -> Self {
+        Self::from_columns([number(|weight| weight.columns()[0]), number(|weight| weight.columns()[1])])
+    }
+}
+
+dispatch! {
+    /// The sum of many weights, up to the largest value.
+    pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
+        // In so many parts, which are added in lanes.
+        let mut parts = [W::default(); 32];
+        let (chunks, rest) = weights.as_chunks();
+        for chunk in chunks {
+            for (part, weight) in parts.iter_mut().zip::<&[W; 32]>(chunk) {
+                *part = part.saturating_add(*weight);
+            }
+        }
+        let mut sum = W::default();
+        for &part in parts.iter().chain(rest) {
+            sum = sum.saturating_add(part);
+        }
+        sum
+    }
+}
+
+/// Between what a key's weight lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds<W> {
+    /// It had at least this.
+    pub lower: W,
+    /// It had at most this.
+    pub upper: W,
+}
+
+/// Number by number the least excess that a share of at most `chance` of all places exceeds; `share(read, excess)` is
+/// the share of places whose number is above `excess`, and `most` the largest weight there can be.
+///
+/// The answer is rounded up to seven significant bits (less than 2 %), so that it takes `share` twelve times at most.
+pub(super) fn excess<W: Weight>(chance: f64, most: W, share: impl Fn(fn(W) -> u64, u64) -> f64) -> W {
+    const BITS: u32 = 6;
+    /// Seven significant bits and an exponent, in order; the last is 2^64 - 1 and some more.
+    const STEPS: u64 = ((u64::BITS - BITS + 1) as u64) << BITS;
+    let value = |step: u64| match step >> BITS {
+        0 => step,
+        exponent => ((step & ((1 << BITS) - 1)) + (1 << BITS)) << (exponent - 1),
+    };
+    W::by_number(|read| {
+        let (mut low, mut high) = (0, STEPS);
+        while low < high {
+            let step = low.midpoint(high);
+            // A comparison that not-a-number fails: then nothing but the largest will do.
+            if share(read, value(step)) <= chance { high = step } else { low = step + 1 }
+        }
+        if low == STEPS { read(most) } else { Ord::min(value(low), read(most)) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stop_at_both_ends() {
+        assert_eq!((Weight::saturating_add(u32::MAX, 1), Weight::saturating_sub(1u32, 2)), (u32::MAX, 0));
+        let (a, b) = (CountAndSum::new(3, u64::MAX), CountAndSum::new(5, 7));
+        assert_eq!(a.saturating_add(b), CountAndSum::new(8, u64::MAX));
+        assert_eq!(a.saturating_sub(b), CountAndSum::new(0, u64::MAX - 7));
+        assert_eq!((a.least(b), a.most(b)), (CountAndSum::new(3, 7), CountAndSum::new(5, u64::MAX)));
+        assert_eq!(Weight::rank(b), 7);
+    }
+
+    #[test]
+    fn a_number_is_raised_to_the_sum_or_stays() {
+        for (number, least, more) in [(5, 5, 0), (5, 5, 3), (9, 5, 3), (8, 5, 3), (7, 5, 3), (u32::MAX, 4, 9)] {
+            let sum = Weight::saturating_add(least, more);
+            assert_eq!(number.raised(least, more, sum), number.most(sum));
+            let tally = |number: u32| CountAndSum::new(number.into(), 0);
+            assert_eq!(tally(number).raised(tally(least), tally(more), tally(sum)), tally(number).most(tally(sum)));
+        }
+        // The sum is not below what it stands for, if it has stopped at the largest number.
+        let (number, least, more) = (u32::MAX - 1, u32::MAX - 2, 7);
+        assert_eq!(number.raised(least, more, u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn what_does_not_fit_in_half_the_bits_is_unknown_and_not_less() {
+        for (count, back) in [(0, 0), (65_534, 65_534), (65_535, u32::MAX), (70_000, u32::MAX), (u32::MAX, u32::MAX)] {
+            assert_eq!(u32::from_narrow(count.narrow()), back);
+        }
+        let tally = CountAndSum::new(9, 1 << 32);
+        assert_eq!(CountAndSum::from_narrow(tally.narrow()), CountAndSum::new(9, u64::MAX));
+    }
+
+    #[test]
+    fn sums_are_whole_and_stop_at_the_largest_number() {
+        let weights: std::vec::Vec<u64> = (1..=70).collect();
+        assert_eq!([0, 1, 11, 32, 33, 70].map(|count| sum(&weights[..count])), [0, 1, 66, 528, 561, 2_485]);
+        let tallies: std::vec::Vec<_> = (1..=70).map(|n| CountAndSum::new(n, u64::MAX / 64)).collect();
+        assert_eq!(sum(&tallies), CountAndSum::new(2_485, u64::MAX));
+        assert_eq!(sum(&[u64::MAX, 1, 2, 3, 4]), u64::MAX);
+    }
+
+    #[test]
+    fn the_excess_is_the_least_that_few_places_exceed() {
+        let places: std::vec::Vec<u64> = (1..=1_000).collect();
+        let share = |read: fn(u64) -> u64, excess| places.iter().filter(|&&n| read(n) > excess).count() as f64 / 1e3;
+        for chance in [0.0, 0.001, 0.1, 0.9, 0.999] {
+            let exact = 1_000 - (1_000.0 * chance) as u64;
+            let excess = excess(chance, u64::MAX, share);
+            assert!((exact..=exact + exact / 64 + 1).contains(&excess), "{chance}: {excess}, not {exact}");
+        }
+        assert_eq!(excess(1.0, u64::MAX, share), 0);
+        assert_eq!(excess(0.0, 77u64, |_, _| 1.0), 77, "never more than there is");
+        assert_eq!(excess(f64::NAN, 77u64, share), 77);
+        assert_eq!(excess(0.0, u64::MAX, |_, _| 1.0), u64::MAX);
+    }
+}
