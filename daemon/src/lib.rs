@@ -8,16 +8,20 @@
 //! | [`report`] | a summary | the report: JSON, or tables for people |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
-//! [`pipeline`] wires the threads of `weir run`. [`replay`] measures captures by the same stages, [`doctor`] says what
-//! this machine can do, [`config`] is what the user asked for. [`memory`] says what that costs, [`observer`] who reports,
-//! and [`clock`] alone reads a clock.
+//! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
+//! and the [`closing`] makes the report of it. [`replay`] measures captures by the same stages, [`doctor`] says what this
+//! machine can do, [`config`] is what the user asked for. [`memory`] says what that costs, [`observer`] who reports,
+//! [`clock`] alone reads a clock, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
 
 #![deny(unsafe_code)]
 
 pub mod attach;
 pub mod cli;
 pub mod clock;
+pub mod closing;
 pub mod config;
+pub mod coordinator;
+pub mod crew;
 pub mod datapath;
 pub mod doctor;
 pub mod measure;
@@ -27,3 +31,5 @@ pub mod pipeline;
 pub mod replay;
 pub mod report;
 pub mod sink;
+pub mod text;
+pub mod waker;

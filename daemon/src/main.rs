@@ -14,13 +14,15 @@ use weir::{
     attach::AttachError,
     cli::{Cli, Command, ConfigArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
-    datapath::online_cpus,
-    datapath::{kernel::KernelError, tap},
+    coordinator::MeasureError,
+    crew::CrewError,
+    datapath::{KernelError, online_cpus, tap},
     doctor,
     memory::Memory,
     pipeline::{self, RunError},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
+    sink::OpenError,
 };
 
 /// Where the configuration is unless told otherwise.
@@ -197,10 +199,15 @@ fn say(message: fmt::Arguments<'_>) {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {
-            RunError::Kernel(_) => Exit::Impossible,
-            RunError::Attach(AttachError::NotFound { .. }) | RunError::Key(_) | RunError::Http(_) => Exit::Usage,
-            RunError::Attach(_) | RunError::Worker(_) | RunError::Taps(_) | RunError::Thread(_) => Exit::Impossible,
-            RunError::Sink { .. } | RunError::WorkerGone | RunError::Merge(_) => Exit::Broken,
+            RunError::Attach(AttachError::NotFound { .. }) | RunError::Key(_) | RunError::Sink(OpenError::Http(_)) => {
+                Exit::Usage
+            }
+            RunError::Kernel(_)
+            | RunError::Attach(_)
+            | RunError::Taps(_)
+            | RunError::Thread(_)
+            | RunError::Measure(MeasureError::Crew(CrewError::Worker(_))) => Exit::Impossible,
+            RunError::Sink(_) | RunError::Measure(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
     }

@@ -1,15 +1,11 @@
 //! The one fixed number: what a configuration takes, before it is spent.
 
-use std::fmt;
+use std::{fmt, fs};
 
 use weir_common::{cpu::Cpu, packet::REACH_MAX, record::Record, sampling::Valve};
 use weir_sketch::{Seen, hash::Key};
 
-use crate::{
-    config::Config,
-    datapath::tap,
-    measure::shard::{Geometry, Shard},
-};
+use crate::{config::Config, datapath::tap, measure::shard::Shard};
 
 /// The program itself: code, stacks of its threads, TLS, allocator.
 const BASE_BYTES: u64 = 14 << 20;
@@ -61,7 +57,7 @@ impl Memory {
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&Geometry::from(&config.estimates), key).memory_bytes() as u64,
+            shard: Shard::new(&config.estimates, key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
             cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>()
@@ -86,6 +82,13 @@ impl Memory {
     pub const fn kernel(&self) -> u64 {
         self.cpus * (self.cache + self.ring)
     }
+}
+
+/// The resident set of this process, in bytes; 0 where `/proc` does not tell.
+pub fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
 }
 
 const fn bytes_of<T>() -> u64 {

@@ -9,24 +9,26 @@
 //!
 //! Why not XDP on a veth: in native mode it switches its peer's segmentation offload off, which halves bulk TCP.
 
-use std::{error::Error, iter::successors};
-
 use aya::{
     programs::{LinkOrder, ProgramError, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode},
     sys::SyscallError,
 };
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketType, netdevice::name_to_index, socket},
+};
 use tracing::{debug, info, warn};
 use weir_common::packet;
 
-use super::{AttachError, Obtained, index_of, netlink::Link};
+use super::{error::AttachError, netlink::Device, obtained::Obtained};
 use crate::{
     config::{Mode, Way},
     datapath::{
-        features::has_tcx,
-        kernel::{KernelError, TcPrograms},
-        tap::{Tap, Taps},
+        KernelError, has_tcx,
+        programs::TcPrograms,
+        tap::{Tap, Taps, Target},
     },
+    text::with_causes,
 };
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.
@@ -35,8 +37,8 @@ const ETHERNET: [u16; 2] = [1, 772];
 const IP: [u16; 8] = [65_534, 512, 519, 768, 769, 776, 778, 823];
 
 /// What an interface's packets begin with.
-pub fn link_layer(link: &Link) -> packet::Link {
-    match link.hardware {
+pub fn link_layer(device: &Device) -> packet::Link {
+    match device.hardware {
         hardware if ETHERNET.contains(&hardware) => packet::Link::Ethernet,
         hardware if IP.contains(&hardware) => packet::Link::RawIp,
         _ => packet::Link::Other,
@@ -44,16 +46,16 @@ pub fn link_layer(link: &Link) -> packet::Link {
 }
 
 /// The ways to try, the best first; without programs there is but one.
-pub fn rungs(link: &Link, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
+pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
-    let is_virtual = link.kind.is_some() || link.hardware == LOOPBACK;
+    let is_virtual = device.kind.is_some() || device.hardware == LOOPBACK;
     match (way, mode) {
         (_, Mode::AfPacket) => &[Obtained::AfPacket],
         (_, Mode::Auto) if !has_programs => &[Obtained::AfPacket],
         (Way::Egress, _) | (_, Mode::Tcx) => &[Obtained::Tcx],
         (_, Mode::Native) => &[Obtained::Native],
         (_, Mode::Generic) => &[Obtained::Generic],
-        (_, Mode::Auto) if link_layer(link) == packet::Link::RawIp => &[Obtained::Tcx],
+        (_, Mode::Auto) if link_layer(device) == packet::Link::RawIp => &[Obtained::Tcx],
         (_, Mode::Auto) if is_virtual => &[Obtained::Tcx, Obtained::Generic],
         (_, Mode::Auto) => &[Obtained::Native, Obtained::Tcx, Obtained::Generic],
     }
@@ -95,27 +97,33 @@ impl Ladder<'_> {
     /// # Errors
     ///
     /// Why the last rung was refused, or what makes every rung pointless.
-    pub fn attach(&mut self, link: &Link, mode: Mode, way: Way, slot: usize) -> Result<(Obtained, Hold), AttachError> {
-        if link_layer(link) == packet::Link::Other {
-            return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
+    pub fn attach(
+        &mut self,
+        device: &Device,
+        mode: Mode,
+        way: Way,
+        slot: usize,
+    ) -> Result<(Obtained, Hold), AttachError> {
+        if link_layer(device) == packet::Link::Other {
+            return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
         }
         let mut refusals: Vec<AttachError> = Vec::new();
-        for &rung in rungs(link, mode, way, self.programs.is_some()) {
+        for &rung in rungs(device, mode, way, self.programs.is_some()) {
             let attached = match (rung, &mut self.programs) {
-                (Obtained::AfPacket, _) => self.tap(link, way, slot).map(|tap| Hold::Socket { _tap: tap }),
-                (_, Some(programs)) => programs.attach(link, way, rung).map(|link| Hold::Program { _link: link }),
+                (Obtained::AfPacket, _) => self.tap(device, way, slot).map(|tap| Hold::Socket { _tap: tap }),
+                (_, Some(programs)) => programs.attach(device, way, rung).map(|link| Hold::Program { _link: link }),
                 (_, None) => Err(KernelError::NotPermitted.into()),
             };
             match attached {
                 Ok(hold) => {
                     for refusal in &refusals {
-                        info!(interface = %link.name, direction = way.name(), "passed over: {}", whole(refusal));
+                        info!(interface = %device.name, direction = way.name(), "passed over: {}", with_causes(refusal));
                     }
                     return Ok((rung, hold));
                 }
                 Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
                 Err(error) => {
-                    debug!(interface = %link.name, direction = way.name(), "refused: {}", whole(&error));
+                    debug!(interface = %device.name, direction = way.name(), "refused: {}", with_causes(&error));
                     refusals.push(error);
                 }
             }
@@ -123,43 +131,46 @@ impl Ladder<'_> {
         // What somebody else has taken can be given back; that is the reason to tell.
         let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
         let told = taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop());
-        Err(told.unwrap_or_else(|| AttachError::NoLink(link.name.clone())))
+        Err(told.unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    fn tap(&self, link: &Link, way: Way, slot: usize) -> Result<Tap, AttachError> {
-        let opened = self.taps.open(link, link_layer(link), way, slot);
+    fn tap(&self, device: &Device, way: Way, slot: usize) -> Result<Tap, AttachError> {
+        let Device { name, ifindex, mtu, .. } = device;
+        let target = Target { name, ifindex: *ifindex, link: link_layer(device), mtu: *mtu, way };
+        let opened = self.taps.open(&target, slot);
         opened.map_err(|source| match Errno::from_io_error(&source) {
-            Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(link.name.clone()),
-            Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(link.name.clone()),
-            _ => AttachError::Socket { name: link.name.clone(), source },
+            Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(device.name.clone()),
+            Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(device.name.clone()),
+            _ => AttachError::Socket { name: device.name.clone(), source },
         })
     }
 }
 
 impl Programs<'_> {
-    fn attach(&mut self, link: &Link, way: Way, rung: Obtained) -> Result<FdLink, AttachError> {
+    fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<FdLink, AttachError> {
         match rung {
-            Obtained::Native => self.xdp(link, XdpMode::Driver, rung),
-            Obtained::Generic => self.xdp(link, XdpMode::Skb, rung),
-            _ => self.tcx(link, way),
+            Obtained::Native => self.xdp(device, XdpMode::Driver, rung),
+            Obtained::Generic => self.xdp(device, XdpMode::Skb, rung),
+            _ => self.tcx(device, way),
         }
     }
 
-    fn xdp(&mut self, link: &Link, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
-        if link_layer(link) != packet::Link::Ethernet {
-            return Err(AttachError::NoEthernet { name: link.name.clone(), mode: rung.name() });
+    fn xdp(&mut self, device: &Device, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
+        if link_layer(device) != packet::Link::Ethernet {
+            return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
         }
-        let refused = |source| refused(&link.name, rung, source);
-        let id = self.xdp.attach_to_if_index(link.ifindex, mode).map_err(refused)?;
+        let refused = |source| refused(&device.name, rung, source);
+        let id = self.xdp.attach_to_if_index(device.ifindex, mode).map_err(refused)?;
         let attached = self.xdp.take_link(id).map_err(refused)?;
         // A netlink attachment would outlive the daemon; dropping it here detaches it.
-        FdLink::try_from(attached).map_err(|_| AttachError::NoLink(link.name.clone()))
+        FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))
     }
 
-    fn tcx(&mut self, link: &Link, way: Way) -> Result<FdLink, AttachError> {
-        let refused = |source| refused(&link.name, Obtained::Tcx, source);
-        let Some(program) = self.tc.get(link_layer(link), way).map_err(|source| not_loaded(&link.name, source))? else {
-            return Err(AttachError::LinkLayer { name: link.name.clone(), hardware: link.hardware });
+    fn tcx(&mut self, device: &Device, way: Way) -> Result<FdLink, AttachError> {
+        let refused = |source| refused(&device.name, Obtained::Tcx, source);
+        let Some(program) = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(&device.name, source))?
+        else {
+            return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
         };
         let hook = match way {
             Way::Ingress => TcAttachType::Ingress,
@@ -168,12 +179,12 @@ impl Programs<'_> {
         // First: what other programs drop there is counted all the same, and what they let pass without asking the
         // next one, too.
         let first = TcAttachOptions::TcxOrder(LinkOrder::first());
-        let id = program.attach_with_options(&link.name, hook, first).map_err(refused)?;
+        let id = program.attach_with_options(&device.name, hook, first).map_err(refused)?;
         let attached = program.take_link(id).map_err(refused)?;
-        let attached = FdLink::try_from(attached).map_err(|_| AttachError::NoLink(link.name.clone()))?;
+        let attached = FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))?;
         // It was attached by name: by now that may be another interface's.
-        if index_of(&link.name) != Some(link.ifindex) {
-            return Err(AttachError::Vanished(link.name.clone()));
+        if index_of(&device.name) != Some(device.ifindex) {
+            return Err(AttachError::Vanished(device.name.clone()));
         }
         Ok(attached)
     }
@@ -181,7 +192,7 @@ impl Programs<'_> {
 
 /// Kernels without TCX are not held to taking its programs either. What the verifier wrote fills pages.
 fn not_loaded(name: &str, source: ProgramError) -> AttachError {
-    debug!(interface = %name, "the program for the tc hook is not loaded: {}", whole(&source));
+    debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
     match &source {
         ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
             AttachError::NotPermitted(name.to_owned())
@@ -218,9 +229,9 @@ fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     }
 }
 
-/// An error with all its causes, the outermost first.
-pub fn whole(error: &dyn Error) -> String {
-    successors(Some(error), |&error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+fn index_of(name: &str) -> Option<u32> {
+    let any = socket(AddressFamily::UNIX, SocketType::DGRAM, None).ok()?;
+    name_to_index(any, name).ok()
 }
 
 #[cfg(test)]
@@ -229,13 +240,13 @@ mod tests {
 
     #[test]
     fn the_ladder_suits_the_interface() {
-        let card = Link { hardware: 1, ..Link::default() };
-        let veth = Link { kind: Some("veth".to_owned()), ..card.clone() };
-        let tun = Link { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
-        let ppp = Link { hardware: 512, ..card.clone() };
-        let lo = Link { hardware: 772, ..card.clone() };
+        let card = Device { hardware: 1, ..Device::default() };
+        let veth = Device { kind: Some("veth".to_owned()), ..card.clone() };
+        let tun = Device { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
+        let ppp = Device { hardware: 512, ..card.clone() };
+        let lo = Device { hardware: 772, ..card.clone() };
         use Obtained::{AfPacket, Generic, Native, Tcx};
-        let auto = |link| rungs(link, Mode::Auto, Way::Ingress, true);
+        let auto = |device| rungs(device, Mode::Auto, Way::Ingress, true);
         assert_eq!(auto(&card), [Native, Tcx, Generic]);
         assert_eq!(auto(&veth), [Tcx, Generic]);
         assert_eq!(auto(&lo), [Tcx, Generic]);
@@ -246,6 +257,6 @@ mod tests {
             assert_eq!(rungs(&card, Mode::AfPacket, way, true), [AfPacket]);
             assert_eq!(rungs(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
         }
-        assert_eq!(link_layer(&Link { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
+        assert_eq!(link_layer(&Device { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
     }
 }

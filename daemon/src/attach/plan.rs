@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::netlink::Link;
+use super::netlink::Device;
 use crate::config::{Interface, Way};
 
 /// Kinds of interfaces that carry their lower interface's packets once more.
@@ -17,7 +17,7 @@ pub struct Wanted<'l> {
     /// The entry of the configuration.
     pub rule: usize,
     /// The interface.
-    pub link: &'l Link,
+    pub device: &'l Device,
     /// The direction.
     pub way: Way,
     /// The interface below that has the same packets and is measured, too.
@@ -26,28 +26,35 @@ pub struct Wanted<'l> {
 
 /// Everything that `rules` name among these interfaces. An interface's own name goes before a pattern that it fits, and
 /// of several patterns the first counts.
-pub fn wanted<'l>(rules: &[Interface], links: &'l [Link]) -> Vec<Wanted<'l>> {
+pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device]) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
-    for link in links {
-        let named = rules.iter().position(|rule| !rule.is_pattern() && rule.covers(&link.name));
-        let rule = named.or_else(|| rules.iter().position(|rule| rule.covers(&link.name)));
+    for device in devices {
+        let named = rules.iter().position(|rule| !rule.is_pattern() && rule.covers(&device.name));
+        let rule = named.or_else(|| rules.iter().position(|rule| rule.covers(&device.name)));
         let Some(rule) = rule else { continue };
         let ways = rules[rule].direction.ways().iter();
-        all.extend(ways.map(|&way| Wanted { rule, link, way, below: None }));
+        all.extend(ways.map(|&way| Wanted { rule, device, way, below: None }));
     }
-    let measured: HashSet<_> = all.iter().map(|wanted| (wanted.link.ifindex, wanted.way)).collect();
+    let measured: HashSet<_> = all.iter().map(|wanted| (wanted.device.ifindex, wanted.way)).collect();
     for wanted in &mut all {
-        wanted.below = below(wanted.link, links, &|link| measured.contains(&(link.ifindex, wanted.way)), DEPTH_MAX);
+        wanted.below =
+            below(wanted.device, devices, &|device| measured.contains(&(device.ifindex, wanted.way)), DEPTH_MAX);
     }
     all
 }
 
-fn below<'l>(upper: &Link, links: &'l [Link], is_measured: &dyn Fn(&Link) -> bool, depth: usize) -> Option<&'l str> {
+fn below<'l>(
+    upper: &Device,
+    devices: &'l [Device],
+    is_measured: &dyn Fn(&Device) -> bool,
+    depth: usize,
+) -> Option<&'l str> {
     let stacked = upper.kind.as_deref().is_some_and(|kind| STACKED.contains(&kind));
-    let lower = |link: &&Link| (stacked && upper.lower == Some(link.ifindex)) || link.master == Some(upper.ifindex);
-    links.iter().filter(lower).find_map(|link| match is_measured(link) {
-        true => Some(link.name.as_str()),
-        false if depth > 0 => below(link, links, is_measured, depth - 1),
+    let lower =
+        |device: &&Device| (stacked && upper.lower == Some(device.ifindex)) || device.master == Some(upper.ifindex);
+    devices.iter().filter(lower).find_map(|device| match is_measured(device) {
+        true => Some(device.name.as_str()),
+        false if depth > 0 => below(device, devices, is_measured, depth - 1),
         false => None,
     })
 }
@@ -61,49 +68,53 @@ mod tests {
         Interface { name: name.to_owned(), mode: Mode::Auto, direction }
     }
 
-    fn link(ifindex: u32, name: &str, kind: &str) -> Link {
+    fn device(ifindex: u32, name: &str, kind: &str) -> Device {
         let kind = (!kind.is_empty()).then(|| kind.to_owned());
-        Link { ifindex, name: name.to_owned(), hardware: 1, kind, ..Link::default() }
+        Device { ifindex, name: name.to_owned(), hardware: 1, kind, ..Device::default() }
     }
 
-    fn names(rules: &[Interface], links: &[Link]) -> Vec<String> {
+    fn names(rules: &[Interface], devices: &[Device]) -> Vec<String> {
         let shown = |wanted: Wanted<'_>| {
             let below = wanted.below.map(|below| format!(" on {below}")).unwrap_or_default();
-            format!("{} {} {}{below}", wanted.rule, wanted.link.name, wanted.way.name())
+            format!("{} {} {}{below}", wanted.rule, wanted.device.name, wanted.way.name())
         };
-        wanted(rules, links).into_iter().map(shown).collect()
+        wanted(rules, devices).into_iter().map(shown).collect()
     }
 
     #[test]
     fn a_name_goes_before_a_pattern_and_no_pattern_means_the_loopback() {
-        let links = [link(1, "lo", ""), link(2, "eth0", ""), link(3, "eth1", ""), link(4, "wan0", "")];
+        let devices = [device(1, "lo", ""), device(2, "eth0", ""), device(3, "eth1", ""), device(4, "wan0", "")];
         let rules = [rule("eth*", Direction::Ingress), rule("eth1", Direction::Both), rule("*", Direction::Egress)];
-        assert_eq!(names(&rules, &links), ["0 eth0 ingress", "1 eth1 ingress", "1 eth1 egress", "2 wan0 egress"]);
-        assert_eq!(names(&[rule("lo", Direction::Ingress)], &links), ["0 lo ingress"]);
+        assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 ingress", "1 eth1 egress", "2 wan0 egress"]);
+        assert_eq!(names(&[rule("lo", Direction::Ingress)], &devices), ["0 lo ingress"]);
     }
 
     #[test]
     fn what_is_stacked_on_a_measured_interface_is_left_out() {
-        let vlan = |ifindex, name, lower| Link { lower: Some(lower), ..link(ifindex, name, "vlan") };
-        let member = |ifindex, name, master| Link { master: Some(master), ..link(ifindex, name, "") };
-        let links = [member(2, "eth0", 3), link(3, "bond0", "bond"), vlan(4, "bond0.7", 3), link(5, "eth1", "")];
+        let vlan = |ifindex, name, lower| Device { lower: Some(lower), ..device(ifindex, name, "vlan") };
+        let member = |ifindex, name, master| Device { master: Some(master), ..device(ifindex, name, "") };
+        let devices = [member(2, "eth0", 3), device(3, "bond0", "bond"), vlan(4, "bond0.7", 3), device(5, "eth1", "")];
         let all = [rule("*", Direction::Ingress)];
         let left_out = ["0 eth0 ingress", "0 bond0 ingress on eth0", "0 bond0.7 ingress on bond0", "0 eth1 ingress"];
-        assert_eq!(names(&all, &links), left_out);
+        assert_eq!(names(&all, &devices), left_out);
         let ends = [rule("eth0", Direction::Both), rule("bond0.7", Direction::Ingress)];
-        assert_eq!(names(&ends, &links), ["0 eth0 ingress", "0 eth0 egress", "1 bond0.7 ingress on eth0"]);
+        assert_eq!(names(&ends, &devices), ["0 eth0 ingress", "0 eth0 egress", "1 bond0.7 ingress on eth0"]);
         let directions = [rule("eth0", Direction::Ingress), rule("bond0", Direction::Egress)];
-        assert_eq!(names(&directions, &links), ["0 eth0 ingress", "1 bond0 egress"], "each packet counts once");
-        assert_eq!(names(&[rule("bond0.7", Direction::Ingress)], &links), ["0 bond0.7 ingress"]);
+        assert_eq!(names(&directions, &devices), ["0 eth0 ingress", "1 bond0 egress"], "each packet counts once");
+        assert_eq!(names(&[rule("bond0.7", Direction::Ingress)], &devices), ["0 bond0.7 ingress"]);
     }
 
     #[test]
     fn the_ends_of_a_veth_are_no_stack_and_a_loop_has_an_end() {
-        let peers =
-            [Link { lower: Some(3), ..link(2, "v0", "veth") }, Link { lower: Some(2), ..link(3, "v1", "veth") }];
+        let peers = [
+            Device { lower: Some(3), ..device(2, "v0", "veth") },
+            Device { lower: Some(2), ..device(3, "v1", "veth") },
+        ];
         assert_eq!(names(&[rule("v*", Direction::Ingress)], &peers), ["0 v0 ingress", "0 v1 ingress"]);
-        let circle =
-            [Link { lower: Some(3), ..link(2, "m0", "vlan") }, Link { lower: Some(2), ..link(3, "n0", "vlan") }];
+        let circle = [
+            Device { lower: Some(3), ..device(2, "m0", "vlan") },
+            Device { lower: Some(2), ..device(3, "n0", "vlan") },
+        ];
         assert_eq!(
             names(&[rule("x", Direction::Ingress), rule("m0", Direction::Ingress)], &circle),
             ["1 m0 ingress on m0"]

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use weir_common::sampling::RATE_MAX;
+use weir_common::{control, sampling::RATE_MAX};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,7 +24,7 @@ pub const MISTAKES_MAX: usize = 100;
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 
 /// Interfaces: more ports than a router has; each costs a row of counters on every CPU.
-pub const INTERFACES_MAX: usize = 64;
+pub const INTERFACES_MAX: usize = control::INTERFACES_MAX as usize;
 
 /// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
 pub const INTERFACE_NAME_BYTES: RangeInclusive<usize> = 1..=15;

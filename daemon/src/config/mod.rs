@@ -81,10 +81,19 @@ impl Interface {
         pattern::is_pattern(&self.name)
     }
 
+    fn slots(&self) -> usize {
+        if self.is_pattern() { limits::INTERFACES_MAX } else { self.direction.ways().len() }
+    }
+
     /// Whether this is about the interface `name`. A pattern never means the loopback.
     pub fn covers(&self, name: &str) -> bool {
         if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
     }
+}
+
+/// How many slots these interfaces need, one for each direction: all that there are where a pattern may fit any number.
+pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
+    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(limits::INTERFACES_MAX)
 }
 
 /// How the program is attached to an interface.

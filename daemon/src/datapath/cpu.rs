@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
 use tracing::debug;
 
-use super::kernel::KernelError;
+use super::error::KernelError;
 
 /// This thread may not run on a CPU.
 #[derive(Debug, Error)]

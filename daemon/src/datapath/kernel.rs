@@ -1,117 +1,27 @@
-//! The kernel side, loaded: programs, maps, and runs of a program on this CPU.
+//! The kernel side: loads the object, makes its maps, and hands out its parts.
 
-use std::{io, os::fd::AsFd as _};
+use std::io;
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, ArrayOfMaps, Map, MapData, MapError},
-    programs::{Program, ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
+    programs::{Program, Xdp},
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
-use thiserror::Error;
-use weir_common::{
-    control::{CPUS_MAX, Flush, INTERFACE_PROBES, InterfaceSlot, egress},
-    cpu::Cpu,
-    hash::SlotKey,
-    packet::{Link, Tunnels},
-    sampling::Valve,
+use weir_common::{control::CPUS_MAX, cpu::Cpu, hash::SlotKey, packet::Tunnels};
+
+use super::{
+    cpu::online_cpus,
+    error::KernelError,
+    features::Features,
+    maps::{InterfaceTable, Valves},
+    plan::Plan,
+    programs::{FlushProgram, TcPrograms},
+    ring::Ring,
 };
-use weir_sketch::hash::Key;
-
-use super::{cpu::online_cpus, features::Features, ring::Ring};
-use crate::config::{Packets, Way};
-
-/// What the kernel side is built from.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Keys the flow cache's slots.
-    pub slot_key: Key,
-    /// Flow-cache slots per CPU: a power of two.
-    pub cache_flows: u32,
-    /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
-    pub ring_bytes: u32,
-    /// How many packets are taken.
-    pub sampling: Packets,
-    /// Interface slots in use, at most [`weir_common::control::INTERFACES_MAX`].
-    pub interfaces: u32,
-    /// Whose packet a tunnelled packet is.
-    pub tunnels: Tunnels,
-}
-
-/// Why the kernel side could not be loaded or run.
-#[derive(Debug, Error)]
-pub enum KernelError {
-    /// No privilege.
-    #[error(
-        "not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
-    )]
-    NotPermitted,
-    /// Built with `AYA_BUILD_SKIP=1`.
-    #[error("this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without")]
-    NoObject,
-    /// The object could not be read, or a map could not be made.
-    #[error("the kernel did not take weir's eBPF maps")]
-    Load(#[source] EbpfError),
-    /// The verifier refused a program.
-    #[error(
-        "the kernel did not take weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
-        floor(program)
-    )]
-    Program {
-        /// The program.
-        program: &'static str,
-        /// Why.
-        #[source]
-        source: ProgramError,
-    },
-    /// A map operation failed.
-    #[error("an eBPF map could not be set up")]
-    Map(#[from] MapError),
-    /// A map or a program is missing from the object: it belongs to another version.
-    #[error("the eBPF object has no `{0}`: it is not of this version of weir")]
-    Missing(&'static str),
-    /// The CPUs could not be listed.
-    #[error("cannot read {0}")]
-    Cpus(&'static str, #[source] io::Error),
-    /// More CPUs than rings.
-    #[error("CPU {0} is beyond the {CPUS_MAX} CPUs that weir can serve")]
-    TooManyCpus(u32),
-    /// A test-run failed.
-    #[error("the kernel refused to run `{program}`")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// Why.
-        #[source]
-        source: ProgramError,
-    },
-    /// Setting up a ring's reader failed.
-    #[error("cannot wait for the ring of CPU {cpu}")]
-    Wait {
-        /// The ring's CPU.
-        cpu: u32,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A map's file descriptor could not be shared.
-    #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
-    Descriptor(#[source] io::Error),
-    /// Two interface indexes need the same places of the table.
-    #[error(
-        "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
-    )]
-    InterfaceTable(u32),
-}
-
-impl KernelError {
-    /// Whether the user, and not the kernel or weir, is what lacks something.
-    pub const fn is_not_permitted(&self) -> bool {
-        matches!(self, Self::NotPermitted)
-    }
-}
+use crate::config::Way;
 
 /// The programs for what weir does, and not for its benchmark.
 const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
@@ -123,11 +33,6 @@ pub struct LoadedProgram {
     pub name: &'static str,
     /// How many instructions the verifier looked at, of the million that it allows; Linux 5.16 and later tell.
     pub verified_instructions: Option<u32>,
-}
-
-/// The first Linux that takes a program; of the one that measures interfaces there is a variant for each.
-fn floor(program: &str) -> &'static str {
-    if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
 }
 
 /// The object that the build made out of `ebpf/`.
@@ -212,7 +117,7 @@ impl Kernel {
             .map_err(load_error)?;
         tell_cpus(&mut ebpf, cpus, bits)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
-        let interfaces = InterfaceTable { map: Array::try_from(take(&mut ebpf, "INTERFACES")?)? };
+        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
         for cpu in 0..cpus {
@@ -370,119 +275,4 @@ fn load_error(error: EbpfError) -> KernelError {
     } else {
         KernelError::Load(error)
     }
-}
-
-/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may lack what they need, and most
-/// interfaces need none of them.
-pub struct TcPrograms<'a> {
-    ethernet: [&'a mut SchedClassifier; 2],
-    ip: [&'a mut SchedClassifier; 2],
-}
-
-impl TcPrograms<'_> {
-    /// The program for packets that begin with `link` and go this way; `None` for a link layer that no program reads.
-    ///
-    /// # Errors
-    ///
-    /// The kernel did not take it.
-    pub fn get(&mut self, link: Link, way: Way) -> Result<Option<&mut SchedClassifier>, ProgramError> {
-        let programs = match link {
-            Link::Ethernet => &mut self.ethernet,
-            Link::RawIp => &mut self.ip,
-            _ => return Ok(None),
-        };
-        let program = &mut *programs[way as usize];
-        if program.fd().is_err() {
-            program.load()?;
-        }
-        Ok(Some(program))
-    }
-}
-
-/// Finds an interface's slot by its index and the direction, in the kernel.
-pub struct InterfaceTable {
-    map: Array<MapData, [u32; 2]>,
-}
-
-impl InterfaceTable {
-    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`].
-    ///
-    /// # Errors
-    ///
-    /// Too many indexes share the same places, or the kernel refused.
-    pub fn insert(&mut self, entry: u32, slot: u32) -> Result<(), KernelError> {
-        for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(entry, probe);
-            let [there, _] = self.map.get(&place, 0)?;
-            if there == 0 || there == entry {
-                return Ok(self.map.set(place, [entry, slot], 0)?);
-            }
-        }
-        Err(KernelError::InterfaceTable(if entry >> 31 == 0 { entry } else { egress(entry) }))
-    }
-
-    /// Forgets such an entry.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused.
-    pub fn remove(&mut self, entry: u32) -> Result<(), KernelError> {
-        for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(entry, probe);
-            if self.map.get(&place, 0)?[0] == entry {
-                self.map.set(place, [0, 0], 0)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How many packets each CPU leaves out.
-pub struct Valves {
-    map: Array<MapData, [u8; size_of::<Valve>()]>,
-}
-
-impl Valves {
-    /// Lets `cpu` take one packet in `rate`; a draw that was made before still counts.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused.
-    pub fn set(&mut self, cpu: u32, rate: u32) -> Result<(), KernelError> {
-        let valve: [u8; size_of::<Valve>()] = zerocopy::transmute!(Valve::one_in(rate));
-        Ok(self.map.set(cpu, valve, 0)?)
-    }
-
-    fn of(map: &MapData) -> Result<Self, KernelError> {
-        let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
-        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
-    }
-}
-
-/// The program that closes the window of the CPU on which it runs.
-#[derive(Clone, Copy)]
-pub struct FlushProgram<'a>(&'a Xdp);
-
-impl FlushProgram<'_> {
-    /// Runs it once, on this thread's CPU.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused to run it.
-    pub fn run(&self) -> Result<Flush, KernelError> {
-        // The program reads no packet, but the kernel wants at least an Ethernet header.
-        let result = test_run(self.0, "flush", &[0; 64], None)?;
-        Flush::from_code(result).ok_or(KernelError::Missing("flush"))
-    }
-}
-
-/// Runs a program once on a packet, on this thread's CPU; returns the program's return value.
-///
-/// # Errors
-///
-/// The kernel refused to run it.
-pub fn test_run(program: &Xdp, name: &'static str, packet: &[u8], context: Option<&[u8]>) -> Result<u32, KernelError> {
-    let options = TestRunOptions { data_in: Some(packet), ctx_in: context, ..TestRunOptions::new() };
-    let result = program.test_run(options).map_err(|source| KernelError::Run { program: name, source })?;
-    Ok(result.return_value)
 }

@@ -1,13 +1,19 @@
-//! The datapath: packets in, records out. The kernel's programs do it for one CPU each; `userspace` does the same for
+//! The datapath: packets in, records out. The kernel's programs do it on each CPU; `userspace` does the same for
 //! captures and for packet sockets.
 //!
-//! [`kernel`] loads the programs as this kernel can take them ([`features`]), [`ring`] brings their records, [`edge`] is
-//! what they counted exactly when a window is closed, [`tap`] reads packets where there are no programs.
+//! A [`plan`] says how large everything is. [`kernel`] loads the [`programs`] as this kernel can take them
+//! ([`features`]) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a window's end its
+//! [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets and the program's
+//! counterpart in [`userspace`] makes records of them.
 
 pub mod cpu;
 pub mod edge;
+pub mod error;
 pub mod features;
 pub mod kernel;
+pub mod maps;
+pub mod plan;
+pub mod programs;
 pub mod ring;
 pub mod tap;
 pub mod userspace;
@@ -15,7 +21,10 @@ pub mod userspace;
 pub use self::{
     cpu::{online_cpus, pin},
     edge::{Edge, EdgeReader},
+    error::KernelError,
     features::{Features, has_tcx},
-    kernel::{Benchmark, FlushProgram, Kernel, KernelError, LoadedProgram, Parts, Plan},
+    kernel::{Benchmark, Kernel, LoadedProgram, Parts},
+    plan::Plan,
+    programs::FlushProgram,
     ring::{Ring, ring_records},
 };

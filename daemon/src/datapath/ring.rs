@@ -1,16 +1,10 @@
 //! The ring of one CPU, read by that CPU's worker.
 
-use std::{
-    io,
-    mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
-    time::Duration,
-};
+use std::{mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
 use aya::maps::{Map, MapData, RingBuf};
 use rustix::{
-    event::{EventfdFlags, Timespec, epoll, eventfd},
+    event::{Timespec, epoll},
     fd::OwnedFd,
     io::Errno,
 };
@@ -19,7 +13,8 @@ use weir_common::{
     record::{Entry, Record},
 };
 
-use super::kernel::KernelError;
+use super::error::KernelError;
+use crate::waker::Waker;
 
 /// The kernel puts this much before each entry.
 const ENTRY_HEADER_BYTES: u64 = 8;
@@ -33,35 +28,6 @@ pub struct Ring {
     entries: RingBuf<MapData>,
     epoll: OwnedFd,
     waker: Waker,
-}
-
-/// Wakes the ring's reader from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// A waker that nobody waits for yet.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
-    }
-
-    /// Makes the reader's [`Ring::wait`] return.
-    pub fn wake(&self) {
-        // The only error would be a full counter, and then the reader is about to wake anyway.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Forgets that it was woken, for readers who look at the waker's state.
-    pub(crate) fn clear(&self) {
-        // The only error would be that nobody woke it.
-        let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
-    }
-}
-
-impl AsFd for Waker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
 impl Ring {

@@ -1,7 +1,5 @@
-//! The kernel program's twin in userspace: the same parser, hash, cache and records, one packet at a time. Replay
-//! measures with it, and so does whoever reads packet sockets.
-
-use std::sync::Arc;
+//! The counterpart of the kernel's program in userspace: the same parser, hash, cache and records, one packet at a time.
+//! Replay measures with it, and so does whoever reads packet sockets.
 
 use weir_common::{
     flow::{FlowKey, Scope},
@@ -12,12 +10,8 @@ use weir_common::{
     sampling::Valve,
     size::size_class,
 };
-use weir_sketch::Seen;
 
-use crate::{
-    datapath::{edge::Edge, kernel::Plan},
-    measure::{batch::Batch, shard::Shard, worker::Closed},
-};
+use super::{edge::Edge, plan::Plan};
 
 /// A packet, or as many as an offload merged into one buffer, which then share its headers.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +26,8 @@ pub struct Buffer<'a> {
     pub tick: u32,
 }
 
-/// What the kernel does on one CPU.
-pub struct Twin {
+/// What the kernel's program does on one CPU. The records that it makes go to whoever calls it.
+pub struct UserspaceProgram {
     slot_key: SlotKey,
     tunnels: Tunnels,
     cache: Vec<Record>,
@@ -47,14 +41,12 @@ pub struct Twin {
     /// The state of the random numbers (`SplitMix64`; Steele, Lea, Flood, 2014).
     random: u64,
     edge: Edge,
-    batch: Batch,
-    seen: Arc<Seen>,
 }
 
-impl Twin {
-    /// A datapath that fills `shard`.
-    pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
-        let mut twin = Self {
+impl UserspaceProgram {
+    /// A program with an empty cache.
+    pub fn new(plan: &Plan) -> Self {
+        let mut program = Self {
             slot_key: SlotKey::new(plan.slot_key),
             tunnels: plan.tunnels,
             cache: vec![Record::default(); plan.cache_flows as usize],
@@ -65,11 +57,9 @@ impl Twin {
             left_out: 0,
             random: plan.slot_key.derive("sampling").0[0],
             edge: Edge::empty(plan.interfaces as usize),
-            batch: Batch::new(shard),
-            seen,
         };
-        twin.draw();
-        twin
+        program.draw();
+        program
     }
 
     /// Takes one packet in `rate` from now on; a draw that was made before still counts.
@@ -77,8 +67,9 @@ impl Twin {
         self.valve = Valve::one_in(rate);
     }
 
-    /// Measures what came by the interface of this slot, of which there are as many as the plan said.
-    pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
+    /// Measures what came by the interface of this slot, of which there are as many as the plan said. A record that
+    /// has to leave the cache for it goes to `evict`.
+    pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
         let &Buffer { headers, link, tally, tick } = buffer;
         let taken = self.take();
         let counters = &mut self.edge.counters[usize::from(slot)];
@@ -92,7 +83,7 @@ impl Twin {
         match parse(headers, link, self.tunnels) {
             Ok(parsed) => {
                 let key = parsed.key.with_scope(Scope::new(slot, self.epoch));
-                self.count(key, Sample { tally, tick, sampling, tcp_flags: parsed.tcp_flags });
+                self.count(key, Sample { tally, tick, sampling, tcp_flags: parsed.tcp_flags }, evict);
             }
             Err(skip) => counters.skipped[skip as usize].add(tally),
         }
@@ -106,21 +97,13 @@ impl Twin {
         self.edge.lost_beyond.add(beyond);
     }
 
-    /// Closes the window, and goes on with the empty shard `spare`.
-    pub fn close(&mut self, spare: Box<Shard>) -> Closed {
-        for record in &mut self.cache {
-            let record = std::mem::take(record);
-            if !record.is_empty() {
-                self.batch.push(&record, &self.seen);
-            }
-        }
+    /// Closes the window: all records leave the cache, and what was counted exactly is the edge.
+    pub fn close(&mut self, mut evict: impl FnMut(&Record)) -> Edge {
+        let records = self.cache.iter_mut().map(std::mem::take);
+        records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
-        Closed {
-            shard: self.batch.replace(Batch::new(spare), &self.seen),
-            edge: Edge { sampling: self.drawn, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) },
-            ring_peak: 0.0,
-        }
+        Edge { sampling: self.drawn, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
     /// Whether the next packet is taken, and then how many it stands for.
@@ -140,7 +123,7 @@ impl Twin {
         self.left_out = self.valve.left_out((hash::mix(self.random) >> 32) as u32);
     }
 
-    fn count(&mut self, key: FlowKey, packet: Sample) {
+    fn count(&mut self, key: FlowKey, packet: Sample, mut evict: impl FnMut(&Record)) {
         let slot = hash::slot(&self.slot_key, &key, self.bits);
         let record = &mut self.cache[slot as usize];
         if record.takes(&key, packet) {
@@ -149,7 +132,7 @@ impl Twin {
         }
         let evicted = std::mem::replace(record, Record::first(key, packet));
         if !evicted.is_empty() {
-            self.batch.push(&evicted, &self.seen);
+            evict(&evicted);
         }
     }
 }

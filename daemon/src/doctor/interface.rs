@@ -10,14 +10,11 @@ use super::{Answer, Finding, InterfaceFindings};
 use crate::{
     attach::{
         Obtained, link_layer,
-        netlink::{self, Link, Links, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+        netlink::{self, Device, Devices, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
     config::{Direction, Interface, Mode, Way},
-    datapath::{
-        features::{Features, has_tcx},
-        tap::PacketSocket,
-    },
+    datapath::{Features, has_tcx, tap::PacketSocket},
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
@@ -63,22 +60,22 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
 
 /// The names of all interfaces.
 fn names() -> io::Result<Vec<String>> {
-    Ok(Links::open()?.list()?.into_iter().map(|link| link.name).collect())
+    Ok(Devices::open()?.list()?.into_iter().map(|device| device.name).collect())
 }
 
 fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFindings {
-    let findings = match Links::open().and_then(|mut links| links.find(name)) {
-        Ok(Some(link)) => {
+    let findings = match Devices::open().and_then(|mut devices| devices.find(name)) {
+        Ok(Some(device)) => {
             let facts = Facts {
-                driver: driver(&link),
-                xdp_features: netlink::xdp_features(link.ifindex),
+                driver: driver(&device),
+                xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
-                offloads: netlink::offloads(link.ifindex).unwrap_or_default(),
-                owner: link.xdp.and_then(|program| name_of(program.id?)),
-                link,
+                offloads: netlink::offloads(device.ifindex).unwrap_or_default(),
+                owner: device.xdp.and_then(|program| name_of(program.id?)),
+                device,
             };
             judge(&facts, rule.mode, rule.direction)
         }
@@ -94,7 +91,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
 /// What was found out.
 #[derive(Clone, Debug, Default)]
 struct Facts {
-    link: Link,
+    device: Device,
     driver: Option<String>,
     xdp_features: Option<u64>,
     fragments: bool,
@@ -107,13 +104,13 @@ struct Facts {
 }
 
 /// The driver's name; a virtual interface's kind is that of its driver.
-fn driver(link: &Link) -> Option<String> {
-    let directory = Path::new("/sys/class/net").join(&link.name);
+fn driver(device: &Device) -> Option<String> {
+    let directory = Path::new("/sys/class/net").join(&device.name);
     // `/sys` may be that of another network namespace.
     let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
-    let bound = (index == Some(link.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
+    let bound = (index == Some(device.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
     let bound = bound.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    bound.or_else(|| link.kind.clone()).or_else(|| link.loopback.then(|| "loopback".to_owned()))
+    bound.or_else(|| device.kind.clone()).or_else(|| device.loopback.then(|| "loopback".to_owned()))
 }
 
 /// A program's name, which needs more privilege than weir has as a service.
@@ -123,17 +120,17 @@ fn name_of(id: u32) -> Option<String> {
 }
 
 fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
-    let Facts { link, driver, .. } = facts;
+    let Facts { device, driver, .. } = facts;
     let driver = driver.as_deref().unwrap_or("not known");
     let mut findings = vec![
-        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", link.ifindex, link.mtu)),
-        if link.up {
+        Finding::needed("there", Answer::Yes, format!("index {}, driver {driver}, MTU {}", device.ifindex, device.mtu)),
+        if device.up {
             Finding::new("up", Answer::Yes, "set up")
         } else {
-            Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", link.name))
+            Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", device.name))
         },
         native(facts),
-        free(link, facts.owner.as_deref()),
+        free(device, facts.owner.as_deref()),
     ];
     findings.extend(direction.ways().iter().map(|&way| measured(facts, mode, way)));
     findings.extend(hints(facts));
@@ -146,12 +143,12 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         Way::Ingress => "what it receives",
         Way::Egress => "what it sends",
     };
-    if link_layer(&facts.link) == packet::Link::Other {
-        let detail = format!("its packets begin with what weir cannot read (hardware type {})", facts.link.hardware);
+    if link_layer(&facts.device) == packet::Link::Other {
+        let detail = format!("its packets begin with what weir cannot read (hardware type {})", facts.device.hardware);
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
-    for &rung in rungs(&facts.link, mode, way, facts.has_programs) {
+    for &rung in rungs(&facts.device, mode, way, facts.has_programs) {
         match holds(facts, rung) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
@@ -172,7 +169,7 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
 
 /// Whether a program could be attached this way.
 fn holds(facts: &Facts, rung: Obtained) -> Answer {
-    let for_xdp = link_layer(&facts.link) == packet::Link::Ethernet && facts.link.xdp.is_none();
+    let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match rung {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
@@ -184,10 +181,10 @@ fn holds(facts: &Facts, rung: Obtained) -> Answer {
 
 /// Whether programs may run in the driver.
 fn native(facts: &Facts) -> Finding {
-    let Facts { link, driver, xdp_features, fragments, .. } = facts;
+    let Facts { device, driver, xdp_features, fragments, .. } = facts;
     let name = "native XDP";
     let driver = driver.as_deref().unwrap_or("its driver");
-    let jumbo = link.mtu > PIECE_MTU_MAX;
+    let jumbo = device.mtu > PIECE_MTU_MAX;
     match *xdp_features {
         Some(features) if features & XDP_BASIC == 0 => {
             Finding::new(name, Answer::No, format!("{driver} has none as it is set up"))
@@ -196,13 +193,13 @@ fn native(facts: &Facts) -> Finding {
             let detail = format!(
                 "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: an MTU of \
                  about {PIECE_MTU_MAX} could be",
-                link.mtu,
+                device.mtu,
                 if *fragments { driver } else { "this kernel" }
             );
             Finding::new(name, Answer::No, detail)
         }
         Some(_) => Finding::new(name, Answer::Yes, format!("{driver} says so")),
-        None if link.loopback => Finding::new(name, Answer::No, "loopback has none"),
+        None if device.loopback => Finding::new(name, Answer::No, "loopback has none"),
         None if NATIVE.contains(&driver) => {
             Finding::new(name, Answer::Unknown, format!("{driver} usually has it; `weir run` tells what it got"))
         }
@@ -214,9 +211,9 @@ fn native(facts: &Facts) -> Finding {
 }
 
 /// Whether nobody else's program is in the way.
-fn free(link: &Link, owner: Option<&str>) -> Finding {
+fn free(device: &Device, owner: Option<&str>) -> Finding {
     let name = "free for XDP";
-    let Some(XdpProgram { id, place }) = link.xdp else {
+    let Some(XdpProgram { id, place }) = device.xdp else {
         return Finding::new(name, Answer::Yes, "no XDP program is there");
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
@@ -225,25 +222,25 @@ fn free(link: &Link, owner: Option<&str>) -> Finding {
         owner => format!(
             "program{id} \"{}\" of somebody else is there, {place}, and weir never replaces one: ip link set dev {} xdp off",
             owner.unwrap_or("(name not known)"),
-            link.name
+            device.name
         ),
     };
     Finding::new(name, Answer::No, detail)
 }
 
 /// Offloads that change what is seen.
-fn hints(Facts { link, offloads, .. }: &Facts) -> Vec<Finding> {
+fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     let on = |name: &str| offloads.iter().any(|offload| offload == name);
     let mut hints = Vec::new();
     let mut hint = |name, detail: String| hints.push(Finding::new(name, Answer::Note, detail));
     if on("rx-lro") {
-        let detail = format!("on: some drivers refuse native XDP beside it (ethtool -K {} lro off)", link.name);
+        let detail = format!("on: some drivers refuse native XDP beside it (ethtool -K {} lro off)", device.name);
         hint("LRO", detail);
     }
     if on("rx-gro-hw") {
         hint(
             "hardware GRO",
-            format!("on: merged packets may be counted as one (ethtool -K {} rx-gro-hw off)", link.name),
+            format!("on: merged packets may be counted as one (ethtool -K {} rx-gro-hw off)", device.name),
         );
     }
     if on("rx-gro") {
@@ -265,9 +262,9 @@ mod tests {
     use super::*;
 
     fn facts(driver: &str, mtu: u32, xdp_features: Option<u64>) -> Facts {
-        let link = Link { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Link::default() };
+        let device = Device { ifindex: 2, name: "eth0".into(), hardware: 1, mtu, up: true, ..Device::default() };
         Facts {
-            link,
+            device,
             driver: Some(driver.into()),
             xdp_features,
             fragments: true,
@@ -305,7 +302,7 @@ mod tests {
         let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
         let alone = Facts { has_programs: false, ..card.clone() };
         let mut taken = old.clone();
-        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         for (facts, mode, direction, expected) in [
             (&card, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native")]),
             (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
@@ -327,26 +324,26 @@ mod tests {
     #[test]
     fn a_program_that_is_there_is_named() {
         let mut taken = facts("veth", 1500, Some(XDP_BASIC));
-        taken.link.xdp = Some(XdpProgram { id: Some(9), place: "native" });
-        let detail = free(&taken.link, Some("other")).detail;
+        taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        let detail = free(&taken.device, Some("other")).detail;
         assert!(detail.contains("program 9 \"other\" of somebody else"), "{detail}");
-        assert!(free(&taken.link, None).detail.contains("(name not known)"));
-        assert!(free(&taken.link, Some("weir")).detail.contains("weir is there already"));
-        taken.link.xdp = None;
-        assert_eq!(free(&taken.link, None).answer, Answer::Yes);
+        assert!(free(&taken.device, None).detail.contains("(name not known)"));
+        assert!(free(&taken.device, Some("weir")).detail.contains("weir is there already"));
+        taken.device.xdp = None;
+        assert_eq!(free(&taken.device, None).answer, Answer::Yes);
     }
 
     #[test]
     fn packets_of_no_known_kind_forbid() {
         let mut odd = facts("something", 1500, None);
-        odd.link.hardware = 9999;
+        odd.device.hardware = 9999;
         assert!(judge(&odd, Mode::Auto, Direction::Ingress).iter().any(Finding::forbids));
     }
 
     #[test]
     fn an_interface_that_is_down_is_worth_a_word() {
         let mut down = facts("veth", 1500, None);
-        down.link.up = false;
+        down.device.up = false;
         assert_eq!(answer(&judge(&down, Mode::Auto, Direction::Ingress), "up"), Answer::No);
     }
 

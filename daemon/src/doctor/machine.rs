@@ -13,13 +13,9 @@ use weir_sketch::hash::Key;
 
 use super::{Answer, Finding, reasons};
 use crate::{
-    attach::slots,
     config::{Config, Way},
-    datapath::online_cpus,
-    datapath::pin,
     datapath::{
-        features::{Features, has_tcx},
-        kernel::{Kernel, KernelError, LoadedProgram, Plan},
+        Features, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus, pin,
         tap::{PacketSocket, needs_programs, stand_in},
     },
     memory::Memory,
@@ -284,14 +280,8 @@ fn packet_sockets(are_permitted: bool) -> Finding {
 
 /// Loads the programs as `weir run` does, and runs the one that a worker runs.
 fn load(config: &Config) -> Machine {
-    let plan = Plan {
-        slot_key: Key([0; 2]),
-        cache_flows: config.datapath.cache_flows,
-        ring_bytes: config.datapath.ring as u32,
-        interfaces: slots(&config.interfaces).max(1) as u32,
-        sampling: config.sampling.packets,
-        tunnels: config.datapath.tunnels.into(),
-    };
+    let plan = Plan::new(config, Key([0; 2]));
+    let plan = Plan { interfaces: plan.interfaces.max(1), ..plan };
     let mut kernel = match Kernel::load(&plan) {
         Ok(kernel) => kernel,
         Err(error) => {

@@ -10,13 +10,12 @@ use std::{
     error::Error,
     fmt,
     io::{self, Write},
-    iter::successors,
 };
 
 use serde::Serialize;
 
 use self::machine::Machine;
-use crate::{config::Config, datapath::kernel::LoadedProgram};
+use crate::{config::Config, datapath::LoadedProgram, text::causes};
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -168,7 +167,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// An error and its causes in one line, each said once. Of a verifier's log only the last word remains.
 fn reasons(error: &dyn Error) -> String {
     let mut said = String::new();
-    for cause in successors(Some(error), |&cause| cause.source()) {
+    for cause in causes(error) {
         let cause = brief(&cause.to_string());
         if said.is_empty() {
             said = cause;

@@ -6,7 +6,7 @@ use weir_sketch::Seen;
 use super::shard::Shard;
 
 /// Records absorbed at a time: 16 KiB, which stays in the first-level cache.
-const BATCH_RECORDS: usize = 256;
+const ABSORBED_TOGETHER: usize = 256;
 
 /// A shard, and the records that it has not absorbed yet.
 pub struct Batch {
@@ -17,14 +17,14 @@ pub struct Batch {
 impl Batch {
     /// Begins to fill `shard`.
     pub fn new(shard: Box<Shard>) -> Self {
-        Self { shard, records: Vec::with_capacity(BATCH_RECORDS) }
+        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER) }
     }
 
     /// Adds a record.
     #[inline]
     pub fn push(&mut self, record: &Record, seen: &Seen) {
         self.records.push(*record);
-        if self.records.len() == BATCH_RECORDS {
+        if self.records.len() == ABSORBED_TOGETHER {
             self.settle(seen);
         }
     }

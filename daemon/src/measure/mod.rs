@@ -1,12 +1,20 @@
 //! The measurement: records in, the summary of a window out.
 //!
-//! A [`worker`] fills a [`shard`] with records, [`batch`] by batch, and turns the valve as [`sampling_control`] decides;
-//! a [`window`] ends, its shards become a [`summary`], whose bounds [`sampling_error`] widens where packets were left out.
+//! A [`worker`] reads a ring by its [`collector`], a [`reader`] reads packet sockets by its [`userspace`] collector. Both
+//! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
+//! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
+//! [`sampling_error`] widens where packets were left out. Flows are told to be new by the filter of [`seen`] ones.
 
 pub mod batch;
+pub mod collector;
+pub mod interface;
+pub mod order;
+pub mod reader;
 pub mod sampling_control;
 pub mod sampling_error;
+pub mod seen;
 pub mod shard;
 pub mod summary;
+pub mod userspace;
 pub mod window;
 pub mod worker;

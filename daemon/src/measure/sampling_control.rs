@@ -1,6 +1,7 @@
-//! The pressure valve of one CPU: how many packets are left out so that the daemon keeps up.
+//! Decides how many packets a CPU leaves out so that the daemon keeps up: how far its valve
+//! ([`weir_common::sampling::Valve`]) is closed.
 //!
-//! With a fixed rate it never moves. With `auto` every packet is taken until the ring is half full or reading it takes
+//! A fixed rate never changes. With `auto` every packet is taken until the ring is half full or reading it takes
 //! more of the CPU than allowed; then half as many are taken, and half of those, until it is enough. When there has
 //! been room for a second, twice as many are taken again.
 
@@ -34,7 +35,7 @@ pub struct Load {
 
 /// Decides the rate of one CPU.
 #[derive(Debug)]
-pub struct Valve {
+pub struct SamplingControl {
     is_automatic: bool,
     budget: f64,
     rate: u32,
@@ -48,8 +49,8 @@ pub struct Valve {
     share: f64,
 }
 
-impl Valve {
-    /// The valve that `sampling` asks for, at its first rate.
+impl SamplingControl {
+    /// The control that `sampling` asks for, at its first rate.
     pub const fn new(sampling: &Sampling) -> Self {
         Self {
             is_automatic: matches!(sampling.packets, Packets::Auto),
@@ -80,16 +81,16 @@ impl Valve {
         self.peak = self.peak.max(load.fill);
         let is_busy = self.measure_share(load) && self.share > self.budget;
         if load.fill >= FULL || is_busy {
-            return self.turn(load, self.rate.saturating_mul(2).min(RATE_MAX));
+            return self.change_to(load, self.rate.saturating_mul(2).min(RATE_MAX));
         }
         if load.now.saturating_sub(self.since) < PATIENCE {
             return None;
         }
         let has_room = self.peak <= ROOMY && self.share * MARGIN <= self.budget;
-        self.turn(load, if has_room { (self.rate / 2).max(1) } else { self.rate })
+        self.change_to(load, if has_room { (self.rate / 2).max(1) } else { self.rate })
     }
 
-    fn turn(&mut self, load: Load, rate: u32) -> Option<u32> {
+    fn change_to(&mut self, load: Load, rate: u32) -> Option<u32> {
         let changes = rate != self.rate;
         self.rate = rate;
         self.since = load.now;
@@ -122,52 +123,52 @@ mod tests {
 
     #[test]
     fn a_fixed_rate_stays() {
-        let mut valve = Valve::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
-        assert_eq!(valve.rate(), 100);
-        assert!(!valve.is_automatic() && Valve::new(&AUTO).is_automatic());
-        assert_eq!(valve.observe(load(1.0, 0, 0)), None);
-        assert_eq!(valve.observe(load(1.0, 5_000, 5_000)), None);
-        assert_eq!(valve.rate(), 100);
+        let mut control = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
+        assert_eq!(control.rate(), 100);
+        assert!(!control.is_automatic() && SamplingControl::new(&AUTO).is_automatic());
+        assert_eq!(control.observe(load(1.0, 0, 0)), None);
+        assert_eq!(control.observe(load(1.0, 5_000, 5_000)), None);
+        assert_eq!(control.rate(), 100);
     }
 
     #[test]
     fn a_full_ring_turns_it_down_at_once_and_room_turns_it_up_slowly() {
-        let mut valve = Valve::new(&AUTO);
-        assert_eq!(valve.observe(load(0.4, 1, 0)), None);
-        assert_eq!(valve.observe(load(0.5, 2, 0)), Some(2));
-        assert_eq!(valve.observe(load(0.9, 3, 0)), Some(4));
-        assert_eq!(valve.observe(load(0.05, 500, 0)), None, "not before a second has passed");
-        assert_eq!(valve.observe(load(0.05, 1_003, 0)), Some(2));
-        assert_eq!(valve.observe(load(0.3, 1_500, 0)), None);
-        assert_eq!(valve.observe(load(0.0, 2_100, 0)), None, "the ring was not roomy all the time");
-        assert_eq!(valve.observe(load(0.0, 3_200, 0)), Some(1));
-        assert_eq!(valve.observe(load(0.0, 9_000, 0)), None, "there is nothing left to open");
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.4, 1, 0)), None);
+        assert_eq!(control.observe(load(0.5, 2, 0)), Some(2));
+        assert_eq!(control.observe(load(0.9, 3, 0)), Some(4));
+        assert_eq!(control.observe(load(0.05, 500, 0)), None, "not before a second has passed");
+        assert_eq!(control.observe(load(0.05, 1_003, 0)), Some(2));
+        assert_eq!(control.observe(load(0.3, 1_500, 0)), None);
+        assert_eq!(control.observe(load(0.0, 2_100, 0)), None, "the ring was not roomy all the time");
+        assert_eq!(control.observe(load(0.0, 3_200, 0)), Some(1));
+        assert_eq!(control.observe(load(0.0, 9_000, 0)), None, "there is nothing left to open");
     }
 
     #[test]
     fn a_busy_cpu_turns_it_down_too() {
-        let mut valve = Valve::new(&AUTO);
-        assert_eq!(valve.observe(load(0.0, 0, 0)), None);
-        assert_eq!(valve.observe(load(0.0, 200, 180)), Some(2));
-        assert_eq!(valve.observe(load(0.0, 400, 260)), None, "two fifths are within the budget");
-        assert_eq!(valve.observe(load(0.0, 1_300, 620)), None, "but twice as much would not be");
-        assert_eq!(valve.observe(load(0.0, 2_400, 650)), Some(1));
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.0, 0, 0)), None);
+        assert_eq!(control.observe(load(0.0, 200, 180)), Some(2));
+        assert_eq!(control.observe(load(0.0, 400, 260)), None, "two fifths are within the budget");
+        assert_eq!(control.observe(load(0.0, 1_300, 620)), None, "but twice as much would not be");
+        assert_eq!(control.observe(load(0.0, 2_400, 650)), Some(1));
     }
 
     #[test]
     fn the_whole_budget_may_be_taken_and_no_more() {
-        let mut valve = Valve::new(&AUTO);
-        assert_eq!(valve.observe(load(0.0, 0, 0)), None);
-        assert_eq!(valve.observe(load(0.0, 200, 100)), None);
-        assert_eq!(valve.observe(load(0.0, 400, 201)), Some(2));
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.0, 0, 0)), None);
+        assert_eq!(control.observe(load(0.0, 200, 100)), None);
+        assert_eq!(control.observe(load(0.0, 400, 201)), Some(2));
     }
 
     #[test]
     fn it_never_goes_beyond_the_largest_rate() {
-        let mut valve = Valve::new(&AUTO);
+        let mut control = SamplingControl::new(&AUTO);
         for now in 0..100 {
-            valve.observe(load(1.0, now, 0));
+            control.observe(load(1.0, now, 0));
         }
-        assert_eq!(valve.rate(), RATE_MAX);
+        assert_eq!(control.rate(), RATE_MAX);
     }
 }

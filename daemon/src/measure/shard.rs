@@ -28,16 +28,7 @@ use weir_sketch::{
     hash::{Key, KeyedHash},
 };
 
-/// What a shard is built from: what the user wants to know.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Geometry {
-    /// Relative standard error of unique counts.
-    pub unique_error: f64,
-    /// How far apart the bounds of a count seldom are, as a share of the window's total.
-    pub top_error: f64,
-    /// Candidates kept per list at least.
-    pub top_candidates: usize,
-}
+use crate::config::Estimates;
 
 /// Records that are taken through the sketches together.
 const TOGETHER: usize = 32;
@@ -164,8 +155,8 @@ pub struct Unique {
 
 impl Unique {
     /// Empty sketches for keys with this fingerprint.
-    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
-        let distinct = || HyperLogLog::with_error(geometry.unique_error, key_id);
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
         Self { sources: distinct(), destinations: distinct(), flows: distinct() }
     }
 
@@ -211,8 +202,8 @@ pub struct Tops {
 
 impl Tops {
     /// Empty tables for keys with this fingerprint.
-    pub fn new(geometry: &Geometry, key_id: u64) -> Self {
-        let &Geometry { unique_error: _, top_error, top_candidates } = geometry;
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let &Estimates { unique_error: _, top_error, top_candidates } = settings;
         Self {
             flows: TopK::with_error(top_error, top_candidates, key_id),
             sources: TopK::with_error(top_error, top_candidates, key_id),
@@ -277,15 +268,15 @@ pub struct Shard {
 
 impl Shard {
     /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
-    pub fn new(geometry: &Geometry, key: Key) -> Self {
+    pub fn new(settings: &Estimates, key: Key) -> Self {
         let mut shard = Self {
             hash: KeyedHash::new(key),
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
-            unique: Unique::new(geometry, key.id()),
+            unique: Unique::new(settings, key.id()),
             new_flows: 0,
-            top: Tops::new(geometry, key.id()),
+            top: Tops::new(settings, key.id()),
             records: 0,
             sampling: 1,
         };
@@ -334,12 +325,5 @@ impl Shard {
     /// The memory that this shard takes, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
-    }
-}
-
-impl From<&crate::config::Estimates> for Geometry {
-    fn from(estimates: &crate::config::Estimates) -> Self {
-        let &crate::config::Estimates { unique_error, top_error, top_candidates } = estimates;
-        Self { unique_error, top_error, top_candidates }
     }
 }

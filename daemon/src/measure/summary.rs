@@ -12,9 +12,9 @@ use weir_common::{
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, Seen, TopK};
 
 use super::{
+    order::Closed,
     sampling_error::{self, DEVIATIONS},
     shard::{Host, Pair, Protocols, Service, Shard},
-    worker::Closed,
 };
 
 /// One window of one observer.
@@ -136,6 +136,12 @@ impl Summary {
             sampling,
             ledgers,
         })
+    }
+
+    /// The share of attributed packets that found their flow in the cache: each other one began a record.
+    pub fn cache_hit_rate(&self) -> f64 {
+        let attributed: u64 = self.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
+        if attributed == 0 { 0.0 } else { attributed.saturating_sub(self.records) as f64 / attributed as f64 }
     }
 
     /// Everything seen on all interfaces.

@@ -7,16 +7,13 @@ use weir_common::control::ReplayHeader;
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
-use super::Datapath;
-use super::capture::Packet;
+use super::{capture::Packet, datapath::Datapath};
 use crate::{
-    datapath::{
-        kernel::{KernelError, Parts, test_run},
-        ring::Ring,
-    },
+    datapath::{KernelError, Parts, Ring, programs::test_run},
     measure::{
+        collector::{Collector, KernelSource},
+        order::Closed,
         shard::Shard,
-        worker::{Closed, Collector},
     },
 };
 
@@ -33,7 +30,7 @@ const LOOPBACK: u32 = 1;
 /// The kernel's datapath on this thread's CPU.
 pub struct KernelDatapath<'a> {
     program: &'a Xdp,
-    collector: Collector<'a>,
+    collector: Collector<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
 }
@@ -45,7 +42,7 @@ impl<'a> KernelDatapath<'a> {
         interfaces.insert(LOOPBACK, 0)?;
         Ok(Self {
             program: replay,
-            collector: Collector::new(ring, flush, seen, 1, shard),
+            collector: Collector::new(KernelSource { ring, flush }, seen, 1, shard),
             frame: Vec::with_capacity(HEADER + FRAME_MAX),
             undrained: 0,
         })

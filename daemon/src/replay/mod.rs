@@ -1,6 +1,7 @@
 //! Replay: the same measurement over capture files, offline, with time from the capture.
 
 pub mod capture;
+mod datapath;
 mod kernel;
 
 use std::{
@@ -14,34 +15,32 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use thiserror::Error;
-use weir_common::ledger::Tally;
-use weir_sketch::{MergeError, Seen, hash::Key};
+use weir_sketch::{MergeError, hash::Key};
 
 use self::{
-    capture::{Broken, Capture, Packet},
+    capture::{Broken, Capture},
+    datapath::Datapath,
     kernel::KernelDatapath,
 };
 use crate::{
     clock,
+    closing::{Closing, Times},
     config::{Config, KeyError},
     datapath::{
-        cpu::{PinError, pin},
-        kernel::{Kernel, KernelError, Plan},
-        userspace::{Buffer, Twin},
+        Kernel, KernelError, Plan,
+        cpu::{PinError, online_cpus, pin},
     },
     measure::{
-        shard::{Geometry, Shard},
-        summary::Summary,
+        interface::MeasuredInterface,
+        order::Closed,
+        seen::{self, Rotation},
+        shard::Shard,
+        userspace::UserspaceCollector,
         window::Span,
-        worker::Closed,
     },
     memory::Memory,
     observer::Observer,
-    pipeline::{cache_hit_rate, new_seen, resident_bytes},
-    report::{
-        Report, Rings, SelfMetrics, Spool,
-        compose::{Context, Measured},
-    },
+    report::Report,
 };
 
 /// How a capture's time is cut.
@@ -60,7 +59,7 @@ pub struct Options {
     pub files: Vec<PathBuf>,
     /// How their time is cut.
     pub windows: Windows,
-    /// Through the kernel's program instead of its twin in userspace.
+    /// Through the kernel's program instead of its counterpart in userspace.
     pub kernel: bool,
     /// Fixes the hash keys and the run's number.
     pub seed: Option<u64>,
@@ -88,29 +87,6 @@ pub enum ReplayError {
     Merge(#[from] MergeError),
 }
 
-/// Where packets are counted into records: in userspace or in the kernel.
-trait Datapath {
-    /// Measures a packet.
-    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
-    /// Closes the window, and goes on with the empty shard `spare`.
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError>;
-}
-
-impl Datapath for Twin {
-    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        const NS_PER_MS: u64 = 1_000_000;
-        let &Packet { time_ns, link, wire_bytes, captured } = packet;
-        let tally = Tally::new(1, u64::from(wire_bytes));
-        let tick = (time_ns / NS_PER_MS) as u32;
-        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick });
-        Ok(())
-    }
-
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        Ok(Self::close(self, spare))
-    }
-}
-
 /// Replays captures and hands each window's report to `deliver`; returns what was broken in them.
 ///
 /// # Errors
@@ -126,39 +102,34 @@ pub fn replay(
         None => config.hash_key.key()?,
     };
     let sketch_key = key.derive("sketches");
-    let geometry = Geometry::from(&config.estimates);
-    let shard = || Box::new(Shard::new(&geometry, sketch_key));
-    let seen = Arc::new(new_seen(config, sketch_key));
-    let plan = Plan {
-        slot_key: key.derive("flow cache"),
-        cache_flows: config.datapath.cache_flows,
-        ring_bytes: config.datapath.ring as u32,
-        sampling: config.sampling.packets,
-        interfaces: 1,
-        tunnels: config.datapath.tunnels.into(),
-    };
+    let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
+    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key));
+    let plan = Plan { interfaces: 1, ..Plan::new(config, key) };
     let run = Run {
-        config,
         windows: options.windows,
         interface: interface_name(&options.files),
-        observer: Observer::of_replay(&config.observer, key.derive("run").id()),
-        rotated_ns: None,
         open: None,
         spare: Some(shard()),
-        seen: seen.clone(),
-        memory_bytes: Memory::plan(config, 1, true).resident(),
-        cpu_time: clock::cpu_time(),
+        closing: Closing {
+            seen: seen.clone(),
+            rotation: Rotation::new(config.seen_flows.generation, None),
+            interfaces: 1,
+            top: config.report.top,
+            observer: Observer::of_replay(&config.observer, key.derive("run").id()),
+            memory_bytes: Memory::plan(config, 1, true).resident(),
+            cpu_time: clock::cpu_time(),
+        },
         deliver,
     };
     if options.kernel {
-        let cpu = crate::datapath::online_cpus()?.first().copied().unwrap_or(0);
+        let cpu = online_cpus()?.first().copied().unwrap_or(0);
         pin(cpu)?;
         let mut kernel = Kernel::load(&plan)?;
         kernel.load_replay()?;
         let ring = kernel.ring(cpu)?;
         run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, shard())?)
     } else {
-        run.all(&options.files, options.progress, Twin::new(&plan, seen, shard()))
+        run.all(&options.files, options.progress, UserspaceCollector::new(&plan, seen, shard()))
     }
 }
 
@@ -171,16 +142,11 @@ fn interface_name(files: &[PathBuf]) -> String {
 }
 
 struct Run<'a> {
-    config: &'a Config,
     windows: Windows,
     interface: String,
-    observer: Observer,
-    rotated_ns: Option<u64>,
     open: Option<Open>,
     spare: Option<Box<Shard>>,
-    seen: Arc<Seen>,
-    memory_bytes: u64,
-    cpu_time: Duration,
+    closing: Closing,
     deliver: &'a mut dyn FnMut(&Report) -> io::Result<()>,
 }
 
@@ -271,50 +237,23 @@ impl Run<'_> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let spare = self.spare.take().expect("the shard comes back at the end of each call");
         let mut window = [datapath.close(spare)?];
-        let summary = Summary::merge(&mut window, 1, &self.seen, self.config.report.top)?;
+        let times = Times {
+            span: span(open),
+            begin: Duration::from_nanos(open.start_ns),
+            end: Duration::from_nanos(open.end_ns),
+        };
+        let capture = MeasuredInterface {
+            slot: 0,
+            name: self.interface.clone(),
+            mode: "replay",
+            direction: None,
+            coverage: None,
+        };
+        let report = self.closing.report(&mut window, times, |_| vec![capture], Vec::new())?;
         let [Closed { mut shard, .. }] = window;
         shard.clear();
         self.spare = Some(shard);
-        self.rotate_seen(open);
-        let context = Context {
-            span: span(open),
-            observer: self.observer.number(),
-            interfaces: vec![Measured {
-                slot: 0,
-                name: self.interface.clone(),
-                mode: "replay",
-                direction: None,
-                coverage: None,
-            }],
-            self_metrics: self.self_metrics(&summary),
-        };
-        Ok((self.deliver)(&Report::compose(context, &summary))?)
-    }
-
-    fn rotate_seen(&mut self, open: Open) {
-        let generation_ns = u64::try_from(self.config.seen_flows.generation.as_nanos()).unwrap_or(u64::MAX);
-        let since = self.rotated_ns.get_or_insert(open.start_ns);
-        if open.end_ns.saturating_sub(*since) >= generation_ns || self.seen.should_rotate() {
-            self.seen.rotate();
-            *since = open.end_ns;
-        }
-    }
-
-    fn self_metrics(&mut self, summary: &Summary) -> SelfMetrics {
-        let cpu_time = clock::cpu_time();
-        let spent = cpu_time.saturating_sub(self.cpu_time);
-        self.cpu_time = cpu_time;
-        SelfMetrics {
-            cpu_ns_per_packet: spent.as_nanos() as f64 / summary.seen().packets.max(1) as f64,
-            rss_bytes: resident_bytes(),
-            memory_bytes: self.memory_bytes,
-            records: summary.records,
-            cache_hit_rate: cache_hit_rate(summary),
-            kernel_ns_per_packet: None,
-            rings: Rings { peak_fill: summary.ring_peak },
-            spool: Spool::default(),
-            sinks: Vec::new(),
-        }
+        Ok((self.deliver)(&report)?)
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
 };
 use crate::measure::{
+    interface::MeasuredInterface,
     shard::Protocols,
     summary::{Ranked, Ranking, Summary, Tops},
     window::Span,
@@ -25,24 +26,9 @@ pub struct Context {
     /// Who measured.
     pub observer: Observer,
     /// The interfaces.
-    pub interfaces: Vec<Measured>,
+    pub interfaces: Vec<MeasuredInterface>,
     /// What it cost.
     pub self_metrics: SelfMetrics,
-}
-
-/// One direction of an interface, as far as the summary does not know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// Which of the summary's ledgers is its own.
-    pub slot: usize,
-    /// Its name.
-    pub name: String,
-    /// How its packets were seen.
-    pub mode: &'static str,
-    /// Which of its packets; `None` for a capture.
-    pub direction: Option<&'static str>,
-    /// The packets seen for each one that the interface itself counted, if known.
-    pub coverage: Option<f64>,
 }
 
 impl Report {
@@ -87,8 +73,8 @@ impl Report {
     }
 }
 
-fn interface(measured: Measured, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
-    let Measured { slot, name, mode, direction, coverage } = measured;
+fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
+    let MeasuredInterface { slot, name, mode, direction, coverage } = measured;
     let ledger = Ledger::from(ledgers.get(slot)?);
     let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
     Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })

@@ -13,8 +13,9 @@ use super::{
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    units::{bytes, count, exact, percent, scaled},
+    units::{bytes, count, percent, scaled},
 };
+use crate::text::grouped;
 
 /// The widest that a list of flows or pairs gets before source and destination share one column, in columns.
 const WIDTH_MAX: usize = 100;
@@ -154,7 +155,7 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         }
         let rate = match sampling {
             1 => "every packet".to_owned(),
-            many => format!("1 packet in {}", exact(u64::from(*many))),
+            many => format!("1 packet in {}", grouped(u64::from(*many))),
         };
         let balanced = match ledger.balances() {
             true => Cell::new("balanced: yes", Plain),
@@ -173,7 +174,7 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
         let mut line = |what: String, tally: &Tally, tone| {
             let share = percent(ratio(tally.packets, ledger.seen.packets));
-            grid.row([what, exact(tally.packets), exact(tally.bytes), share].map(|text| Cell::new(text, tone)));
+            grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
         };
         line("seen".to_owned(), &ledger.seen, Plain);
         line("attributed".to_owned(), &ledger.attributed, Plain);
@@ -192,7 +193,7 @@ fn rates(totals: &Totals, window: &Window) -> String {
         false => String::new(),
     };
     let (packet_rate, bit_rate) = (rate(*packets as f64, "pkt/s"), rate(*bytes as f64 * 8.0, "bit/s"));
-    format!("{} packets{packet_rate}, {} bytes{bit_rate}", exact(*packets), exact(*bytes))
+    format!("{} packets{packet_rate}, {} bytes{bit_rate}", grouped(*packets), grouped(*bytes))
 }
 
 fn shares(totals: &Totals) -> Grid {
@@ -209,7 +210,7 @@ fn shares(totals: &Totals) -> Grid {
     ];
     for (what, part) in parts {
         let share = ratio(part, packets);
-        grid.row([what.into(), exact(part).into(), percent(share).into(), bar(share).into()]);
+        grid.row([what.into(), grouped(part).into(), percent(share).into(), bar(share).into()]);
     }
     grid
 }
@@ -219,9 +220,9 @@ fn distinct(unique: &Unique, new_flows: &NewFlows) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Left, Left]);
     let mut line = |what: &str, value, lower, upper, remark: String| {
         let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
-        let bounds = format!("{} – {}", exact(lower), exact(upper));
+        let bounds = format!("{} – {}", grouped(lower), grouped(upper));
         let error = if error.is_empty() { error } else { format!("± {error}") };
-        grid.row([what.into(), exact(value).into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
+        grid.row([what.into(), grouped(value).into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
     };
     for (what, Distinct { value, lower, upper, confidence }) in
         [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]
@@ -354,7 +355,7 @@ fn quantiles(sizes: &Histogram) -> String {
     if *count == 0 {
         return "none".to_owned();
     }
-    let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(|bytes| exact(*bytes));
+    let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(|bytes| grouped(*bytes));
     format!("least {min}, median {p50}, p90 {p90}, p99 {p99}, greatest {max} bytes")
 }
 
@@ -365,7 +366,7 @@ fn chart(sizes: &Histogram) -> Grid {
     for (edge, packets) in &sizes.buckets {
         let range = format!("{least} – {edge:>4}");
         let share = percent(ratio(*packets, sizes.count));
-        grid.row([range.into(), exact(*packets).into(), share.into(), bar(ratio(*packets, most)).into()]);
+        grid.row([range.into(), grouped(*packets).into(), share.into(), bar(ratio(*packets, most)).into()]);
         least = edge.saturating_add(1);
     }
     grid
@@ -388,14 +389,14 @@ fn costs(metrics: &SelfMetrics) -> Grid {
     let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
     line("time a packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
     line("memory", format!("{} resident, {} planned", bytes(*rss_bytes), bytes(*memory_bytes)), Plain);
-    line("flow cache", format!("{} hits, {} records out", percent(*cache_hit_rate), exact(*records)), Plain);
+    line("flow cache", format!("{} hits, {} records out", percent(*cache_hit_rate), grouped(*records)), Plain);
     line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);
-    let waiting = format!("{} reports, {}", exact(spool.reports), bytes(spool.bytes));
+    let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
     line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
     for SinkMetrics { name, queued, delivered, failed_attempts, dropped, last_error } in sinks {
-        let mut text = format!("{name}: {} delivered, {} queued", exact(*delivered), exact(*queued));
+        let mut text = format!("{name}: {} delivered, {} queued", grouped(*delivered), grouped(*queued));
         if *failed_attempts > 0 {
-            text += &format!(", {} failed attempts", exact(*failed_attempts));
+            text += &format!(", {} failed attempts", grouped(*failed_attempts));
         }
         line("sink", with_dropped(text, *dropped), if *dropped > 0 { Alarm } else { Plain });
         if let Some(error) = last_error {
@@ -406,7 +407,7 @@ fn costs(metrics: &SelfMetrics) -> Grid {
 }
 
 fn with_dropped(text: String, dropped: u64) -> String {
-    if dropped > 0 { format!("{text}, {} dropped", exact(dropped)) } else { text }
+    if dropped > 0 { format!("{text}, {} dropped", grouped(dropped)) } else { text }
 }
 
 fn shortened(text: &str) -> String {

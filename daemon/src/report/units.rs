@@ -3,19 +3,6 @@
 /// Decimal prefixes, each a thousand times the one before.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
-/// An exact integer with thousands separators: `1,200,345`.
-pub(super) fn exact(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A count with a decimal prefix: `999`, `12.3 k`.
 pub(super) fn count(value: u64) -> String {
     scaled(value as f64, "")
@@ -54,13 +41,6 @@ pub(super) fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn integers_are_grouped_by_thousands() {
-        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_200_345, "1,200,345")];
-        assert!(cases.into_iter().all(|(value, text)| exact(value) == text));
-        assert_eq!(exact(u64::MAX), "18,446,744,073,709,551,615");
-    }
 
     #[test]
     fn values_take_the_prefix_that_keeps_them_below_a_thousand() {

@@ -1,7 +1,6 @@
 //! Reports to a collector over HTTP or HTTPS.
 
 use std::{
-    error::Error,
     io::{self, Read, Write},
     time::Duration,
 };
@@ -14,6 +13,7 @@ use ureq::{
 };
 
 use super::{DeliveryError, Encoded, Sink};
+use crate::text::with_causes;
 
 /// How much of a refusal's body an error repeats: enough for a sentence.
 const REFUSAL_BYTES_MAX: u64 = 200;
@@ -116,7 +116,7 @@ impl Sink for Http {
 
     fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
         let request = self.request(report)?;
-        let mut response = self.agent.run(request).map_err(|error| DeliveryError::Unavailable(spell_out(&error)))?;
+        let mut response = self.agent.run(request).map_err(|error| DeliveryError::Unavailable(with_causes(&error)))?;
         let status = response.status();
         if status.is_success() {
             // Delivered, whether or not the rest of the answer arrives.
@@ -149,17 +149,6 @@ fn parse_url(url: &str) -> Result<Uri, HttpError> {
 fn gzip(line: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(line.len() / 2), Compression::default());
     encoder.write_all(line).and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
-}
-
-/// An error with its causes, which is where TLS says what is wrong with a certificate.
-fn spell_out(error: &ureq::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    message
 }
 
 /// An answer other than 2xx in one line: status, where a redirect leads, and the beginning of its body.

@@ -3,6 +3,7 @@
 
 mod file;
 mod http;
+mod open;
 mod outbox;
 mod stdout;
 
@@ -15,6 +16,7 @@ use std::{
 pub use self::{
     file::File,
     http::{Http, HttpError},
+    open::{OpenError, open},
     outbox::Outbox,
     stdout::Stdout,
 };

@@ -12,5 +12,5 @@ mod socket;
 
 pub use self::{
     generic::{XDP_BASIC, XDP_FRAGMENTS, offloads, xdp_features},
-    routing::{Ender, Events, Link, Links, News, XdpProgram},
+    routing::{Device, Devices, Ender, Events, News, XdpProgram},
 };

@@ -1,10 +1,10 @@
 //! The interfaces of this network namespace, and news of them, from the kernel's routing socket (rtnetlink(7)).
 
-use std::{io, mem::MaybeUninit, os::fd::OwnedFd, sync::Arc};
+use std::{io, mem::MaybeUninit, os::fd::OwnedFd};
 
 use crossbeam::channel::Sender;
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
     net::{RecvFlags, SocketFlags, recv, sockopt},
 };
@@ -14,6 +14,7 @@ use super::{
     message::{ALL, Message, ONE, attributes, double, half, messages, put, text, value, word},
     socket::{BUFFER_BYTES, Socket, open},
 };
+use crate::waker::Waker;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -45,7 +46,7 @@ const ATTEMPTS: u32 = 5;
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct Device {
     /// Its index, of which no two are alike in one namespace at one time.
     pub ifindex: u32,
     /// Its name.
@@ -91,9 +92,9 @@ pub enum News {
 }
 
 /// The socket that lists interfaces.
-pub struct Links(Socket);
+pub struct Devices(Socket);
 
-impl Links {
+impl Devices {
     /// Opens it, in this thread's network namespace.
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Links {
     /// # Errors
     ///
     /// The kernel refused, or its answer was no answer.
-    pub fn list(&mut self) -> io::Result<Vec<Link>> {
+    pub fn list(&mut self) -> io::Result<Vec<Device>> {
         for _ in 0..ATTEMPTS {
             match self.0.ask(RTM_GETLINK, ALL, &[0; LINK_BYTES], read_answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -124,11 +125,11 @@ impl Links {
     /// # Errors
     ///
     /// The kernel refused, or its answer was no answer.
-    pub fn find(&mut self, name: &str) -> io::Result<Option<Link>> {
+    pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
         let mut question = vec![0; LINK_BYTES];
         put(&mut question, IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
         match self.0.ask(RTM_GETLINK, ONE, &question, read_answer) {
-            Ok(links) => Ok(links.into_iter().next()),
+            Ok(devices) => Ok(devices.into_iter().next()),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::NODEV | Errno::RANGE | Errno::INVAL) => Ok(None),
                 _ => Err(error),
@@ -139,19 +140,18 @@ impl Links {
 
 /// Ends [`Events::watch`] from another thread; also when it is dropped.
 #[derive(Debug)]
-pub struct Ender(Arc<OwnedFd>);
+pub struct Ender(Waker);
 
 impl Drop for Ender {
     fn drop(&mut self) {
-        // The only error would be a full counter, and then the watcher is about to wake anyway.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+        self.0.wake();
     }
 }
 
 /// The socket that brings news of interfaces.
 pub struct Events {
     socket: OwnedFd,
-    end: Arc<OwnedFd>,
+    end: Waker,
 }
 
 impl Events {
@@ -165,7 +165,7 @@ impl Events {
         if let Err(error) = sockopt::set_socket_recv_buffer_size(&socket, EVENTS_BYTES) {
             debug!("news of interfaces have little room: {error}");
         }
-        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let end = Waker::new()?;
         Ok((Self { socket, end: end.clone() }, Ender(end)))
     }
 
@@ -173,7 +173,7 @@ impl Events {
     pub fn watch(self, news: &Sender<News>) {
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
         loop {
-            let mut wait = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
+            let mut wait = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
             match poll(&mut wait, None) {
                 Ok(_) if !wait[1].revents().is_empty() => return,
                 Ok(_) | Err(Errno::INTR) => {}
@@ -210,38 +210,38 @@ fn read_news(message: &Message<'_>) -> Option<News> {
     }
 }
 
-fn read_answer(message: &Message<'_>) -> Option<Link> {
-    if message.kind == RTM_NEWLINK { read_link(message.body) } else { None }
+fn read_answer(message: &Message<'_>) -> Option<Device> {
+    if message.kind == RTM_NEWLINK { read_device(message.body) } else { None }
 }
 
 /// Reads the body of an `RTM_NEWLINK`.
-fn read_link(body: &[u8]) -> Option<Link> {
+fn read_device(body: &[u8]) -> Option<Device> {
     let flags = word(body, 8)?;
-    let mut link = Link {
+    let mut device = Device {
         hardware: half(body, 2)?,
         ifindex: word(body, 4)?,
         up: flags & IFF_UP != 0,
         loopback: flags & IFF_LOOPBACK != 0,
-        ..Link::default()
+        ..Device::default()
     };
     let mut elsewhere = false;
     for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
         match kind {
-            IFLA_IFNAME => link.name = text(data),
-            IFLA_MTU => link.mtu = word(data, 0).unwrap_or_default(),
-            IFLA_LINK => link.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != link.ifindex),
+            IFLA_IFNAME => device.name = text(data),
+            IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
+            IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
             IFLA_LINK_NETNSID => elsewhere = true,
-            IFLA_MASTER => link.master = word(data, 0).filter(|master| *master != 0),
-            IFLA_LINKINFO => link.kind = value(data, IFLA_INFO_KIND).map(text),
-            IFLA_STATS64 => link.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
-            IFLA_XDP => link.xdp = read_xdp(data),
+            IFLA_MASTER => device.master = word(data, 0).filter(|master| *master != 0),
+            IFLA_LINKINFO => device.kind = value(data, IFLA_INFO_KIND).map(text),
+            IFLA_STATS64 => device.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
+            IFLA_XDP => device.xdp = read_xdp(data),
             _ => {}
         }
     }
     if elsewhere {
-        link.lower = None;
+        device.lower = None;
     }
-    (link.ifindex != 0 && !link.name.is_empty()).then_some(link)
+    (device.ifindex != 0 && !device.name.is_empty()).then_some(device)
 }
 
 fn read_xdp(attribute: &[u8]) -> Option<XdpProgram> {
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn an_interface_is_read() {
-        let expected = Link {
+        let expected = Device {
             ifindex: 7,
             name: "wan0.7".to_owned(),
             hardware: 1,
@@ -334,15 +334,15 @@ mod tests {
         let whole = a_vlan();
         let body = messages(&whole).next().unwrap().body;
         for cut in 0..body.len() {
-            if let Some(link) = read_link(&body[..cut]) {
-                assert_eq!((link.ifindex, link.name.as_str()), (7, "wan0.7"), "cut at {cut}");
+            if let Some(device) = read_device(&body[..cut]) {
+                assert_eq!((device.ifindex, device.name.as_str()), (7, "wan0.7"), "cut at {cut}");
             }
         }
         for at in 0..whole.len() {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut damaged = whole.clone();
                 damaged[at] = byte;
-                messages(&damaged).for_each(|message| drop(read_link(message.body)));
+                messages(&damaged).for_each(|message| drop(read_device(message.body)));
             }
         }
     }
@@ -358,20 +358,20 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_loopback() {
-        let mut links = Links::open().unwrap();
-        let all = links.list().unwrap();
-        let listed = all.iter().find(|link| link.name == "lo").expect("every namespace has one");
+        let mut devices = Devices::open().unwrap();
+        let all = devices.list().unwrap();
+        let listed = all.iter().find(|device| device.name == "lo").expect("every namespace has one");
         assert_eq!((listed.ifindex, listed.hardware, listed.loopback, &listed.kind), (1, 772, true, &None));
         assert!(listed.packets.is_some() && listed.mtu > 0);
-        let found = links.find("lo").unwrap().expect("it was listed");
-        assert_eq!(Link { packets: None, ..found }, Link { packets: None, ..listed.clone() });
+        let found = devices.find("lo").unwrap().expect("it was listed");
+        assert_eq!(Device { packets: None, ..found }, Device { packets: None, ..listed.clone() });
     }
 
     #[test]
     fn an_interface_that_is_not_there_is_none() {
-        let mut links = Links::open().unwrap();
+        let mut devices = Devices::open().unwrap();
         for name in ["weir-none0", "", "a-name-that-is-longer-than-an-interface-may-have"] {
-            assert_eq!(links.find(name).unwrap(), None, "{name}");
+            assert_eq!(devices.find(name).unwrap(), None, "{name}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Taps: interfaces measured by packet sockets (`AF_PACKET`), where eBPF is not to be had or not asked for.
 //!
 //! ```text
-//! kernel, per tap:   packets that go one way -> ring (`ring`)
-//! reader, a thread:  rings of its taps -> what was on the wire (`frame`) -> the kernel program's twin -> shard
+//! kernel, per tap:   packets that go one way -> the socket's ring (`socket`)
+//! reader, a thread:  rings of its taps (`tapped`) -> what was on the wire (`frame`) -> userspace program -> shard
 //! ```
 //!
 //! There are as many readers as taps, but no more than CPUs. A tap is a socket of one direction of one interface, so
@@ -14,42 +14,39 @@
 //! after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
 
 mod frame;
-mod reader;
-mod ring;
+mod socket;
+mod tapped;
 
-use std::{io, sync::Arc};
+use std::io;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::{CapabilitySet, capabilities};
-use weir_common::{control::INTERFACES_MAX, packet};
-use weir_sketch::Seen;
+use weir_common::control::INTERFACES_MAX;
 
-pub use self::{reader::Reader, ring::PacketSocket};
+pub use self::{
+    socket::{PacketSocket, Target},
+    tapped::{Tapped, wait},
+};
+use super::error::KernelError;
 use crate::{
-    attach::netlink::Link,
-    config::{Config, Interface, Mode, Way},
-    datapath::{
-        kernel::{KernelError, Plan},
-        ring::Waker,
-    },
-    measure::shard::Shard,
+    config::{Interface, Mode, slots},
+    waker::Waker,
 };
 
 /// What the reader of a tap is told.
-enum Command {
-    /// Measure what this socket sees.
-    Open(Box<Opened>),
-    /// Measure what the socket of this slot has seen until now, and close it.
+pub enum Command {
+    /// Measure what this tap sees.
+    Open(Box<Tapped>),
+    /// Measure what the tap of this slot has seen until now, and close it.
     Close(u8),
 }
 
-/// A socket for a slot.
-struct Opened {
-    slot: u8,
-    link: packet::Link,
-    /// The longest packet after the link layer's header, in bytes.
-    mtu: u32,
-    socket: PacketSocket,
+/// What a reader is told, and what wakes it for that.
+pub struct Inbox {
+    /// What it is told, in order.
+    pub commands: Receiver<Command>,
+    /// Wakes it.
+    pub waker: Waker,
 }
 
 /// Hands taps to the readers.
@@ -71,27 +68,21 @@ pub struct Tap {
 }
 
 impl Taps {
-    /// As many readers as there are `shards`, and who hands taps to them.
+    /// Taps with rings of `ring_bytes` bytes for `readers` readers, whose inboxes these are.
     ///
     /// # Errors
     ///
     /// No file descriptor is left.
-    pub fn new(
-        config: &Config,
-        plan: &Plan,
-        seen: &Arc<Seen>,
-        shards: impl Iterator<Item = Box<Shard>>,
-    ) -> io::Result<(Self, Vec<Reader>)> {
-        let (mut handles, mut readers) = (Vec::new(), Vec::new());
-        for (nth, shard) in shards.enumerate() {
+    pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<Inbox>)> {
+        let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
+        for _ in 0..readers {
             // A tap opens and closes, and does not do so again before its reader has closed a window or idled.
-            let (commands, told): (_, Receiver<Command>) = bounded(2 * INTERFACES_MAX as usize);
+            let (commands, told) = bounded(2 * INTERFACES_MAX as usize);
             let waker = Waker::new()?;
-            let plan = Plan { slot_key: plan.slot_key.derive(&format!("reader {nth}")), ..*plan };
-            readers.push(Reader::new(told, waker.clone(), &plan, &config.sampling, seen.clone(), shard));
+            inboxes.push(Inbox { commands: told, waker: waker.clone() });
             handles.push(Handle { commands, waker });
         }
-        Ok((Self { readers: handles, ring_bytes: config.datapath.packet_ring as usize }, readers))
+        Ok((Self { readers: handles, ring_bytes }, inboxes))
     }
 
     /// Begins to measure what goes this way by an interface, into a slot.
@@ -99,12 +90,12 @@ impl Taps {
     /// # Errors
     ///
     /// Those of [`PacketSocket::open`].
-    pub fn open(&self, link: &Link, layer: packet::Link, way: Way, slot: usize) -> io::Result<Tap> {
-        let socket = PacketSocket::open(link, way, self.ring_bytes)?;
+    pub fn open(&self, target: &Target<'_>, slot: usize) -> io::Result<Tap> {
+        let socket = PacketSocket::open(target, self.ring_bytes)?;
         let reader = self.readers.get(slot % self.readers.len().max(1));
         let reader = reader.ok_or_else(|| io::Error::other("there is no reader of packet sockets"))?.clone();
         let slot = slot as u8;
-        reader.tell(Command::Open(Box::new(Opened { slot, link: layer, mtu: link.mtu, socket })));
+        reader.tell(Command::Open(Box::new(Tapped::new(slot, target.link, target.mtu, socket))));
         Ok(Tap { slot, reader })
     }
 }
@@ -130,12 +121,7 @@ pub fn needs_programs(interfaces: &[Interface]) -> bool {
 
 /// How many taps these interfaces may need, with programs or without.
 pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
-    let tapped = |interface: &&Interface| interface.mode == Mode::AfPacket || !has_programs;
-    let slots = |interface: &Interface| match interface.is_pattern() {
-        true => INTERFACES_MAX as usize,
-        false => interface.direction.ways().len(),
-    };
-    interfaces.iter().filter(tapped).map(slots).sum::<usize>().min(INTERFACES_MAX as usize)
+    slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs))
 }
 
 /// Whether taps may stand in for programs that could not be loaded: this process lacks the privilege for eBPF but not

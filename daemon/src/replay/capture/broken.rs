@@ -1,11 +1,12 @@
 //! Why a capture cannot be read, in words for people.
 
 use std::{
-    fmt::{self, Display, Formatter, Write},
+    fmt::{self, Display, Formatter},
     io,
 };
 
-use super::{INTERFACES_MAX, PACKET_BYTES_MAX};
+use super::{DESCRIPTIONS_MAX, PACKET_BYTES_MAX};
+use crate::text::grouped;
 
 /// A capture that cannot be read, or not further.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub enum Reason {
         known: &'static str,
     },
     /// The file ends too early.
-    #[error("the file ends inside {inside}: {} of its {} bytes are there", Grouped(*.there), Grouped(*.bytes))]
+    #[error("the file ends inside {inside}: {} of its {} bytes are there", grouped(*.there), grouped(*.bytes))]
     CutShort {
         /// In what it ends.
         inside: Part,
@@ -61,13 +62,13 @@ pub enum Reason {
     /// A packet that claims more than [`PACKET_BYTES_MAX`].
     #[error(
         "the record says {} captured bytes, the limit is {}",
-        Grouped(u64::from(*.0)), Grouped(u64::from(PACKET_BYTES_MAX))
+        grouped(u64::from(*.0)), grouped(u64::from(PACKET_BYTES_MAX))
     )]
     Captured(u32),
     /// A packet that does not fit into its block.
     #[error(
         "the block says {} captured bytes, but has room for {}",
-        Grouped(u64::from(*.captured)), Grouped(u64::from(*.room))
+        grouped(u64::from(*.captured)), grouped(u64::from(*.room))
     )]
     Overrun {
         /// The captured length, in bytes.
@@ -79,7 +80,7 @@ pub enum Reason {
     /// or [`DESCRIPTION_BYTES_MAX`](super::DESCRIPTION_BYTES_MAX).
     #[error(
         "the block of type {kind:#010x} says {} bytes, possible are {smallest} to {}",
-        Grouped(u64::from(*.bytes)), Grouped(u64::from(*.largest))
+        grouped(u64::from(*.bytes)), grouped(u64::from(*.largest))
     )]
     BlockLength {
         /// The block's type.
@@ -94,7 +95,7 @@ pub enum Reason {
     /// A block's length stands at both its ends; they must be equal.
     #[error(
         "the block's length is {} at its start, but {} at its end",
-        Grouped(u64::from(*.start)), Grouped(u64::from(*.end))
+        grouped(u64::from(*.start)), grouped(u64::from(*.end))
     )]
     BlockLengths {
         /// The length before the block's content.
@@ -113,8 +114,8 @@ pub enum Reason {
         /// How many interfaces are described.
         described: usize,
     },
-    /// More than [`INTERFACES_MAX`] interfaces in one section.
-    #[error("the section describes more than {} interfaces", Grouped(INTERFACES_MAX as u64))]
+    /// More than [`DESCRIPTIONS_MAX`] interfaces in one section.
+    #[error("the section describes more than {} interfaces", grouped(DESCRIPTIONS_MAX as u64))]
     Interfaces,
     /// An interface description that cannot be read.
     #[error("the interface description cannot be read")]
@@ -181,22 +182,6 @@ impl Display for Part {
             Self::Packet => "a packet",
             Self::Block => "a block",
         })
-    }
-}
-
-/// Digits in groups of three.
-struct Grouped(u64);
-
-impl Display for Grouped {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        for (i, digit) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i).is_multiple_of(3) {
-                f.write_char(',')?;
-            }
-            f.write_char(digit)?;
-        }
-        Ok(())
     }
 }
 

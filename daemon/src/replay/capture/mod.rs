@@ -37,7 +37,7 @@ pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
 /// A section of a pcapng capture that describes more interfaces is broken: what its 16-bit numbers can tell apart, and
 /// 4 MiB of memory.
-pub const INTERFACES_MAX: usize = 1 << 16;
+pub const DESCRIPTIONS_MAX: usize = 1 << 16;
 
 /// One packet of a capture, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ enum Format {
 }
 
 /// Where the buffer holds the next packet, and what the capture says of it.
-struct Record {
+struct Located {
     time_ns: u64,
     link: Link,
     wire_bytes: u32,
@@ -120,7 +120,7 @@ impl<R: Read> Capture<R> {
             Format::Pcapng(pcapng) => pcapng.next(&mut self.buffer),
         };
         match record {
-            Ok(Some(Record { time_ns, link, wire_bytes, captured, bytes })) => {
+            Ok(Some(Located { time_ns, link, wire_bytes, captured, bytes })) => {
                 self.packets += 1;
                 let captured = &self.buffer.take(bytes)[captured];
                 Ok(Some(Packet { time_ns, link, wire_bytes, captured }))

@@ -5,7 +5,7 @@ use std::io::Read;
 use weir_common::packet::Link;
 
 use super::{
-    Buffer, PACKET_BYTES_MAX, Part, Reason, Record,
+    Buffer, Located, PACKET_BYTES_MAX, Part, Reason,
     link::link,
     order::Order::{self, Big, Little},
 };
@@ -77,7 +77,7 @@ impl Pcap {
 
     /// The next record, which the buffer then holds; `None` at the end.
     #[inline]
-    pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Record>, Reason> {
+    pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         let at = self.record_header_bytes;
         let header = buffer.peek(at)?;
         if header.is_empty() {
@@ -100,7 +100,7 @@ impl Pcap {
         if there < bytes {
             return Err(Reason::cut(Part::Packet, there, bytes));
         }
-        Ok(Some(Record {
+        Ok(Some(Located {
             time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * self.ns_per_tick,
             link: self.link,
             wire_bytes: original,

@@ -9,7 +9,7 @@ use pcap_parser::{
 use weir_common::packet::Link;
 
 use super::{
-    BLOCK_BYTES_MAX, Buffer, DESCRIPTION_BYTES_MAX, INTERFACES_MAX, PACKET_BYTES_MAX, Part, Reason, Record,
+    BLOCK_BYTES_MAX, Buffer, DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, Located, PACKET_BYTES_MAX, Part, Reason,
     link::link,
     order::Order::{self, Big, Little},
 };
@@ -68,7 +68,7 @@ impl Default for Pcapng {
 
 impl Pcapng {
     /// The next packet's block, which the buffer then holds; `None` at the end.
-    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Record>, Reason> {
+    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         while let Some((kind, bytes)) = self.block(buffer)? {
             let block = buffer.peek(bytes)?;
             match kind {
@@ -126,7 +126,7 @@ impl Pcapng {
 
     /// Adds an interface to the section.
     fn describe(&mut self, block: &[u8]) -> Result<(), Reason> {
-        if self.interfaces.len() == INTERFACES_MAX {
+        if self.interfaces.len() == DESCRIPTIONS_MAX {
             return Err(Reason::Interfaces);
         }
         let parsed = match self.order {
@@ -149,7 +149,7 @@ impl Pcapng {
     }
 
     #[inline]
-    fn packet(&self, kind: u32, block: &[u8]) -> Result<Record, Reason> {
+    fn packet(&self, kind: u32, block: &[u8]) -> Result<Located, Reason> {
         let [interface, time_high, time_low, captured, original] = self.order.words(&block[HEAD_BYTES..]);
         let interface = match kind {
             kind::PACKET => u32::from(self.order.u16([block[HEAD_BYTES], block[HEAD_BYTES + 1]])),
@@ -157,7 +157,7 @@ impl Pcapng {
         };
         let interface = self.interface(interface)?;
         fits(captured, PACKET_AT, block)?;
-        Ok(Record {
+        Ok(Located {
             time_ns: interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low)),
             link: interface.link,
             wire_bytes: original,
@@ -167,7 +167,7 @@ impl Pcapng {
     }
 
     /// A packet without a time and a captured length, from the section's first interface.
-    fn simple_packet(&self, block: &[u8]) -> Result<Record, Reason> {
+    fn simple_packet(&self, block: &[u8]) -> Result<Located, Reason> {
         let interface = self.interface(0)?;
         let [original] = self.order.words(&block[HEAD_BYTES..]);
         let captured = match interface.snap_bytes {
@@ -175,7 +175,7 @@ impl Pcapng {
             limit => original.min(limit),
         };
         fits(captured, SIMPLE_PACKET_AT, block)?;
-        Ok(Record {
+        Ok(Located {
             time_ns: 0,
             link: interface.link,
             wire_bytes: original,

@@ -3,7 +3,10 @@
 use std::{array, collections::HashSet, hint::black_box, time::Instant};
 
 use anyhow::{Context, Result, ensure};
-use weir::measure::shard::{Geometry, Item, Shard, Tops, Unique};
+use weir::{
+    config::Estimates,
+    measure::shard::{Item, Shard, Tops, Unique},
+};
 use weir_common::{
     flow::{Address, FlowKey, class},
     hash::FlowHashes,
@@ -22,7 +25,7 @@ const RECORDS: u64 = 1 << 19;
 /// As a worker's batch.
 const BATCH: usize = 256;
 /// weir's defaults.
-const GEOMETRY: Geometry = Geometry { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
+const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
 const KEY: Key = Key([7, 11]);
 
 /// Which flow each record is of.
@@ -93,7 +96,7 @@ const PARTS: usize = 5;
 
 /// A window's records through a shard and through its parts: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
-    let mut shard = Shard::new(&GEOMETRY, KEY);
+    let mut shard = Shard::new(&ESTIMATES, KEY);
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
     let whole = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
@@ -102,7 +105,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let hash = KeyedHash::new(KEY);
     let mut items = vec![Item::default(); records.len()];
     let hashes = timed(|| items.iter_mut().zip(records).for_each(|(item, record)| *item = Item::new(&hash, record)));
-    let mut sketches = Unique::new(&GEOMETRY, KEY.id());
+    let mut sketches = Unique::new(&ESTIMATES, KEY.id());
     let unique = timed(|| items.chunks(BATCH).for_each(|batch| sketches.insert_batch(batch)));
     seen.clear();
     let seen_flows = timed(|| {
@@ -111,7 +114,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
             batch.iter().for_each(|item| _ = black_box(seen.insert(item.hashes.flow)));
         }
     });
-    let mut tables = Tops::new(&GEOMETRY, KEY.id());
+    let mut tables = Tops::new(&ESTIMATES, KEY.id());
     let tops = timed(|| items.chunks(BATCH).for_each(|batch| tables.add_batch(batch)));
     Ok([whole, hashes, unique, seen_flows, tops])
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::replay::capture::{BLOCK_BYTES_MAX, DESCRIPTION_BYTES_MAX, INTERFACES_MAX, PACKET_BYTES_MAX};
+use crate::replay::capture::{BLOCK_BYTES_MAX, DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, PACKET_BYTES_MAX};
 
 const TSRESOL: u16 = 9;
 const TSOFFSET: u16 = 14;
@@ -192,10 +192,10 @@ fn interfaces_are_bounded() {
         "x: at byte 28, after 0 packets: the block of type 0x00000001 says 1,048,588 bytes, possible are 20 to 1,048,576"
     );
     let mut file = Writer::pcapng(Little);
-    for _ in 0..INTERFACES_MAX {
+    for _ in 0..DESCRIPTIONS_MAX {
         file.interface(1, 0, plain);
     }
-    file.enhanced(INTERFACES_MAX as u32 - 1, 1, 60, b"abc").interface(1, 0, plain);
+    file.enhanced(DESCRIPTIONS_MAX as u32 - 1, 1, 60, b"abc").interface(1, 0, plain);
     let (packets, end) = read(&file.bytes);
     assert_eq!(packets.len(), 1);
     assert!(end.unwrap_err().to_string().ends_with("the section describes more than 65,536 interfaces"));

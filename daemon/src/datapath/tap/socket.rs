@@ -27,11 +27,11 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
     param::page_size,
 };
-use weir_common::packet::{REACH_MAX, proto};
+use weir_common::packet::{self, REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
-use crate::{attach::netlink::Link, config::Way};
+use crate::config::Way;
 
 /// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
 const BLOCKS: usize = 32;
@@ -40,6 +40,21 @@ const BLOCKS: usize = 32;
 const RETIRE_MS: c_uint = 20;
 /// What the kernel may put before and behind the beginning of a packet in the ring, at most.
 const FRAME_ROOM: usize = 256;
+
+/// The interface that a tap is to see.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its index.
+    pub ifindex: u32,
+    /// What its packets begin with.
+    pub link: packet::Link,
+    /// The longest packet after the link layer's header, in bytes.
+    pub mtu: u32,
+    /// Which of its packets.
+    pub way: Way,
+}
 
 /// A packet socket on one interface, for one direction.
 #[derive(Debug)]
@@ -67,21 +82,21 @@ struct Cursor {
 }
 
 impl PacketSocket {
-    /// Opens a socket that sees the packets of `link` that go this `way`, from now on, with a ring of `bytes` bytes: a
-    /// power of two, at least a page.
+    /// Opens a socket that sees the packets of `target`, from now on, with a ring of `bytes` bytes: a power of two, at
+    /// least a page.
     ///
     /// # Errors
     ///
     /// No permission (`CAP_NET_RAW`), no memory, or the interface is gone.
-    pub fn open(link: &Link, way: Way, bytes: usize) -> io::Result<Self> {
+    pub fn open(target: &Target<'_>, bytes: usize) -> io::Result<Self> {
         let socket = unbound()?;
         let version = libc::tpacket_versions::TPACKET_V3 as c_int;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         set::<c_int>(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-        attach_filter(&socket, way)?;
+        attach_filter(&socket, target.way)?;
         let blocks = Blocks::new(&socket, bytes)?;
         // Last: until it is bound it sees nothing.
-        bind(&socket, link)?;
+        bind(&socket, target)?;
         Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 })
     }
 
@@ -186,11 +201,11 @@ fn unbound() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
 }
 
-fn bind(socket: &OwnedFd, link: &Link) -> io::Result<()> {
+fn bind(socket: &OwnedFd, target: &Target<'_>) -> io::Result<()> {
     let interface = NetworkInterface {
-        name: link.name.clone(),
+        name: target.name.to_owned(),
         description: String::new(),
-        index: link.ifindex,
+        index: target.ifindex,
         mac: None,
         ips: Vec::new(),
         flags: 0,

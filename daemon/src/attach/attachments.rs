@@ -1,0 +1,280 @@
+//! All measured interfaces, and what is attached to them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tracing::{info, warn};
+use weir_common::{control::egress, ledger::Ledger};
+
+use super::{
+    coverage::Coverage,
+    error::AttachError,
+    ladder::Ladder,
+    netlink::{Device, Devices},
+    obtained::Obtained,
+    plan::{Wanted, wanted},
+    slots::{Attachment, Fate, Present, Slots},
+};
+use crate::{
+    config::{Interface, Way},
+    datapath::maps::InterfaceTable,
+    measure::interface::MeasuredInterface,
+    text::with_causes,
+};
+
+/// All measured interfaces, by slot.
+pub struct Attachments<'a> {
+    ladder: Ladder<'a>,
+    /// The programs' table of interfaces, where there are programs.
+    table: Option<&'a mut InterfaceTable>,
+    rules: Vec<Interface>,
+    slots: Slots,
+    devices: Devices,
+    /// Each interface's own counts, when they were last looked at.
+    counts: HashMap<u32, [u64; 2]>,
+    /// What was refused and said to be, so that it is not said at every change.
+    refused: HashMap<(u32, Way), String>,
+    /// Interfaces that fit a pattern but are left out, likewise.
+    left_out: HashSet<u32>,
+}
+
+impl<'a> Attachments<'a> {
+    /// Attaches to every interface that is named, or to none; and to those that fit a pattern, as far as possible.
+    ///
+    /// # Errors
+    ///
+    /// The first named interface that cannot be measured, or what makes measuring any impossible.
+    pub fn attach(
+        ladder: Ladder<'a>,
+        table: Option<&'a mut InterfaceTable>,
+        interfaces: &[Interface],
+    ) -> Result<Self, AttachError> {
+        let mut all = Self {
+            ladder,
+            table,
+            rules: interfaces.to_vec(),
+            slots: Slots::new(interfaces),
+            devices: Devices::open()?,
+            counts: HashMap::new(),
+            refused: HashMap::new(),
+            left_out: HashSet::new(),
+        };
+        let devices = all.devices.list()?;
+        for rule in interfaces {
+            if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
+                warn!(pattern = %rule.name, "no interface fits; those that come will be measured");
+            } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
+                let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
+                return Err(AttachError::NotFound { name: rule.name.clone(), have });
+            }
+        }
+        all.settle(&devices, &HashSet::new(), true)?;
+        Ok(all)
+    }
+
+    /// Measures what should be measured now; `gone` are the interfaces that vanished since the last time, even if
+    /// others have their indexes and names by now.
+    pub fn follow(&mut self, gone: &HashSet<u32>) {
+        let settled = match self.devices.list() {
+            Ok(devices) => self.settle(&devices, gone, false),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = settled {
+            warn!("cannot follow the interfaces: {}", with_causes(&error));
+        }
+    }
+
+    fn settle(&mut self, devices: &[Device], gone: &HashSet<u32>, strict: bool) -> Result<(), AttachError> {
+        let wanted = wanted(&self.rules, devices);
+        self.let_go(&wanted, gone);
+        let mut attached = false;
+        for wanted in &wanted {
+            match wanted.below {
+                Some(below) => self.leave_out(wanted, below),
+                None => attached |= self.measure(wanted, strict)?,
+            }
+        }
+        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
+        self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
+        self.left_out.retain(|ifindex| there.contains(ifindex));
+        if attached {
+            // The own counts from which on the programs were there.
+            self.look();
+            for attachment in self.slots.iter_mut().filter(|attachment| attachment.coverage.is_new()) {
+                let own = attachment.own(&self.counts);
+                attachment.coverage = Coverage::new(own.filter(|_| !attachment.changed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches from what is gone or no longer wanted.
+    fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
+        for attachment in self.slots.iter_mut() {
+            let (Some(fate), Some(present)) = (attachment.fate(wanted, gone), &mut attachment.present) else {
+                continue;
+            };
+            let ifindex = present.ifindex;
+            match fate {
+                Fate::Stays(wanted) => {
+                    present.has_xdp = wanted.device.xdp.is_some();
+                    if attachment.name != wanted.device.name {
+                        info!(interface = %attachment.name, now = %wanted.device.name, "the interface has another name");
+                        attachment.name.clone_from(&wanted.device.name);
+                    }
+                    continue;
+                }
+                Fate::Stacked => {}
+                Fate::Gone => {
+                    let (interface, direction) = (&attachment.name, attachment.way.name());
+                    if self.rules[attachment.rule].is_pattern() {
+                        info!(%interface, direction, "the interface is gone");
+                    } else {
+                        warn!(%interface, direction, "the interface is gone; weir measures it again once it is back");
+                    }
+                }
+            }
+            attachment.present = None;
+            attachment.obtained = Obtained::Gone;
+            attachment.changed = true;
+            let table = self.table.as_deref_mut();
+            if let Some(Err(error)) = table.map(|table| table.remove(table_entry(ifindex, attachment.way))) {
+                warn!(interface = %attachment.name, "cannot forget the interface: {error}");
+            }
+        }
+    }
+
+    /// Notes that an interface's packets are counted below it.
+    fn leave_out(&mut self, wanted: &Wanted<'_>, below: &str) {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let tell = || {
+            warn!(
+                interface = %device.name, direction = way.name(),
+                "left out: its packets are counted on {below}, which it is stacked on; list one of the two"
+            );
+        };
+        let named = self.slots.of_rule(rule, way);
+        match named.filter(|_| !self.rules[rule].is_pattern()) {
+            Some(attachment) if attachment.obtained != Obtained::LeftOut => {
+                attachment.obtained = Obtained::LeftOut;
+                tell();
+            }
+            Some(_) => {}
+            None => {
+                if self.left_out.insert(device.ifindex) {
+                    tell();
+                }
+            }
+        }
+    }
+
+    /// Attaches to what is not measured yet; returns whether it did.
+    fn measure(&mut self, wanted: &Wanted<'_>, strict: bool) -> Result<bool, AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        if self.slots.is_measured(device.ifindex, way) {
+            return Ok(false);
+        }
+        match self.attach_one(wanted) {
+            Ok(()) => {
+                self.refused.remove(&(device.ifindex, way));
+                Ok(true)
+            }
+            Err(error) if strict && error.forbids_start(!self.rules[rule].is_pattern()) => Err(error),
+            Err(error) => {
+                let reason = with_causes(&error);
+                if self.refused.get(&(device.ifindex, way)) != Some(&reason) {
+                    warn!(interface = %device.name, direction = way.name(), "cannot attach: {reason}");
+                    self.refused.insert((device.ifindex, way), reason);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn attach_one(&mut self, wanted: &Wanted<'_>) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let slot =
+            self.slots.place_for(rule, &device.name, way).ok_or_else(|| AttachError::NoSlot(device.name.clone()))?;
+        let entry = table_entry(device.ifindex, way);
+        // In the table before the first packet can come.
+        if let Some(table) = &mut self.table {
+            table.insert(entry, slot as u32)?;
+        }
+        match self.ladder.attach(device, self.rules[rule].mode, way, slot) {
+            Ok((obtained, hold)) => {
+                let Device { ifindex, name, .. } = device;
+                info!(interface = %name, ifindex, direction = way.name(), mode = obtained.name(), "attached");
+                let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
+                let attachment = place.get_or_insert_with(|| Attachment::new(rule, name, way));
+                attachment.obtained = obtained;
+                attachment.coverage = Coverage::default();
+                attachment.present =
+                    Some(Present { ifindex: *ifindex, has_xdp: device.xdp.is_some(), hold: Some(hold) });
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(table) = &mut self.table {
+                    table.remove(entry)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks at the interfaces' own counts; to be done right before a window's edge.
+    pub fn look(&mut self) {
+        self.counts.clear();
+        match self.devices.list() {
+            Ok(devices) => {
+                self.counts.extend(devices.iter().filter_map(|device| Some((device.ifindex, device.packets?))));
+            }
+            Err(error) => warn!("cannot read the interfaces' own counts: {error}"),
+        }
+    }
+
+    /// How each interface's packets are seen now.
+    pub fn modes(&self) -> impl Iterator<Item = (&str, Way, Obtained)> {
+        self.slots.iter().map(|slot| (slot.name.as_str(), slot.way, slot.obtained))
+    }
+
+    /// The account of a window that is closed, of this length and with these ledgers, by slot: what was measured and
+    /// how much of it. Warns of packets that a program does not see, and frees the slots of what is gone for good.
+    pub fn close(&mut self, ledgers: &[Ledger], length: Duration) -> Vec<MeasuredInterface> {
+        let mut all = Vec::new();
+        for (slot, ledger) in ledgers.iter().enumerate() {
+            let Some(place) = self.slots.get_mut(slot) else { continue };
+            let Some(attachment) = place else { continue };
+            let own = attachment.own(&self.counts);
+            let coverage = attachment.cover(own, ledger, length);
+            all.push(MeasuredInterface {
+                slot,
+                name: attachment.name.clone(),
+                mode: attachment.obtained.name(),
+                direction: Some(attachment.way.name()),
+                coverage,
+            });
+            attachment.changed = false;
+            if attachment.present.is_none() && self.rules[attachment.rule].is_pattern() {
+                *place = None;
+            }
+        }
+        all
+    }
+
+    /// Detaches from every interface, for good; what was seen of each stays known.
+    pub fn detach(&mut self) {
+        for present in self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut()) {
+            present.hold = None;
+        }
+    }
+}
+
+/// What stands for a direction of an interface in the kernel's table.
+const fn table_entry(ifindex: u32, way: Way) -> u32 {
+    match way {
+        Way::Ingress => ifindex,
+        Way::Egress => egress(ifindex),
+    }
+}

@@ -1,0 +1,124 @@
+//! Why an interface cannot be measured.
+
+use std::io;
+
+use aya::programs::ProgramError;
+use thiserror::Error;
+use weir_common::control::INTERFACES_MAX;
+
+use crate::datapath::KernelError;
+
+/// Why an interface cannot be measured.
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// There is none of that name.
+    #[error("interface \"{name}\" not found (have: {have})")]
+    NotFound {
+        /// The name.
+        name: String,
+        /// The interfaces that there are.
+        have: String,
+    },
+    /// It was there a moment ago.
+    #[error("interface \"{0}\" vanished while weir attached to it")]
+    Vanished(String),
+    /// Another program is there, and stays.
+    #[error(
+        "interface \"{0}\" has an XDP program of somebody else, which weir never replaces: \
+         use `mode: auto` or `mode: tcx`, detach it (`ip link set dev {0} xdp off`), or leave the interface out"
+    )]
+    Taken(String),
+    /// No privilege.
+    #[error("not permitted to attach to interface \"{0}\": run as root, or with the capability CAP_NET_ADMIN")]
+    NotPermitted(String),
+    /// The mode asked for is not to be had.
+    #[error("interface \"{name}\" does not take weir's program as {mode}")]
+    Refused {
+        /// The interface.
+        name: String,
+        /// The mode.
+        mode: &'static str,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// No privilege for packet sockets.
+    #[error(
+        "not permitted to open a packet socket on interface \"{0}\": run as root, or with the capability CAP_NET_RAW"
+    )]
+    NoPacketSocket(String),
+    /// A packet socket failed.
+    #[error("cannot open a packet socket on interface \"{name}\"")]
+    Socket {
+        /// The interface.
+        name: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A kernel without TCX.
+    #[error(
+        "interface \"{0}\" cannot be measured by TCX, which this kernel does not have, or not as weir needs it (Linux 6.6 or later)"
+    )]
+    NoTcx(String),
+    /// XDP on an interface that has no Ethernet headers.
+    #[error("interface \"{name}\" has no Ethernet headers, which {mode} is for: use `mode: auto` or `mode: tcx`")]
+    NoEthernet {
+        /// The interface.
+        name: String,
+        /// The mode.
+        mode: &'static str,
+    },
+    /// A link layer that weir does not read.
+    #[error("interface \"{name}\" is of hardware type {hardware}, which weir does not read: leave it out")]
+    LinkLayer {
+        /// The interface.
+        name: String,
+        /// Its type (`ARPHRD_*`).
+        hardware: u16,
+    },
+    /// The kernel attached by netlink, which outlives the daemon.
+    #[error(
+        "the kernel cannot attach to interface \"{0}\" by a device that ends with weir (it needs Linux 5.9 or later)"
+    )]
+    NoLink(String),
+    /// No slot is free.
+    #[error("interface \"{0}\" is one more than the {INTERFACES_MAX} that weir measures")]
+    NoSlot(String),
+    /// The interfaces cannot be listed.
+    #[error("cannot ask the kernel for its interfaces")]
+    List(#[from] io::Error),
+    /// The interface table is full or gone.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+impl AttachError {
+    /// Whether the daemon must not start because of this. It must where an interface was asked for by its name, and
+    /// where what is missing is the same for every interface.
+    pub const fn forbids_start(&self, is_named: bool) -> bool {
+        is_named
+            || matches!(self, Self::NotPermitted(_) | Self::NoPacketSocket(_) | Self::Kernel(KernelError::NotPermitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_may_fail_at_one_interface_but_not_for_want_of_privilege() {
+        let one = || "eth0".to_owned();
+        for (error, for_a_pattern) in [
+            (AttachError::Taken(one()), false),
+            (AttachError::Vanished(one()), false),
+            (AttachError::NoSlot(one()), false),
+            (AttachError::Kernel(KernelError::Missing("ring")), false),
+            (AttachError::NotPermitted(one()), true),
+            (AttachError::NoPacketSocket(one()), true),
+            (AttachError::Kernel(KernelError::NotPermitted), true),
+        ] {
+            assert_eq!((error.forbids_start(false), error.forbids_start(true)), (for_a_pattern, true), "{error}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The slots: one for each direction of each measured interface. What is to become of them is decided here, without
+//! asking or changing anything in the kernel.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tracing::warn;
+use weir_common::ledger::Ledger;
+
+use super::{
+    coverage::{Coverage, Finding},
+    ladder::Hold,
+    obtained::{Obtained, reason_for_missing},
+    plan::Wanted,
+};
+use crate::config::{self, Interface, Way};
+
+/// One direction of an interface, in its slot.
+pub struct Attachment {
+    /// The entry of the configuration.
+    pub rule: usize,
+    /// The interface's name, as it was last known.
+    pub name: String,
+    /// The direction.
+    pub way: Way,
+    /// How its packets are seen.
+    pub obtained: Obtained,
+    /// What there is in the kernel; `None` while it is not attached.
+    pub present: Option<Present>,
+    /// Whether all its packets are seen.
+    pub coverage: Coverage,
+    /// In this window it was attached elsewhere or not at all, for a while.
+    pub changed: bool,
+}
+
+/// An attachment's kernel side.
+pub struct Present {
+    /// The interface's index.
+    pub ifindex: u32,
+    /// Whether an XDP program is on the interface, weir's or another one.
+    pub has_xdp: bool,
+    /// Dropping it detaches.
+    pub hold: Option<Hold>,
+}
+
+/// What becomes of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<'w, 'd> {
+    /// It stays. The interface may have another name by now.
+    Stays(&'w Wanted<'d>),
+    /// It ends: its packets are counted on an interface below.
+    Stacked,
+    /// It ends: the interface is gone, or no longer fits what is asked for.
+    Gone,
+}
+
+/// All slots.
+pub struct Slots(Vec<Option<Attachment>>);
+
+impl Slots {
+    /// As many slots as these interfaces may need. A named interface keeps its slot, there or not.
+    pub fn new(interfaces: &[Interface]) -> Self {
+        let named = interfaces.iter().enumerate().filter(|(_, interface)| !interface.is_pattern());
+        let named = named.flat_map(|(rule, interface)| {
+            interface.direction.ways().iter().map(move |&way| Attachment::new(rule, &interface.name, way))
+        });
+        let mut slots: Vec<_> = named.map(Some).collect();
+        slots.resize_with(config::slots(interfaces), || None);
+        Self(slots)
+    }
+
+    /// The slots that are taken.
+    pub fn iter(&self) -> impl Iterator<Item = &Attachment> {
+        self.0.iter().flatten()
+    }
+
+    /// The slots that are taken.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// A slot, taken or not; `None` where there is none of this number.
+    pub fn get_mut(&mut self, slot: usize) -> Option<&mut Option<Attachment>> {
+        self.0.get_mut(slot)
+    }
+
+    /// Whether this direction of this interface is attached.
+    pub fn is_measured(&self, ifindex: u32, way: Way) -> bool {
+        self.iter().any(|one| one.way == way && one.present.as_ref().is_some_and(|present| present.ifindex == ifindex))
+    }
+
+    /// The slot of an interface that is asked for by its name.
+    pub fn of_rule(&mut self, rule: usize, way: Way) -> Option<&mut Attachment> {
+        self.iter_mut().find(|one| (one.rule, one.way) == (rule, way))
+    }
+
+    /// The slot that an interface gets that is about to be attached: its own, or for a pattern the one that it had in
+    /// this window, or a free one. `None` where all are taken.
+    pub fn place_for(&self, rule: usize, name: &str, way: Way) -> Option<usize> {
+        let is_own = |one: &Attachment| (one.rule, one.way) == (rule, way) && one.present.is_none() && one.name == name;
+        let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
+        own.or_else(|| self.0.iter().position(Option::is_none))
+    }
+}
+
+impl Attachment {
+    /// One that is not attached yet.
+    pub fn new(rule: usize, name: &str, way: Way) -> Self {
+        let (present, coverage) = (None, Coverage::default());
+        Self { rule, name: name.to_owned(), way, obtained: Obtained::Gone, present, coverage, changed: false }
+    }
+
+    /// What becomes of it, if it is attached, now that this is `wanted` and these interfaces are `gone`: another one may
+    /// have the index and the name by now.
+    pub fn fate<'w, 'd>(&self, wanted: &'w [Wanted<'d>], gone: &HashSet<u32>) -> Option<Fate<'w, 'd>> {
+        let ifindex = self.present.as_ref()?.ifindex;
+        let still = wanted
+            .iter()
+            .find(|wanted| (wanted.device.ifindex, wanted.rule, wanted.way) == (ifindex, self.rule, self.way));
+        Some(match still {
+            Some(wanted) if wanted.below.is_some() => Fate::Stacked,
+            Some(wanted) if !gone.contains(&ifindex) => Fate::Stays(wanted),
+            _ => Fate::Gone,
+        })
+    }
+
+    /// The interface's own count of this direction.
+    pub fn own(&self, counts: &HashMap<u32, [u64; 2]>) -> Option<u64> {
+        let present = self.present.as_ref()?;
+        Some(counts.get(&present.ifindex)?[self.way as usize])
+    }
+
+    /// The coverage of a window that is closed; warns of packets that were not seen.
+    pub fn cover(&mut self, own: Option<u64>, ledger: &Ledger, length: Duration) -> Option<f64> {
+        let Some(present) = &self.present else { return None };
+        if self.changed {
+            // Not all of the window's packets are of this attachment.
+            self.coverage = Coverage::new(own);
+            return None;
+        }
+        let (coverage, finding) = self.coverage.edge(own, &ledger.counters, length);
+        let reason = reason_for_missing(self.obtained, self.way, present.has_xdp);
+        let (interface, direction) = (&self.name, self.way.name());
+        match finding {
+            None => {}
+            Some(Finding::Silent { own }) => {
+                warn!(%interface, direction, "the interface counted {own} packets and weir's program saw none: {reason}");
+            }
+            Some(Finding::Missing { packets, own }) => {
+                let percent = packets as f64 / own as f64 * 100.0;
+                warn!(
+                    %interface, direction,
+                    "weir's program did not see {packets} of the {own} packets that the interface counted ({percent:.1} %): {reason}"
+                );
+            }
+        }
+        coverage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{netlink::Device, plan::wanted},
+        *,
+    };
+    use crate::config::{Direction, Mode};
+
+    fn rule(name: &str, direction: Direction) -> Interface {
+        Interface { name: name.to_owned(), mode: Mode::Auto, direction }
+    }
+
+    fn device(ifindex: u32, name: &str) -> Device {
+        Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
+    }
+
+    fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
+        let present = Some(Present { ifindex, has_xdp: false, hold: None });
+        Attachment { present, ..Attachment::new(rule, name, way) }
+    }
+
+    fn none() -> HashSet<u32> {
+        HashSet::new()
+    }
+
+    #[test]
+    fn a_named_interface_has_its_slot_before_it_is_there() {
+        let rules = [rule("eth1", Direction::Both), rule("wan0", Direction::Egress)];
+        let slots = Slots::new(&rules);
+        let taken: Vec<_> = slots.iter().map(|one| (one.rule, one.name.as_str(), one.way)).collect();
+        assert_eq!(taken, [(0, "eth1", Way::Ingress), (0, "eth1", Way::Egress), (1, "wan0", Way::Egress)]);
+        assert_eq!(slots.place_for(0, "eth1", Way::Egress), Some(1));
+        assert_eq!(slots.place_for(1, "wan0", Way::Egress), Some(2));
+        assert!(!slots.is_measured(0, Way::Ingress), "no index is attached");
+    }
+
+    #[test]
+    fn what_fits_a_pattern_gets_its_earlier_slot_or_the_first_free_one() {
+        let rules = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        assert_eq!(slots.place_for(1, "ppp0", Way::Ingress), Some(1), "the first is that of eth0");
+        *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
+        assert_eq!(slots.place_for(1, "ppp1", Way::Ingress), Some(2));
+        *slots.get_mut(2).unwrap() = Some(Attachment::new(1, "ppp1", Way::Ingress));
+        assert_eq!(slots.place_for(1, "ppp1", Way::Ingress), Some(2), "it was there before in this window");
+        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), Some(3));
+        assert_eq!(slots.place_for(1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
+        assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
+        for slot in 3..config::slots(&rules) {
+            *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
+        }
+        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), None);
+    }
+
+    #[test]
+    fn an_attachment_stays_while_its_interface_does_under_whatever_name_the_rule_allows() {
+        let rules = [rule("eth*", Direction::Ingress)];
+        let one = attached(0, "eth0", Way::Ingress, 2);
+        let devices = [device(2, "eth7"), device(3, "eth0")];
+        let wanted = wanted(&rules, &devices);
+        assert_eq!(one.fate(&wanted, &none()), Some(Fate::Stays(&wanted[0])), "it is the index that counts");
+        assert_eq!(one.fate(&wanted, &HashSet::from([2])), Some(Fate::Gone), "this index is another interface's now");
+        assert_eq!(one.fate(&wanted[1..], &none()), Some(Fate::Gone));
+        assert_eq!(Attachment::new(0, "eth0", Way::Ingress).fate(&wanted, &none()), None, "nothing is attached");
+    }
+
+    #[test]
+    fn an_attachment_ends_where_another_rule_or_direction_wants_the_interface() {
+        let devices = [device(2, "eth0")];
+        let one = attached(0, "eth0", Way::Ingress, 2);
+        let first_rule = [rule("eth0", Direction::Egress)];
+        assert_eq!(one.fate(&wanted(&first_rule, &devices), &none()), Some(Fate::Gone));
+        let second_rule = [rule("wan0", Direction::Ingress), rule("eth0", Direction::Ingress)];
+        assert_eq!(one.fate(&wanted(&second_rule, &devices), &none()), Some(Fate::Gone));
+    }
+
+    #[test]
+    fn an_attachment_ends_when_its_packets_are_counted_below() {
+        let rules = [rule("eth0", Direction::Ingress), rule("br0", Direction::Ingress)];
+        let bridge = Device { kind: Some("bridge".to_owned()), ..device(5, "br0") };
+        let member = Device { master: Some(5), ..device(2, "eth0") };
+        let one = attached(1, "br0", Way::Ingress, 5);
+        let apart = [device(2, "eth0"), bridge.clone()];
+        assert!(matches!(one.fate(&wanted(&rules, &apart), &none()), Some(Fate::Stays(_))));
+        let joined = [member, bridge];
+        assert_eq!(one.fate(&wanted(&rules, &joined), &none()), Some(Fate::Stacked));
+    }
+
+    #[test]
+    fn a_window_with_a_change_has_no_coverage_and_the_next_one_begins_anew() {
+        let mut one = attached(0, "eth0", Way::Ingress, 2);
+        one.changed = true;
+        let second = Duration::from_secs(1);
+        let mut ledger = Ledger::default();
+        ledger.counters.seen.packets = 50;
+        assert_eq!(one.cover(Some(1_000), &ledger, second), None);
+        one.changed = false;
+        assert_eq!(one.cover(Some(1_100), &ledger, second), Some(0.5), "of the hundred since the change");
+        one.present = None;
+        assert_eq!(one.cover(Some(1_200), &ledger, second), None);
+    }
+}

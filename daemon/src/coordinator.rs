@@ -1,0 +1,308 @@
+//! The coordinator: follows the interfaces, ends each window on time, and hands its report to the sinks.
+
+use std::{collections::HashSet, time::Duration};
+
+use crossbeam::channel::{Receiver, never, select};
+use rustix::system::uname;
+use sd_notify::NotifyState;
+use thiserror::Error;
+use tracing::{error, info, warn};
+use weir_common::ledger::{Ledger, Loss};
+use weir_sketch::MergeError;
+
+use crate::{
+    attach::{
+        Attachments, Obtained,
+        netlink::{Ender, News},
+    },
+    clock::{self, Moment},
+    closing::{Closing, Times},
+    config::{Config, Packets, Way},
+    crew::{Crew, CrewError},
+    measure::{
+        interface::MeasuredInterface,
+        window::{Span, Window},
+    },
+    memory::Memory,
+    sink::{Encoded, Outbox},
+};
+
+/// All interfaces are looked at this often, with news of them or without.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at all interfaces, however much happens to them, is at least this.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a stopping daemon waits for its sinks to take the last report.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why measuring cannot go on.
+#[derive(Debug, Error)]
+pub enum MeasureError {
+    /// A worker is gone.
+    #[error(transparent)]
+    Crew(#[from] CrewError),
+    /// Shards that cannot be merged.
+    #[error("the shards of a window do not fit together")]
+    Merge(#[from] MergeError),
+}
+
+/// Everything that the coordinator holds together.
+pub struct Coordinator<'a, 'scope> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The measured interfaces.
+    pub attachments: Attachments<'a>,
+    /// News of interfaces.
+    pub news: Receiver<News>,
+    /// Ends the thread that brings them.
+    pub ender: Ender,
+    /// The workers.
+    pub crew: Crew<'scope>,
+    /// From closed windows to reports.
+    pub closing: Closing,
+    /// The sinks.
+    pub outboxes: Vec<Outbox>,
+}
+
+impl Coordinator<'_, '_> {
+    /// Measures and reports until something arrives on `stop` or its sender is gone; then closes the last window, lets
+    /// the workers end, and gives the sinks a while to deliver what waits.
+    ///
+    /// # Errors
+    ///
+    /// Why measuring cannot go on.
+    pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
+        self.greet(cpus, memory);
+        let result = self.measure(stop);
+        self.leave();
+        result
+    }
+
+    /// Says what was obtained, to the log and to systemd.
+    fn greet(&self, cpus: usize, memory: &Memory) {
+        let kernel = uname();
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            kernel = %kernel.release().to_string_lossy(),
+            cpus,
+            interval_s = self.config.report.interval.as_secs(),
+            memory_mib = memory.resident() >> 20,
+            "measuring {}",
+            what_is_taken(self.config.sampling.packets)
+        );
+        let shown = |(name, way, obtained): (&str, Way, Obtained)| match way {
+            Way::Ingress => format!("{name} ({})", obtained.name()),
+            Way::Egress => format!("{name} egress ({})", obtained.name()),
+        };
+        let interfaces: Vec<_> = self.attachments.modes().map(shown).collect();
+        let status = format!("measuring {}", interfaces.join(", "));
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    }
+
+    fn measure(&mut self, stop: &Receiver<()>) -> Result<(), MeasureError> {
+        let interval = self.config.report.interval;
+        let now = clock::now();
+        let mut window = Window::open(now, interval);
+        let mut lookout = Lookout::new(now.monotonic);
+        loop {
+            let now = clock::now();
+            let left = window.left(now).min(lookout.left(now.monotonic));
+            select! {
+                recv(stop) -> _ => break,
+                recv(self.news) -> first => {
+                    if first.is_err() {
+                        warn!("no more news of interfaces: changes are noticed within a second or two");
+                        self.news = never();
+                    }
+                    lookout.hear(first.into_iter().chain(self.news.try_iter()));
+                }
+                default(left) => {}
+            }
+            if self.crew.has_failed() {
+                return Err(self.crew.failure().into());
+            }
+            let now = clock::now();
+            if let Some(gone) = lookout.look(now.monotonic) {
+                self.attachments.follow(&gone);
+            }
+            if window.left(now).is_zero() {
+                let span;
+                (span, window) = window.advance(now, interval);
+                self.attachments.look();
+                self.close(span, now)?;
+            }
+        }
+        info!("stopping: the last window is closed and reported");
+        notify(&[NotifyState::Stopping]);
+        self.attachments.look();
+        // Detached first: what the programs saw until then is all in the caches and rings.
+        self.attachments.detach();
+        let now = clock::now();
+        self.close(window.cut(now), now)
+    }
+
+    /// Closes the window everywhere and reports it.
+    fn close(&mut self, span: Span, now: Moment) -> Result<(), MeasureError> {
+        let Self { attachments, crew, closing, outboxes, .. } = self;
+        let mut window = crew.close()?;
+        let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
+        let account = |ledgers: &[Ledger]| {
+            let interfaces = attachments.close(ledgers, span.length);
+            for MeasuredInterface { slot, name, .. } in &interfaces {
+                warn_of(name, &ledgers[*slot]);
+            }
+            interfaces
+        };
+        let report = closing.report(&mut window, times, account, outboxes.iter().map(Outbox::metrics).collect())?;
+        crew.take_back(window);
+        let report = Encoded::new(&report);
+        for outbox in outboxes {
+            outbox.offer(report.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets the workers end, and the sinks deliver what waits, for a while.
+    fn leave(self) {
+        let Self { crew, outboxes, ender, .. } = self;
+        drop(ender);
+        crew.dismiss();
+        for sink in Outbox::finish_all(outboxes, FAREWELL) {
+            if sink.queued > 0 {
+                warn!(sink = sink.name, reports = sink.queued, "not delivered");
+            }
+        }
+    }
+}
+
+/// When the interfaces are looked at next, and which were said to be gone since the last look.
+#[derive(Debug)]
+struct Lookout {
+    gone: HashSet<u32>,
+    looked: Duration,
+    due: Duration,
+}
+
+impl Lookout {
+    fn new(now: Duration) -> Self {
+        Self { gone: HashSet::new(), looked: now, due: now + LOOK_EVERY }
+    }
+
+    /// Takes note of news, which bring the next look forward.
+    fn hear(&mut self, news: impl IntoIterator<Item = News>) {
+        self.due = self.due.min(self.looked + LOOK_PAUSE);
+        self.gone.extend(news.into_iter().filter_map(|news| match news {
+            News::Gone(ifindex) => Some(ifindex),
+            News::Changed | News::Missed => None,
+        }));
+    }
+
+    /// How long until the next look.
+    const fn left(&self, now: Duration) -> Duration {
+        self.due.saturating_sub(now)
+    }
+
+    /// If it is time to look: the interfaces that are gone since the last time.
+    fn look(&mut self, now: Duration) -> Option<HashSet<u32>> {
+        if now < self.due {
+            return None;
+        }
+        (self.looked, self.due) = (now, now + LOOK_EVERY);
+        Some(std::mem::take(&mut self.gone))
+    }
+}
+
+/// Which packets are measured, in words.
+fn what_is_taken(packets: Packets) -> String {
+    match packets {
+        Packets::OneIn(1) => "every packet".to_owned(),
+        Packets::OneIn(rate) => format!("one packet in {rate}"),
+        Packets::Auto => "every packet, fewer while that is too much".to_owned(),
+    }
+}
+
+/// Says what of a window's packets is missing, and what to do about it.
+fn warn_of(interface: &str, ledger: &Ledger) {
+    if !ledger.balances() {
+        error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
+    }
+    let Missing { dropped, lost } = Missing::of(ledger);
+    if dropped > 0 {
+        warn!(
+            interface,
+            packets = dropped,
+            "the packet socket dropped packets: the report's bounds are wider; try a larger datapath.packet_ring, or \
+             eBPF (CAP_BPF)"
+        );
+    }
+    if lost > 0 {
+        warn!(
+            interface,
+            packets = lost,
+            "the rings were full: the report's bounds are wider; try a larger datapath.ring"
+        );
+    }
+}
+
+/// Packets of a window that are not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Missing {
+    /// Dropped by packet sockets.
+    dropped: u64,
+    /// Lost on their way from the kernel's programs.
+    lost: u64,
+}
+
+impl Missing {
+    fn of(ledger: &Ledger) -> Self {
+        let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
+        Self { dropped, lost: ledger.lost().packets - dropped }
+    }
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!("cannot tell systemd: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger::Tally;
+
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn interfaces_are_looked_at_every_second_without_news() {
+        let mut lookout = Lookout::new(ms(5_000));
+        assert_eq!(lookout.left(ms(5_400)), ms(600));
+        assert_eq!(lookout.look(ms(5_999)), None);
+        assert_eq!(lookout.look(ms(6_100)), Some(HashSet::new()));
+        assert_eq!(lookout.left(ms(6_100)), ms(1_000));
+    }
+
+    #[test]
+    fn news_are_followed_at_once_but_not_at_every_word() {
+        let mut lookout = Lookout::new(ms(0));
+        lookout.hear([News::Changed, News::Gone(7)]);
+        assert_eq!(lookout.left(ms(500)), Duration::ZERO, "nothing was looked at for half a second");
+        assert_eq!(lookout.look(ms(500)), Some(HashSet::from([7])));
+        lookout.hear([News::Gone(8)]);
+        lookout.hear([News::Missed, News::Gone(9)]);
+        assert_eq!((lookout.look(ms(549)), lookout.left(ms(549))), (None, ms(1)));
+        assert_eq!(lookout.look(ms(550)), Some(HashSet::from([8, 9])), "what was gone is not forgotten meanwhile");
+        assert_eq!(lookout.look(ms(1_550)), Some(HashSet::new()), "and told once");
+    }
+
+    #[test]
+    fn what_sockets_dropped_is_told_apart_from_what_rings_lost() {
+        let mut ledger = Ledger::default();
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 0, lost: 0 });
+        ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(3, 300);
+        ledger.counters.lost[Loss::RingFull as usize] = Tally::new(4, 400);
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 3, lost: 4 });
+    }
+}

@@ -1,0 +1,230 @@
+//! All workers, and the closing of their windows together.
+//!
+//! Every worker has one shard to fill, and the crew holds as many spare ones: an order to close a window takes a spare
+//! along, the closed window brings a full one back, and once it is reported that shard is empty and a spare again.
+
+use std::{
+    io,
+    thread::{self, Scope, ScopedJoinHandle},
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use thiserror::Error;
+
+use crate::{
+    measure::{
+        order::{Closed, Order, WorkerError},
+        shard::Shard,
+    },
+    waker::Waker,
+};
+
+/// Whoever waits for a window looks this often whether its workers are still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a window could not be closed.
+#[derive(Debug, Error)]
+pub enum CrewError {
+    /// A worker failed.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// A worker ended without an error or an order.
+    #[error("a worker ended without being told to")]
+    Gone,
+}
+
+/// All workers, and the shards that none of them has.
+pub struct Crew<'scope> {
+    workers: Vec<Worker<'scope>>,
+    closed_in: Sender<Closed>,
+    closed: Receiver<Closed>,
+    #[expect(clippy::vec_box, reason = "shards travel through channels by their box")]
+    spares: Vec<Box<Shard>>,
+}
+
+struct Worker<'scope> {
+    orders: Sender<Order>,
+    waker: Waker,
+    thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
+}
+
+impl<'scope> Crew<'scope> {
+    /// A crew of nobody yet; `spares` are empty shards, one for each worker that will come.
+    #[expect(clippy::vec_box, reason = "shards travel through channels by their box")]
+    pub fn new(spares: Vec<Box<Shard>>) -> Self {
+        let (closed_in, closed) = bounded(spares.len());
+        Self { workers: Vec::with_capacity(spares.len()), closed_in, closed, spares }
+    }
+
+    /// Starts a worker on a thread of this name. It works until the sender of its orders is gone, and looks at them
+    /// when `waker` is woken.
+    ///
+    /// # Errors
+    ///
+    /// The thread cannot be started.
+    pub fn hire<'env>(
+        &mut self,
+        scope: &'scope Scope<'scope, 'env>,
+        name: String,
+        waker: Waker,
+        work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
+    ) -> io::Result<()> {
+        let (orders, orders_out) = bounded(1);
+        let closed_in = self.closed_in.clone();
+        let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || work(&orders_out, &closed_in))?;
+        self.workers.push(Worker { orders, waker, thread });
+        Ok(())
+    }
+
+    /// Closes the window of every worker.
+    ///
+    /// # Errors
+    ///
+    /// A worker is gone: without its records the window would not be whole.
+    pub fn close(&mut self) -> Result<Vec<Closed>, CrewError> {
+        for worker in &self.workers {
+            // One spare for each worker: as many come back as go out.
+            let Some(spare) = self.spares.pop() else { return Err(CrewError::Gone) };
+            if worker.orders.send(Order::Close(spare)).is_err() {
+                return Err(self.failure());
+            }
+            worker.waker.wake();
+        }
+        let mut window = Vec::with_capacity(self.workers.len());
+        while window.len() < self.workers.len() {
+            match self.closed.recv_timeout(LOOK_EVERY) {
+                Ok(closed) => window.push(closed),
+                // One that ended after it took its order sends nothing any more.
+                Err(RecvTimeoutError::Timeout) if !self.has_failed() => {}
+                Err(_) => return Err(self.failure()),
+            }
+        }
+        Ok(window)
+    }
+
+    /// Takes the shards back for later windows.
+    pub fn take_back(&mut self, window: Vec<Closed>) {
+        for Closed { mut shard, .. } in window {
+            shard.clear();
+            self.spares.push(shard);
+        }
+    }
+
+    /// Whether a worker has ended, which it should not.
+    pub fn has_failed(&self) -> bool {
+        self.workers.iter().any(|worker| worker.thread.is_finished())
+    }
+
+    /// Why a worker ended.
+    pub fn failure(&mut self) -> CrewError {
+        let finished = self.workers.iter().position(|worker| worker.thread.is_finished());
+        match finished.map(|at| self.workers.swap_remove(at).thread.join()) {
+            Some(Ok(Err(error))) => error.into(),
+            _ => CrewError::Gone,
+        }
+    }
+
+    /// Lets every worker end; their threads are joined with their scope.
+    pub fn dismiss(self) {
+        for Worker { orders, waker, thread: _ } in self.workers {
+            drop(orders);
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger::Tally;
+    use weir_sketch::hash::Key;
+
+    use super::*;
+    use crate::{config::Estimates, datapath::edge::Edge};
+
+    fn shard() -> Box<Shard> {
+        let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
+        Box::new(Shard::new(&settings, Key([3, 4])))
+    }
+
+    fn spares(count: usize) -> Vec<Box<Shard>> {
+        (0..count).map(|_| shard()).collect()
+    }
+
+    /// A worker that has seen `packets` in every window, and as many records.
+    fn counting(packets: u64) -> impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send {
+        move |orders, closed| {
+            let mut open = shard();
+            for Order::Close(spare) in orders {
+                let mut edge = Edge::empty(1);
+                edge.counters[0].seen = Tally::new(packets, 0);
+                open.records = packets;
+                let shard = std::mem::replace(&mut open, spare);
+                closed.send(Closed { shard, edge, ring_peak: 0.0 }).unwrap();
+            }
+            Ok(())
+        }
+    }
+
+    fn hire<'scope>(
+        crew: &mut Crew<'scope>,
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
+    ) {
+        crew.hire(scope, "worker".to_owned(), Waker::new().unwrap(), work).unwrap();
+    }
+
+    #[test]
+    fn every_window_has_every_workers_part_and_shards_come_back_empty() {
+        thread::scope(|scope| {
+            let mut crew = Crew::new(spares(3));
+            for packets in [1, 10, 100] {
+                hire(&mut crew, scope, counting(packets));
+            }
+            for nth in 0..5 {
+                let window = crew.close().unwrap();
+                assert_eq!(window.len(), 3, "window {nth}");
+                let seen: Tally = window.iter().map(|closed| closed.edge.counters[0].seen).sum();
+                let records: u64 = window.iter().map(|closed| closed.shard.records).sum();
+                assert_eq!((seen.packets, records), (111, 111), "window {nth}");
+                crew.take_back(window);
+                assert!(crew.spares.len() == 3 && crew.spares.iter().all(|spare| spare.records == 0));
+            }
+            assert!(!crew.has_failed());
+            crew.dismiss();
+        });
+    }
+
+    #[test]
+    fn a_worker_that_fails_instead_of_closing_its_window_says_why() {
+        thread::scope(|scope| {
+            let mut crew = Crew::new(spares(2));
+            hire(&mut crew, scope, counting(1));
+            hire(&mut crew, scope, |orders, _| {
+                orders.recv().unwrap();
+                Err(WorkerError::Tap(io::Error::other("gone")))
+            });
+            assert!(matches!(crew.close(), Err(CrewError::Worker(WorkerError::Tap(_)))));
+            crew.dismiss();
+        });
+    }
+
+    #[test]
+    fn a_worker_that_ends_on_its_own_is_noticed_without_an_order() {
+        thread::scope(|scope| {
+            let mut crew = Crew::new(spares(2));
+            hire(&mut crew, scope, |_, _| Ok(()));
+            hire(&mut crew, scope, counting(1));
+            while !crew.has_failed() {
+                thread::yield_now();
+            }
+            assert!(matches!(crew.failure(), CrewError::Gone));
+            crew.dismiss();
+        });
+    }
+
+    #[test]
+    fn a_crew_of_nobody_closes_an_empty_window() {
+        assert!(Crew::new(Vec::new()).close().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong between the daemon and the kernel.
+
+use std::io;
+
+use aya::{EbpfError, maps::MapError, programs::ProgramError};
+use thiserror::Error;
+use weir_common::control::{CPUS_MAX, INTERFACE_PROBES};
+
+/// Why the kernel side could not be loaded or run.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// No privilege.
+    #[error(
+        "not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
+    NotPermitted,
+    /// Built with `AYA_BUILD_SKIP=1`.
+    #[error("this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without")]
+    NoObject,
+    /// The object could not be read, or a map could not be made.
+    #[error("the kernel did not take weir's eBPF maps")]
+    Load(#[source] EbpfError),
+    /// The verifier refused a program.
+    #[error(
+        "the kernel did not take weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
+        floor(program)
+    )]
+    Program {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// A map operation failed.
+    #[error("an eBPF map could not be set up")]
+    Map(#[from] MapError),
+    /// A map or a program is missing from the object: it belongs to another version.
+    #[error("the eBPF object has no `{0}`: it is not of this version of weir")]
+    Missing(&'static str),
+    /// The CPUs could not be listed.
+    #[error("cannot read {0}")]
+    Cpus(&'static str, #[source] io::Error),
+    /// More CPUs than rings.
+    #[error("CPU {0} is beyond the {CPUS_MAX} CPUs that weir can serve")]
+    TooManyCpus(u32),
+    /// A test-run failed.
+    #[error("the kernel refused to run `{program}`")]
+    Run {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// Setting up a ring's reader failed.
+    #[error("cannot wait for the ring of CPU {cpu}")]
+    Wait {
+        /// The ring's CPU.
+        cpu: u32,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A map's file descriptor could not be shared.
+    #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
+    Descriptor(#[source] io::Error),
+    /// Two interface indexes need the same places of the table.
+    #[error(
+        "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
+    )]
+    InterfaceTable(u32),
+}
+
+impl KernelError {
+    /// Whether the user, and not the kernel or weir, is what lacks something.
+    pub const fn is_not_permitted(&self) -> bool {
+        matches!(self, Self::NotPermitted)
+    }
+}
+
+/// The first Linux that takes a program; of the one that measures interfaces there is a variant for each.
+fn floor(program: &str) -> &'static str {
+    if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
+}

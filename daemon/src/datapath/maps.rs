@@ -1,0 +1,113 @@
+//! Maps by which the daemon tells the kernel's programs what to do.
+
+use std::os::fd::AsFd as _;
+
+use aya::maps::{Array, Map, MapData};
+use weir_common::{
+    control::{INTERFACE_PROBES, InterfaceSlot, egress},
+    sampling::Valve,
+};
+
+use super::error::KernelError;
+
+/// Finds an interface's slot by its index and the direction, in the kernel.
+pub struct InterfaceTable {
+    map: Array<MapData, [u32; 2]>,
+}
+
+impl InterfaceTable {
+    pub(super) fn new(map: Map) -> Result<Self, KernelError> {
+        Ok(Self { map: Array::try_from(map)? })
+    }
+
+    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`].
+    ///
+    /// # Errors
+    ///
+    /// Too many indexes share the same places, or the kernel refused.
+    pub fn insert(&mut self, entry: u32, slot: u32) -> Result<(), KernelError> {
+        let there = |place: u32| Ok(self.map.get(&place, 0)?[0]);
+        match place_for(entry, there)? {
+            Some(place) => Ok(self.map.set(place, [entry, slot], 0)?),
+            None => Err(KernelError::InterfaceTable(if entry >> 31 == 0 { entry } else { egress(entry) })),
+        }
+    }
+
+    /// Forgets such an entry.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn remove(&mut self, entry: u32) -> Result<(), KernelError> {
+        for probe in 0..INTERFACE_PROBES {
+            let place = InterfaceSlot::place(entry, probe);
+            if self.map.get(&place, 0)?[0] == entry {
+                self.map.set(place, [0, 0], 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many packets each CPU leaves out.
+pub struct Valves {
+    map: Array<MapData, [u8; size_of::<Valve>()]>,
+}
+
+impl Valves {
+    /// Lets `cpu` take one packet in `rate`; a draw that was made before still counts.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set(&mut self, cpu: u32, rate: u32) -> Result<(), KernelError> {
+        let valve: [u8; size_of::<Valve>()] = zerocopy::transmute!(Valve::one_in(rate));
+        Ok(self.map.set(cpu, valve, 0)?)
+    }
+
+    pub(super) fn of(map: &MapData) -> Result<Self, KernelError> {
+        let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
+        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
+    }
+}
+
+/// The first place of an entry that is free, or its own already; `there` tells what stands at a place.
+fn place_for(entry: u32, there: impl Fn(u32) -> Result<u32, KernelError>) -> Result<Option<u32>, KernelError> {
+    for probe in 0..INTERFACE_PROBES {
+        let place = InterfaceSlot::place(entry, probe);
+        let found = there(place)?;
+        if found == 0 || found == entry {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use weir_common::control::INTERFACE_TABLE;
+
+    use super::*;
+
+    #[test]
+    fn entries_that_collide_stand_side_by_side_until_no_place_is_left() {
+        let mut table = HashMap::new();
+        let mut insert = |entry: u32| {
+            let place = place_for(entry, |place| Ok(table.get(&place).copied().unwrap_or_default())).unwrap();
+            table.extend(place.map(|place| (place, entry)));
+            place
+        };
+        // All of these have the same first place.
+        let colliding: Vec<u32> = (0..INTERFACE_PROBES).map(|nth| 7 + nth * INTERFACE_TABLE).collect();
+        let places: Vec<_> = colliding.iter().map(|entry| insert(*entry).unwrap()).collect();
+        assert_eq!(places[0], 7);
+        for (nth, entry) in colliding.iter().enumerate() {
+            assert!(!places[..nth].contains(&places[nth]), "{places:?}");
+            assert_eq!(insert(*entry), Some(places[nth]), "an entry that is there keeps its place");
+        }
+        assert_eq!(insert(7 + INTERFACE_PROBES * INTERFACE_TABLE), None);
+        assert!(insert(egress(7)).is_some(), "what an interface sends stands elsewhere");
+    }
+}

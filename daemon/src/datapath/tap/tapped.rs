@@ -1,0 +1,176 @@
+//! One tap as its reader sees it: packets out of its socket, and an account of those that the socket dropped.
+
+use std::{io, time::Duration};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use tracing::debug;
+use weir_common::{
+    ledger::Tally,
+    packet::{Link, REACH_MAX},
+};
+
+use super::{super::userspace::Buffer, socket::PacketSocket};
+use crate::clock;
+
+/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost, and
+/// is passed over should it come.
+const OVERDUE: Duration = Duration::from_secs(1);
+/// Between two looks whether such a block has come.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A tap, and what came of it in the open window.
+pub struct Tapped {
+    /// Where its packets are counted.
+    pub slot: u8,
+    link: Link,
+    socket: PacketSocket,
+    sizes: Sizes,
+    /// Dropped by the socket.
+    dropped: u64,
+}
+
+/// How large the buffers of a tap are: the socket tells no more of those that it dropped than how many they were.
+struct Sizes {
+    /// Handed over by the socket in the open window: buffers, and bytes on the wire.
+    taken: Tally,
+    /// Bytes on the wire of a buffer, in the last window that had any.
+    mean: u64,
+    /// Packets, and bytes on the wire, that no buffer exceeded since the tap was opened: at least what the interface
+    /// takes for one packet. A merged buffer that was dropped may still have been larger than any that came.
+    largest: Tally,
+}
+
+impl Tapped {
+    /// A tap whose packets begin with `link`, and of which the interface takes none longer than `mtu` bytes after that.
+    pub(super) fn new(slot: u8, link: Link, mtu: u32, socket: PacketSocket) -> Self {
+        Self { slot, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
+    }
+
+    /// The socket, to wait for.
+    pub const fn socket(&self) -> &PacketSocket {
+        &self.socket
+    }
+
+    /// Hands over at most `most` packets of the next block, if one is there.
+    pub fn read(&mut self, most: u64, mut measure: impl FnMut(u8, &Buffer<'_>)) -> Option<u64> {
+        let &mut Self { slot, link, ref mut socket, ref mut sizes, dropped: _ } = self;
+        let mut scratch = [0; REACH_MAX];
+        socket.read(most, |frame| {
+            let tally = frame.tally(link);
+            sizes.take(tally);
+            measure(slot, &Buffer { headers: frame.headers(&mut scratch), link, tally, tick: frame.tick });
+        })
+    }
+
+    /// Takes note of what the socket has dropped since the last time, and gives how much that is.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn look(&mut self) -> io::Result<u64> {
+        let dropped = self.socket.drops()?;
+        self.dropped += dropped;
+        Ok(dropped)
+    }
+
+    /// Takes the socket's error from it, with which nobody could wait for packets.
+    pub fn clear_error(&self) {
+        if let Some(error) = self.socket.take_error() {
+            // Its interface went down, most likely, and may come up again.
+            debug!(slot = self.slot, "a packet socket says: {error}");
+        }
+    }
+
+    /// Hands over everything that had come when the statistics were last looked at. Gives what the packets are counted
+    /// for that were dropped since the last time, and what they may come to beyond.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to wait.
+    pub fn settle(&mut self, mut measure: impl FnMut(u8, &Buffer<'_>)) -> io::Result<(Tally, Tally)> {
+        let begun = clock::now().monotonic;
+        while self.socket.unread() > 0 {
+            let most = self.socket.unread();
+            if self.read(most, &mut measure).is_some() {
+                continue;
+            }
+            if clock::now().monotonic.saturating_sub(begun) > OVERDUE {
+                self.dropped += self.socket.give_up();
+            }
+            self.clear_error();
+            wait(&mut [PollFd::new(&self.socket, PollFlags::IN)], PAUSE)?;
+        }
+        Ok(self.sizes.close(std::mem::take(&mut self.dropped)))
+    }
+}
+
+/// Waits until one of these can be read, or `timeout` has passed.
+///
+/// # Errors
+///
+/// The kernel refused to wait.
+pub fn wait(sockets: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    match poll(sockets, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Sizes {
+    fn new(link: Link, mtu: u32) -> Self {
+        /// With one VLAN tag, which the MTU leaves out as well.
+        const ETHERNET_BYTES: u64 = 14 + 4;
+        let header = if link == Link::Ethernet { ETHERNET_BYTES } else { 0 };
+        let largest = Tally::new(1, u64::from(mtu) + header);
+        Self { taken: Tally::default(), mean: largest.bytes, largest }
+    }
+
+    /// A buffer came that stands for this.
+    fn take(&mut self, tally: Tally) {
+        self.taken.add(Tally::new(1, tally.bytes));
+        self.largest = Tally::new(self.largest.packets.max(tally.packets), self.largest.bytes.max(tally.bytes));
+    }
+
+    /// Ends the window: what the buffers are counted for that were `dropped` in it, and what they may come to beyond.
+    /// All that came may have been measured in the window before, if the ring was full at its end.
+    fn close(&mut self, dropped: u64) -> (Tally, Tally) {
+        let taken = std::mem::take(&mut self.taken);
+        if taken.packets > 0 {
+            self.mean = taken.mean_bytes();
+        }
+        let counted = Tally::new(dropped, dropped * self.mean);
+        let most = Tally::new(dropped * self.largest.packets, dropped * self.largest.bytes);
+        (counted, most.since(counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_after_the_last_buffer_came_has_its_size() {
+        let mut sizes = Sizes::new(Link::Ethernet, 1500);
+        sizes.take(Tally::new(1, 1000));
+        sizes.take(Tally::new(1, 1200));
+        assert_eq!(sizes.close(0), (Tally::default(), Tally::default()));
+        assert_eq!(sizes.close(10), (Tally::new(10, 11_000), Tally::new(0, 10 * 1518 - 11_000)));
+    }
+
+    #[test]
+    fn what_is_dropped_may_be_larger_than_what_came() {
+        let mut sizes = Sizes::new(Link::Ethernet, 1500);
+        assert_eq!(sizes.close(1), (Tally::new(1, 1518), Tally::default()), "nothing is known but the MTU");
+        sizes.take(Tally::new(1, 66));
+        assert_eq!(sizes.close(10), (Tally::new(10, 660), Tally::new(0, 15_180 - 660)));
+        sizes.take(Tally::new(45, 68_130));
+        assert_eq!(sizes.close(1), (Tally::new(1, 68_130), Tally::new(44, 0)));
+        sizes.take(Tally::new(1, 66));
+        assert_eq!(sizes.close(1), (Tally::new(1, 66), Tally::new(44, 68_130 - 66)), "it stays for the tap's life");
+        assert_eq!(Sizes::new(Link::RawIp, 1420).largest, Tally::new(1, 1420));
+    }
+}

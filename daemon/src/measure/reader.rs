@@ -1,0 +1,164 @@
+//! One thread that reads the rings of some taps into a shard, and closes windows there.
+//!
+//! The loop in plain text:
+//!
+//! ```text
+//! open and close taps as told
+//! for each tap: measure the packets of one block, if one is there
+//! nothing there? wait for a block, a word, or a quarter of a second
+//! ordered to close the window? for each tap:
+//!     look at its statistics: what came before belongs to this window, and how much of it was dropped
+//!     read exactly what is still to be read of it; then hand over shard and edge
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rustix::event::{PollFd, PollFlags};
+use tracing::info;
+use weir_sketch::Seen;
+
+use super::{
+    order::{Closed, Order, WorkerError},
+    sampling_control::{Load, SamplingControl},
+    shard::Shard,
+    userspace::UserspaceCollector,
+};
+use crate::{
+    clock,
+    config::Sampling,
+    datapath::{
+        plan::Plan,
+        tap::{Command, Inbox, Tapped, wait},
+    },
+    waker::Waker,
+};
+
+/// A reader looks at its taps at least this often, woken or not.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Statistics are looked at this often: the kernel counts drops in 32 bits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Reads some taps.
+pub struct Reader {
+    inbox: Inbox,
+    taps: Vec<Tapped>,
+    collector: UserspaceCollector,
+    control: SamplingControl,
+    looked: Duration,
+}
+
+impl Reader {
+    /// A reader of the taps that come into `inbox`, which fills `shard`.
+    pub fn new(inbox: Inbox, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
+        let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
+        Self { inbox, taps: Vec::new(), collector, control, looked: clock::now().monotonic }
+    }
+
+    /// Wakes this reader.
+    pub fn waker(&self) -> Waker {
+        self.inbox.waker.clone()
+    }
+
+    /// Reads until the sender of the orders is gone.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused something.
+    pub fn run(mut self, orders: &Receiver<Order>, closed: &Sender<Closed>) -> Result<(), WorkerError> {
+        loop {
+            self.obey()?;
+            let mut any = false;
+            for tap in &mut self.taps {
+                any |= tap.read(u64::MAX, |slot, buffer| self.collector.measure(slot, buffer)).is_some();
+            }
+            self.look()?;
+            if !any {
+                self.wait()?;
+            }
+            match orders.try_recv() {
+                Ok(Order::Close(spare)) => {
+                    // What was told before the order belongs to the window.
+                    self.obey()?;
+                    let window = self.close(spare)?;
+                    if closed.send(window).is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Opens and closes taps as told.
+    fn obey(&mut self) -> Result<(), WorkerError> {
+        while let Ok(command) = self.inbox.commands.try_recv() {
+            match command {
+                Command::Open(tap) => self.taps.push(*tap),
+                Command::Close(slot) => {
+                    if let Some(at) = self.taps.iter().position(|tap| tap.slot == slot) {
+                        let mut tap = self.taps.swap_remove(at);
+                        tap.look().map_err(WorkerError::Tap)?;
+                        settle(&mut tap, &mut self.collector)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, WorkerError> {
+        // All of them first, so that their windows end together.
+        for tap in &mut self.taps {
+            tap.look().map_err(WorkerError::Tap)?;
+        }
+        for tap in &mut self.taps {
+            settle(tap, &mut self.collector)?;
+        }
+        Ok(self.collector.close(spare))
+    }
+
+    /// Looks at the statistics of all taps, once in a while, and turns the valve by them.
+    fn look(&mut self) -> Result<(), WorkerError> {
+        let now = clock::now().monotonic;
+        if now.saturating_sub(self.looked) < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = now;
+        let mut has_dropped = false;
+        for tap in &mut self.taps {
+            has_dropped |= tap.look().map_err(WorkerError::Tap)? > 0;
+        }
+        if !self.control.is_automatic() {
+            return Ok(());
+        }
+        let fill = if has_dropped { 1.0 } else { 0.0 };
+        if let Some(rate) = self.control.observe(Load { fill, now, cpu: clock::thread_cpu_time() }) {
+            info!(rate, "packet sockets: taking one packet in {rate}");
+            self.collector.set_rate(rate);
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), WorkerError> {
+        let sockets = self.taps.iter().map(|tap| PollFd::new(tap.socket(), PollFlags::IN));
+        let mut all: Vec<_> = sockets.chain([PollFd::new(&self.inbox.waker, PollFlags::IN)]).collect();
+        wait(&mut all, PATIENCE).map_err(WorkerError::Tap)?;
+        for (tap, ready) in self.taps.iter().zip(&all) {
+            if ready.revents().contains(PollFlags::ERR) {
+                tap.clear_error();
+            }
+        }
+        self.inbox.waker.clear();
+        Ok(())
+    }
+}
+
+/// Measures what a tap still has for this window, and accounts for what its socket dropped.
+fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
+    let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
+    let (counted, beyond) = settled.map_err(WorkerError::Tap)?;
+    collector.lose(tap.slot, counted, beyond);
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The filter of seen flows: made once, shared by all workers, rotated at the end of a window.
+
+use std::time::Duration;
+
+use weir_sketch::{Seen, hash::Key};
+
+use crate::config::SeenFlows;
+
+/// The filter that `settings` ask for, empty, with all its memory resident from the start.
+pub fn filter(settings: &SeenFlows, key: Key) -> Seen {
+    let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key.id());
+    seen.clear();
+    seen
+}
+
+/// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full.
+///
+/// Its clock may be any that counts up: the monotonic one in the daemon, that of the capture in a replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation {
+    generation: Duration,
+    /// When the open generation began; not known before the first window.
+    begun: Option<Duration>,
+}
+
+impl Rotation {
+    /// Generations of this length, the first from `begun` on; `None` is the beginning of the first window.
+    pub const fn new(generation: Duration, begun: Option<Duration>) -> Self {
+        Self { generation, begun }
+    }
+
+    /// Whether the filter is to be rotated now that a window has ended, which began and ended at these times.
+    pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
+        let begun = *self.begun.get_or_insert(begin);
+        let is_due = is_full || end.saturating_sub(begun) >= self.generation;
+        if is_due {
+            self.begun = Some(end);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_generation_lasts_as_long_as_it_should() {
+        let mut rotation = Rotation::new(5 * MINUTE, None);
+        let due: Vec<u32> = (10..30).filter(|n| rotation.is_due(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
+        assert_eq!(due, [14, 19, 24, 29]);
+        let mut begun = Rotation::new(5 * MINUTE, Some(8 * MINUTE));
+        assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
+    }
+
+    #[test]
+    fn a_full_filter_is_rotated_early_and_begins_a_new_generation() {
+        let mut rotation = Rotation::new(5 * MINUTE, None);
+        assert!(rotation.is_due(Duration::ZERO, MINUTE, true));
+        assert!(!rotation.is_due(5 * MINUTE, 5 * MINUTE, false), "only four minutes ago");
+        assert!(rotation.is_due(5 * MINUTE, 6 * MINUTE, false));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_rotates_nothing() {
+        let mut rotation = Rotation::new(MINUTE, Some(10 * MINUTE));
+        assert!(!rotation.is_due(2 * MINUTE, 3 * MINUTE, false));
+    }
+}

@@ -1,0 +1,49 @@
+//! Measures packets in userspace: the counterpart of the kernel's program fills a shard itself, without a ring.
+
+use std::sync::Arc;
+
+use weir_common::ledger::Tally;
+use weir_sketch::Seen;
+
+use super::{batch::Batch, order::Closed, shard::Shard};
+use crate::datapath::{
+    plan::Plan,
+    userspace::{Buffer, UserspaceProgram},
+};
+
+/// A userspace program, and the shard that its records go to.
+pub struct UserspaceCollector {
+    program: UserspaceProgram,
+    batch: Batch,
+    seen: Arc<Seen>,
+}
+
+impl UserspaceCollector {
+    /// A collector that fills `shard`.
+    pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
+        Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
+    }
+
+    /// Takes one packet in `rate` from now on; a draw that was made before still counts.
+    pub fn set_rate(&mut self, rate: u32) {
+        self.program.set_rate(rate);
+    }
+
+    /// Measures what came by the interface of this slot, of which there are as many as the plan said.
+    pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
+        let Self { program, batch, seen } = self;
+        program.measure(slot, buffer, |record| batch.push(record, seen));
+    }
+
+    /// Accounts for packets that a socket dropped: what they are counted for, and what they may come to beyond.
+    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally) {
+        self.program.lose(slot, counted, beyond);
+    }
+
+    /// Closes the window, and goes on with the empty shard `spare`.
+    pub fn close(&mut self, spare: Box<Shard>) -> Closed {
+        let Self { program, batch, seen } = self;
+        let edge = program.close(|record| batch.push(record, seen));
+        Closed { shard: batch.replace(Batch::new(spare), seen), edge, ring_peak: 0.0 }
+    }
+}

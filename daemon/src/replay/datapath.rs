@@ -1,0 +1,32 @@
+//! What replay sends packets through: the counterpart of the kernel's program in userspace, or the program itself.
+
+use weir_common::ledger::Tally;
+
+use super::capture::Packet;
+use crate::{
+    datapath::{KernelError, userspace::Buffer},
+    measure::{order::Closed, shard::Shard, userspace::UserspaceCollector},
+};
+
+/// Where packets are counted into records: in userspace or in the kernel.
+pub trait Datapath {
+    /// Measures a packet.
+    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
+    /// Closes the window, and goes on with the empty shard `spare`.
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError>;
+}
+
+impl Datapath for UserspaceCollector {
+    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
+        const NS_PER_MS: u64 = 1_000_000;
+        let &Packet { time_ns, link, wire_bytes, captured } = packet;
+        let tally = Tally::new(1, u64::from(wire_bytes));
+        let tick = (time_ns / NS_PER_MS) as u32;
+        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick });
+        Ok(())
+    }
+
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        Ok(Self::close(self, spare))
+    }
+}

@@ -1,0 +1,72 @@
+//! Opens the sinks of a configuration.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::{File, Http, HttpError, Outbox, Sink, Stdout};
+use crate::config::{self, Compress, Target};
+
+/// Why a sink cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The system refused something.
+    #[error("cannot open the {name} sink")]
+    System {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The HTTP sink's settings.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+}
+
+/// Opens every sink, each on a thread of its own behind its own queue.
+///
+/// # Errors
+///
+/// The first that cannot be opened.
+pub fn open(sinks: &[config::Sink]) -> Result<Vec<Outbox>, OpenError> {
+    sinks.iter().map(open_one).collect()
+}
+
+fn open_one(sink: &config::Sink) -> Result<Outbox, OpenError> {
+    let (name, target): (_, Box<dyn Sink>) = match &sink.target {
+        Target::Stdout => {
+            let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
+            ("stdout", Box::new(opened))
+        }
+        Target::File { path } => ("file", Box::new(File::new(path))),
+        Target::Http(http) => ("http", Box::new(connect(http)?)),
+    };
+    Outbox::start(target, sink.queue).map_err(|source| OpenError::System { name, source })
+}
+
+fn connect(http: &config::Http) -> Result<Http, HttpError> {
+    let config::Http { url, timeout, compress, headers } = http;
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    Http::new(&url.to_string(), *timeout, *compress == Compress::Gzip, headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn sinks_are_opened_in_the_order_of_the_configuration() {
+        let text = "sinks: [{type: file, path: /nowhere/reports}, {type: http, url: 'http://[::1]:9/weir'}]";
+        let config = Config::parse(text, "weir.yaml").unwrap();
+        let opened = open(&config.sinks).unwrap();
+        let names: Vec<_> = Outbox::finish_all(opened, Duration::ZERO).into_iter().map(|sink| sink.name).collect();
+        assert_eq!(names, ["file:/nowhere/reports", "http://[::1]:9/weir"]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Numbers and errors as people read them, in every message of weir.
+
+use std::{error::Error, iter::successors};
+
+/// A number with its digits in groups of three: `1,200,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An error, then what caused it, then what caused that.
+pub fn causes<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'e)> {
+    successors(Some(error), |&error| error.source())
+}
+
+/// An error and all its causes in one line.
+pub fn with_causes(error: &dyn Error) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_200_345, "1,200,345")];
+        assert!(cases.into_iter().all(|(number, text)| grouped(number) == text));
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_the_outermost_first() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Told(&'static str, #[source] Option<io::Error>);
+        let cause = Told("cannot open the ring", Some(io::Error::other("too many open files")));
+        assert_eq!(with_causes(&cause), "cannot open the ring: too many open files");
+        assert_eq!(with_causes(&Told("alone", None)), "alone");
+    }
+}

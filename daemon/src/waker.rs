@@ -1,0 +1,64 @@
+//! Wakes a thread that waits for file descriptors (eventfd(2)).
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// One thread waits for this to become readable; any thread wakes it.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A waker that nobody waits for yet.
+    ///
+    /// # Errors
+    ///
+    /// No file descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Makes the wait return, now or the next time.
+    pub fn wake(&self) {
+        // The only error would be a full counter, and then the thread is about to wake anyway.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Forgets that it was woken: for a thread that would else find it readable for ever.
+    pub fn clear(&self) {
+        // The only error would be that nobody woke it.
+        let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    #[test]
+    fn it_stays_readable_until_it_is_cleared() {
+        let waker = Waker::new().unwrap();
+        let readable = || {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&waker, PollFlags::IN)], Some(&now)).unwrap() == 1
+        };
+        assert!(!readable());
+        waker.clone().wake();
+        waker.wake();
+        assert!(readable() && readable());
+        waker.clear();
+        assert!(!readable());
+    }
+}
