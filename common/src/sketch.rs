@@ -21,7 +21,7 @@ impl Columns for Tally {
         [self.packets, self.bytes]
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
+    fn magnitude(self) -> u64 {
         self.bytes
     }
     /// A packet counts as much as 512 bytes, in units of four bytes. So the largest by either are among the largest.
@@ -118,7 +118,7 @@ mod tests {
         let (one, other) = (Tally::new(3, u64::MAX), Tally::new(5, 7));
         assert_eq!(one.saturating_add(other), Tally::new(8, u64::MAX));
         assert_eq!((one.least(other), one.most(other)), (Tally::new(3, 7), Tally::new(5, u64::MAX)));
-        assert_eq!((Weight::rank(other), Weight::score(other)), (7, 1 + 5 * 128));
+        assert_eq!((Weight::magnitude(other), Weight::score(other)), (7, 1 + 5 * 128));
         assert_eq!([Metric::Packets, Metric::Bytes].map(|metric| metric.of(other)), [5, 7]);
     }
 }

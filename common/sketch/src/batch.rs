@@ -1,13 +1,14 @@
-//! Batches of the sketches that count: what is done with each key is the sketch's, what is done with many is here.
+//! Batches for the sketches of frequency. What is done with each key is part of the sketch; what is done with many keys
+//! is here.
 //!
 //! ```text
-//! if the counters fit the CPU's own cache:
-//!     for each group of keys: find all places by vectors, then touch those of one key after the other
-//! else for each key: ask for the places of one further on, touch its own
+//! if the counters fit into the core's own cache:
+//!     for each group of keys: find all places by vectors, then touch the cells of one key after the other
+//! else for each key: prefetch the cells of a later key, touch its own
 //! ```
 //!
-//! Estimates of keys that are near wait for nothing that another key does: on a CPU whose gathers are fast they are read
-//! by vectors, too.
+//! Estimates of keys that are in the cache do not depend on each other. So on a processor with fast gathers they are
+//! read by vectors too.
 
 use core::cell::Cell;
 

@@ -1,22 +1,23 @@
-//! Cuckoo filter: is this key here, and has not been removed?
+//! Cuckoo filter: is this key here? For keys that come and go, in little memory.
 //!
-//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
-//! inserted and not removed. A foreign key is found at 0.012 % at most, computed exactly from the fingerprints.
+//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of 0.012 % at most, which is computed
+//! exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key); two cache lines a key. Insertion slows down as it fills:
-//! beyond some 80 % others must move first, beyond 96 % there is no more room ([`Full`]).
+//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key). A key has two cache lines. Insertion slows down as the filter
+//! fills: beyond 80 % or so other keys must move first, and beyond 96 % there is no more room ([`Full`]).
 //!
-//! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014;
-//! breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
+//! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
+//! Breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
 //! improvements for fast concurrent cuckoo hashing", 2014.
 //!
-//! **Why not a crate**: when full, crates drop another key's fingerprint, which is then denied; their sizes are powers
-//! of two; they hash items and each moved fingerprint by themselves.
+//! **Why not a crate**: when they are full, crates drop the fingerprint of another key, which is then not found. Their
+//! sizes are powers of two, and they hash items and every moved fingerprint themselves.
 
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Filter, Full, Geometry, Remove, Sketch,
+    Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{Ahead, BATCH, Place, other},
 };
@@ -45,8 +46,8 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// Every slot's highest bit.
 const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 
-/// A cuckoo filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
-/// removed twice. One key goes in eight times at most.
+/// A cuckoo filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
+/// removed twice. One key can be inserted eight times at most.
 ///
 /// ```
 /// use weir_sketch::{Cuckoo, Keyed, hash::Key};
@@ -63,48 +64,48 @@ pub struct Cuckoo {
     buckets: Box<[Bucket]>,
     /// How many fingerprints are in.
     items: u64,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl Cuckoo {
-    /// A filter for as many keys. More than [`BUCKETS_MAX`] buckets are not built: then it is full before.
+    /// A filter for this many keys. More than [`BUCKETS_MAX`] buckets are not allocated: such a filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
     }
 
-    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// No room was found: nothing has changed, and everything inserted before is still found.
+    /// There is no room. The filter did not change, and all keys that were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is in; wrongly true at [`Cuckoo::false_positive_rate`].
+    /// Whether the key with this hash is in; true by mistake with the probability [`Cuckoo::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         holds(&self.buckets, self.place(hash))
     }
 
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
     }
 
-    /// Inserts many keys, one after the other.
+    /// Inserts many keys, in order.
     ///
     /// # Errors
     ///
-    /// As for one; those before it are in.
+    /// As for one key. The keys before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
@@ -117,7 +118,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
         let mut removed = 0;
@@ -130,26 +131,26 @@ impl Cuckoo {
         removed
     }
 
-    /// Looks up many keys: `found[i]` is what [`Cuckoo::contains`] says of `hashes[i]`. Looks at as many as the shorter
-    /// of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`Cuckoo::contains`] returns for `hashes[i]`. Stops at the end of
+    /// the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         contains_batch(&self.buckets, self.is_far(), hashes, found);
     }
 
-    /// Forgets everything; writes every bucket. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every bucket, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.buckets.fill(Bucket::default());
         self.items = 0;
     }
 
-    /// How many keys are in, each as often as it was inserted and not removed.
+    /// How many insertions are in: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -159,30 +160,30 @@ impl Cuckoo {
         self.items as f64 / (self.buckets.len() * SLOTS) as f64
     }
 
-    /// The probability that a foreign key is found, exactly, from the fingerprints: of all pairs of a first bucket and
-    /// a fingerprint, the share that finds one. Reads the whole filter, and for each fingerprint its other bucket.
+    /// The exact probability that an absent key is found, from the fingerprints: the share of all pairs of a first
+    /// bucket and a fingerprint that find one. Reads the whole filter, and the other bucket of each fingerprint.
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
         found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
-    /// Whether it holds more than it was planned for.
+    /// Whether it holds more than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Buckets { count: self.buckets.len(), slots: SLOTS }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.buckets)
     }
@@ -287,54 +288,6 @@ impl Cuckoo {
     #[inline(always)]
     pub(super) fn place(&self, hash: u64) -> Place {
         Place::of::<FINGERPRINT_MIN>(hash, self.count())
-    }
-}
-
-impl Sketch for Cuckoo {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Filter for Cuckoo {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        self.insert(hash)
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes)
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for Cuckoo {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 
@@ -463,60 +416,32 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
     }
 }
 
+/// What the tests that this filter shares with [`TwoChoice`](super::TwoChoice) ask of it.
+#[cfg(test)]
+impl super::partial_key::laws::PartialKey for Cuckoo {
+    const SLOTS: usize = SLOTS;
+    const LOAD_WHEN_FULL: f64 = 0.945;
+    const FEW: u64 = 12;
+    const BITS_PER_KEY: core::ops::Range<f64> = 16.9..17.0;
+    const OF_A_MILLION: Geometry = Geometry::Buckets { count: 264_555, slots: SLOTS };
+
+    fn all_hashes(&self) -> impl Iterator<Item = u64> {
+        super::partial_key::all_hashes::<FINGERPRINT_MIN>(self.count())
+    }
+    fn find_at(&self, level: simd::Level, hashes: &[u64], found: &mut [bool]) {
+        let buckets = &*self.buckets;
+        simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
+            find_batch(buckets, true, hashes, found);
+        });
+    }
+    fn remove_at_level(&mut self, _: simd::Level, hashes: &[u64]) -> u64 {
+        self.remove_batch(hashes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{oracle::hash, partial_key::all_hashes, simd::Level};
-    use std::vec::Vec;
-
-    #[test]
-    fn it_takes_what_was_planned_at_any_size_and_much_the_same_more() {
-        for items in [1, 7, 8, 9, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
-            let mut filter = Cuckoo::with_capacity(items, 7);
-            let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
-            assert_eq!(full, Full { items: filter.items(), capacity: items });
-            assert!(full.items >= items && filter.is_saturated(), "{full}");
-            assert!(items < 1_000 || filter.fill() > 0.945, "{}", filter.fill());
-        }
-    }
-
-    #[test]
-    fn one_key_goes_in_eight_times() {
-        let mut filter = Cuckoo::with_capacity(1_000, 7);
-        let twins = (0..).take_while(|_| filter.insert(hash(1, 1)).is_ok()).count();
-        assert_eq!(twins, 2 * SLOTS);
-        assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
-        assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")]
-    fn the_rate_is_exact() {
-        // Some keys twice, so that they lie in one place twice, or in both.
-        let mut filter = Cuckoo::with_capacity(12, 7);
-        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
-        let (pairs, found) =
-            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
-        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
-    }
-
-    #[test]
-    fn every_level_finds_the_same() {
-        const KEYS: u64 = crate::test_size::of(1_000, 60);
-        let mut filter = Cuckoo::with_capacity(KEYS, 7);
-        (0..KEYS).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes: Vec<u64> = (KEYS / 2..KEYS * 3 / 2 + 1).map(|item| hash(1, item)).collect();
-        let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
-        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
-            let mut all = std::vec![false; hashes.len()];
-            let (buckets, hashes, found) = (&*filter.buckets, &*hashes, &mut *all);
-            simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
-                find_batch(buckets, true, hashes, found);
-            });
-            assert_eq!(all, one_by_one, "{level:?}");
-        }
-    }
 
     #[test]
     fn buckets_are_words_of_four() {
@@ -531,16 +456,5 @@ mod tests {
         assert_eq!((bucket.take(1), bucket), (0x8000, Bucket(0x0001_ffff_0001)));
         assert_eq!((bucket.take(2), bucket), (1, Bucket(0xffff_0001)));
         assert_eq!((bucket.take(0), bucket), (1, Bucket(0xffff)));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
-    fn geometry_follows_from_the_plan_and_stays_in_range() {
-        let million = Cuckoo::with_capacity(1_000_000, 7);
-        let bits = (million.memory_bytes() - size_of::<Cuckoo>()) as f64 * 8.0 / 1e6;
-        assert!((16.9..17.0).contains(&bits), "{bits} bits a key");
-        assert_eq!(million.geometry(), Geometry::Buckets { count: 264_555, slots: SLOTS });
-        let smallest = Cuckoo::with_capacity(0, 7);
-        assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
     }
 }

@@ -1,7 +1,7 @@
 //! What holds for every sketch that merges.
 //!
-//! States are compared as they print: `Debug` shows every counter, register and bit. (But those of [`Spread`], which
-//! print thousands of registers, one with the other.)
+//! States are compared by their `Debug` text, which shows every counter, register and bit. (Only [`Spread`]s, which
+//! print thousands of registers, are compared directly.)
 
 use core::fmt::Debug;
 use std::{error::Error, format};

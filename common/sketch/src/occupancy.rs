@@ -1,8 +1,9 @@
 //! Occupancy: how many keys took the slots that are taken, and how wrong can that be?
 //!
-//! Keys draw slots of an array, and several may draw the same one. So the share that stays free falls by the same factor
-//! with every key, on average, and its logarithm tells their number (linear counting). That number varies as the free
-//! slots do, and is a little too high on average, as a logarithm bends; both are known, and the second is taken off.
+//! Each key draws slots of an array, and several keys may draw the same slot. On average every key lowers the share of
+//! free slots by the same factor, so the logarithm of that share tells the number of keys (linear counting). The number
+//! varies as the free slots do. It is also a little too high on average, because a logarithm is not a straight line.
+//! Both are known, and the second is subtracted.
 //!
 //! **Paper**: Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for database
 //! applications", 1990.

@@ -1,11 +1,16 @@
-//! Partial-key hashing: two places for a key, either known from the other and the key's fingerprint alone.
+//! Partial-key hashing: a key has two places, and either place is known from the other one and the key's fingerprint
+//! alone.
 //!
-//! So a fingerprint can move to its other place without its key. Any number of places: the two add up to a number that
-//! the fingerprint gives, modulo their count, where the paper has an exclusive or and a power of two.
+//! So a fingerprint can move to its other place without its key. There can be any number of places: the two places of a
+//! key add up to a number that follows from the fingerprint, modulo the number of places. (The paper has an exclusive
+//! or, and a power of two.)
 //!
 //! **Paper**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
 
 use crate::simd;
+
+#[cfg(test)]
+pub(super) mod laws;
 
 /// What a filter keeps of a key, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

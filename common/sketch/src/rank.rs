@@ -1,9 +1,9 @@
-//! Index and rank: what a hash is to a sketch with registers.
+//! Index and rank: what a sketch with registers takes from a hash.
 //!
-//! The highest bits are the index of its register. The rank is the place of the first set bit behind them, from 1: half
-//! of all hashes have rank 1, a quarter rank 2, and so on.
+//! The highest bits are the index of a register. The rank is the position, from 1, of the first set bit behind them:
+//! half of all hashes have rank 1, a quarter have rank 2, and so on.
 
-use super::floor::GROUP;
+use super::lowest_rank::GROUP;
 
 /// The stored bits of a float's mantissa.
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;

@@ -1,24 +1,25 @@
-//! Scalable Bloom filter: was this key here before, of nobody knows how many?
+//! Scalable Bloom filter: was this key here before? For an unknown number of keys.
 //!
-//! A row of [`BlockedBloom`]s, its stages. New keys go to the last; when that holds as many as planned, a larger one
-//! with a lower rate is added. All are asked.
+//! It is a list of [`BlockedBloom`]s, its stages. New keys go to the last stage. When that holds as many keys as
+//! planned, a larger stage with a lower rate is added. A lookup asks all stages.
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; a foreign one is found at a rate whose
-//! expectation stays below the plan however many keys there are, because the stages' rates are a falling geometric
-//! series with the plan as its sum; and that is computed exactly from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. The rate at which an absent key is found is
+//! computed exactly from the bits that are set. Its expectation stays below the plan, however many keys there are,
+//! because the rates of the stages are a falling geometric series of which the plan is the sum.
 //!
-//! **Cost**: memory grows with the keys. 1,000,000 keys that began with room for 10,000 take 2.6 MiB at 0.01, twice as
-//! much as if their number had been known, in seven stages, the last not yet full. An absent key takes one cache line
-//! in each stage. An insertion that makes it grow allocates.
+//! **Cost**: memory grows with the keys. 1,000,000 keys at a rate of 0.01, with room for 10,000 at first, take 2.6 MiB
+//! in seven stages, of which the last is not yet full. That is twice as much as for a known number of keys. An absent
+//! key touches one cache line in each stage. An insertion that adds a stage allocates.
 //!
 //! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
 //!
-//! **Why not a crate**: they have classic stages, a cache line for each bit; and report the rate that was planned.
+//! **Why not a crate**: those of crates have classic stages, with one cache line for each bit, and report the planned
+//! rate.
 
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    BlockedBloom, Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
     occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
@@ -66,7 +67,7 @@ struct Settings {
 }
 
 impl ScalableBloom {
-    /// A filter that begins with room for `items` keys, and however many it holds finds a foreign key at
+    /// A filter that begins with room for `items` keys, and however many it holds finds an absent key at
     /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at
     /// [`TIGHTENING`] times its rate.
     ///
@@ -96,14 +97,15 @@ impl ScalableBloom {
         Self { current, items: 0, past: Vec::new(), growths: 0, settings }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent. Allocates when it grows.
+    /// Inserts the key with this hash; returns whether it was absent. Allocates when it grows.
     pub fn insert(&mut self, hash: u64) -> bool {
         let is_new = !self.past.iter().any(|stage| stage.contains(hash)) && self.current.insert(hash);
         self.took(u64::from(is_new));
         is_new
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`ScalableBloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`ScalableBloom::false_positive_rate`].
     pub fn contains(&self, hash: u64) -> bool {
         // The last stages first: they hold the most keys.
         self.stages().rev().any(|stage| stage.contains(hash))
@@ -133,8 +135,8 @@ impl ScalableBloom {
         }
     }
 
-    /// Looks up many keys: `found[i]` is what [`ScalableBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`ScalableBloom::contains`] returns for `hashes[i]`. Stops at the
+    /// end of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         let count = hashes.len().min(found.len());
         for (chunk, found) in hashes[..count].chunks(CHUNK).zip(found[..count].chunks_mut(CHUNK)) {
@@ -144,7 +146,7 @@ impl ScalableBloom {
     }
 
     /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
-    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each.
+    /// what either found, and an absent key at no more than both rates together, which may be above the plan of each.
     /// It grows on as if it had not merged.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
@@ -152,7 +154,7 @@ impl ScalableBloom {
         Ok(())
     }
 
-    /// Forgets everything, and is small again; writes every block.
+    /// Empties it, and makes it small again. Writes every block, so that its pages become resident.
     pub fn clear(&mut self) {
         if self.growths > 0 {
             self.current = BlockedBloom::from_plan(self.settings.stage(0), self.key_id());
@@ -168,7 +170,7 @@ impl ScalableBloom {
         set / self.blocks() as f64
     }
 
-    /// The probability that a foreign key is found by any stage, exactly, from the bits that are set. Reads the whole
+    /// The probability that an absent key is found by any stage, exactly, from the bits that are set. Reads the whole
     /// filter.
     pub fn false_positive_rate(&self) -> f64 {
         1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
@@ -197,12 +199,12 @@ impl ScalableBloom {
         Geometry::Blocks { count: self.blocks() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.current.key_id()
     }
 
-    /// Everything it occupies now, in bytes.
+    /// The memory that it takes now, in bytes, with itself.
     pub fn memory_bytes(&self) -> usize {
         let inline = size_of::<Self>() - size_of::<BlockedBloom>();
         inline + self.stages().map(BlockedBloom::memory_bytes).sum::<usize>()
@@ -253,27 +255,6 @@ fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], f
     }
 }
 
-impl Sketch for ScalableBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id()
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for ScalableBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
 /// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
 impl Image for ScalableBloom {
     const KIND: Kind = Kind::ScalableBloom;
@@ -313,32 +294,6 @@ impl Image for ScalableBloom {
             BlockedBloom::read(payload, key_id)
         });
         Ok(Self { current, items, past: past.collect::<Result<_, _>>()?, growths: growths as i32, settings })
-    }
-}
-
-/// Never full: where it cannot grow, only the rate rises.
-impl Filter for ScalableBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

@@ -1,18 +1,18 @@
 //! Shared Bloom filter: was this key here before, in any thread?
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
-//! planned at construction and computed exactly from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
+//! planned at construction, and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.001: 2.0 MiB (17.0 bits a key); one cache line a key, and two atomic updates to
-//! insert a new one; the exact rate reads everything. For one thread alone [`BlockedBloom`](super::BlockedBloom) is
-//! smaller: with a bit in each of eight words it takes 15.7 bits a key, but each word takes an atomic update of some 20
-//! cycles.
+//! **Cost** for 1,000,000 keys at a rate of 0.001: 2.0 MiB (17.0 bits a key). A key has one cache line, and a new key
+//! costs two atomic updates. The exact rate reads the whole filter. For a single thread
+//! [`BlockedBloom`](super::BlockedBloom) is smaller: it sets a bit in each of eight words and takes 15.7 bits a key.
+//! Here each word would cost an atomic update of some 20 cycles.
 //!
-//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; a word in each of a block's
-//! sectors: Lang, Neumann, Kemper and Boncz, "Performance-optimal filtering", 2019 (there: cache-sectorised).
+//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. One word in each sector of a
+//! block: Lang, Neumann, Kemper and Boncz, "Performance-optimal filtering", 2019 (there called cache-sectorised).
 //!
-//! **Why not a crate**: worker threads share one filter without a lock, and it must plan for the uneven load of words
-//! and report its rate from its state; crates report the rate that was planned.
+//! **Why not a crate**: several threads share this filter without a lock. It plans for the uneven load of words, and
+//! computes its rate from its state; crates report the planned rate.
 
 use alloc::boxed::Box;
 use core::{
@@ -24,7 +24,7 @@ use core::{
 };
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     occupancy::{Items, Occupancy},
     split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
@@ -49,22 +49,24 @@ const WIDTH: f64 = u64::BITS as f64;
 #[repr(align(64))]
 struct Block([[AtomicU64; WORDS]; SECTORS]);
 
-/// A Bloom filter that threads share.
+/// A Bloom filter that several threads share.
 ///
-/// Bits say nothing about other memory; only inserting orders its own, so that one thread is told of a new key.
+/// Reading a bit says nothing about other memory of the thread that set it. Only insertions are ordered among
+/// themselves, so that one thread learns that a key is new.
 #[derive(Debug)]
 pub struct SharedBloom {
     blocks: Box<[Block]>,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl SharedBloom {
-    /// A filter that, when it holds `items` keys, finds a foreign key at `false_positive_rate` or less.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// keys.
     ///
-    /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
-    /// beyond some billion keys the rate is higher than planned, as [`SharedBloom::false_positive_rate`] tells.
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
+    /// beyond a billion keys or so the rate is higher than planned: see [`SharedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
@@ -72,7 +74,7 @@ impl SharedBloom {
         Self { blocks, capacity, key_id }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent.
+    /// Inserts the key with this hash; returns whether it was absent.
     ///
     /// Of threads that insert the same absent key at once, at most one is told so: the one that sets a bit in the last
     /// word in which it found one missing. (Two that are told by the same word would each have set its last missing
@@ -94,7 +96,8 @@ impl SharedBloom {
         if second_missing != 0 { second_set != 0 } else { first_set != 0 }
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`SharedBloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`SharedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (words, masks) = self.words_of(hash);
@@ -109,8 +112,8 @@ impl SharedBloom {
         }
     }
 
-    /// Looks up many keys: `found[i]` is what [`SharedBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`SharedBloom::contains`] returns for `hashes[i]`. Stops at the end
+    /// of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         for (nth, (&hash, found)) in hashes.iter().zip(found).enumerate() {
             self.ask_ahead(hashes, nth);
@@ -118,14 +121,14 @@ impl SharedBloom {
         }
     }
 
-    /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a
-    /// core's second-level cache; within it, costs time.
+    /// Prefetches the cache line of the key with this hash. Saves time if the filter is larger than a core's
+    /// second-level cache, and costs time if it is not.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
     }
 
-    /// Takes in another filter: afterwards this one is as if it had been fed both.
+    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words().zip(other.words()).for_each(|(word, other)| {
@@ -134,7 +137,8 @@ impl SharedBloom {
         Ok(())
     }
 
-    /// Forgets everything; writes every word. Keys that other threads insert meanwhile may be forgotten or stay.
+    /// Empties it. Writes every word, so that its pages become resident. Keys that other threads insert meanwhile may
+    /// be lost or stay.
     pub fn clear(&self) {
         self.words().for_each(|word| word.store(0, Relaxed));
     }
@@ -151,7 +155,7 @@ impl SharedBloom {
         -libm::expm1(-load * (1.0 - power(1.0 - 1.0 / WIDTH)))
     }
 
-    /// The probability that a foreign key is found, exactly, from the bits that are set: the mean over all blocks of
+    /// The probability that an absent key is found, exactly, from the bits that are set: the mean over all blocks of
     /// the product over sectors of the mean over their words of a word's fill to the fourth power. Reads the whole
     /// filter.
     pub fn false_positive_rate(&self) -> f64 {
@@ -160,7 +164,7 @@ impl SharedBloom {
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
-    /// Whether it holds more keys than it was planned for, by more than chance: four standard deviations of as many
+    /// Whether it holds more keys than planned, by more than chance explains: four standard deviations of as many
     /// independent bits. (They are not, but what they have in common makes their number vary less.) Reads the whole
     /// filter.
     pub fn is_saturated(&self) -> bool {
@@ -178,22 +182,22 @@ impl SharedBloom {
         self.words().map(|bits| word.items(bits.load(Relaxed).count_zeros().into())).sum::<Items>().estimate()
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks.len() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
@@ -226,27 +230,6 @@ impl SharedBloom {
     }
 }
 
-impl Sketch for SharedBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        Self::clear(self);
-    }
-}
-
-impl Merge for SharedBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        Self::merge(self, other)
-    }
-}
-
 impl Image for SharedBloom {
     const KIND: Kind = Kind::SharedBloom;
 
@@ -265,31 +248,6 @@ impl Image for SharedBloom {
             Ok(())
         })?;
         Ok(Self { blocks, capacity, key_id })
-    }
-}
-
-impl Filter for SharedBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(Self::insert(self, hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        Self::insert_batch(self, hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 
@@ -322,7 +280,7 @@ fn rate_at(load: f64) -> PoissonMean {
     })
 }
 
-/// A sector to which one key after the other comes: with what probability it has all bits of a foreign key.
+/// A sector to which one key after the other comes: with what probability it has all bits of an absent key.
 ///
 /// By inclusion and exclusion, the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn with
 /// repetition are clear: if d of them differ, n keys leave them clear with (3/4 + (1 - d/64)^4 / 4)^n, as a key comes

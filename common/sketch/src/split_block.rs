@@ -1,8 +1,8 @@
-//! Split blocks: what the filters that keep a key within one cache line have in common.
+//! Split blocks: what the filters have in common that keep a key within one cache line.
 //!
-//! A block is one cache line of eight 64-bit lanes; a lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
-//! block, and in each of its lanes one slot. Here is where a key goes, how many blocks a plan takes, and what the slots
-//! that are taken say of the keys that took them.
+//! A block is one cache line of eight 64-bit lanes. A lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
+//! block, and one slot in each of its lanes. Here is where a key goes, how many blocks a plan takes, and what the taken
+//! slots say of the keys that took them.
 
 use super::{
     Geometry,
@@ -15,9 +15,9 @@ use crate::{hash::scale, simd::prefetch};
 pub(super) const LANES: usize = 8;
 /// Blocks at most: 4 GiB.
 pub const BLOCKS_MAX: usize = 1 << 26;
-/// The lowest rate of false positives that can be planned for.
+/// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
-/// The highest: a filter that is wrong half of the time.
+/// The highest rate: such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
 /// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
 /// asking would only cost time. (Under Miri, which takes a while for each block, few are many.)
@@ -39,8 +39,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of as many blocks as it takes, within [`BLOCKS_MAX`], so that a filter with `items` keys finds a foreign key at
-    /// `rate`, within [`RATE_MIN`] and [`RATE_MAX`], or less. Not-a-number gives the smallest filter.
+    /// Of as many blocks as it takes, within [`BLOCKS_MAX`], so that a filter with `items` keys finds an absent key at
+    /// `rate`, within [`RATE_MIN`] and [`RATE_MAX`], or less. NaN gives the smallest.
     pub fn new(items: u64, rate: f64, slots: u32) -> Self {
         let load = load_for(rate, slots);
         // For no more than can be built.
@@ -86,7 +86,7 @@ impl Plan {
         taken as f64 / (self.blocks * LANES) as f64 / f64::from(self.slots)
     }
 
-    /// The probability that a foreign key is found, exactly: the mean over all blocks of the product of their lanes'
+    /// The probability that an absent key is found, exactly: the mean over all blocks of the product of their lanes'
     /// fills.
     pub fn rate_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> f64 {
         // Of at most 64 slots each, eight lanes' product fits 64 bits.
@@ -149,7 +149,7 @@ pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find
 /// What happens to a key's block. (A closure would be inlined only while it is small; and what is not inlined is
 /// compiled for the portable level.)
 pub(super) trait Change<B> {
-    /// Changes a block by its key's word; tells whether the key was new, or was here.
+    /// Changes a block by its key's word; returns whether the key was new, or was here.
     fn change(block: &mut B, word: u64) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! How much a test does.
+//! How much work a test does.
 
 /// The size at which a test runs, or the one at which it ends under Miri, which interprets some thousand times slower.
 /// The smaller one must take the same ways through the code; a test that says something only of many keys is left out

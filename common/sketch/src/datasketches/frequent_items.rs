@@ -1,16 +1,16 @@
-//! Frequent items in `DataSketches`' form: the largest keys, each with bounds.
+//! Frequent items in the format of `DataSketches`: the largest keys, each with bounds.
 //!
-//! 8 bytes of preamble (its length in 64-bit words, the form's version, the family, lg of the greatest and of the
-//! present table, flags), and unless it is flagged as empty 24 bytes (how many items, all weight, the error), the lower
-//! bounds, and the items: longs of 8 bytes, or strings of UTF-8 behind a length of 4 bytes. Everything is little
-//! endian.
+//! First come 8 bytes of preamble: its length in 64-bit words, the version of the format, the family, the logarithms of
+//! the largest and of the present table size, and flags. Unless a flag says that the sketch is empty, 24 bytes follow
+//! (the number of items, the total weight, the error), then the lower bounds, then the items: longs of 8 bytes, or
+//! UTF-8 strings behind a length of 4 bytes. All numbers are little endian.
 //!
-//! **Errs** one way: an item's weight is at least its lower bound and at most [`FrequentItems::error`] more; an item
-//! that is absent has at most that. The form has one error for all items, so bounds of unequal width are written with
-//! the widest.
+//! **Errors**: the weight of an item is at least its lower bound, and at most [`FrequentItems::error`] more. An item
+//! that is absent has at most that error. The format has one error for all items, so bounds of different widths are
+//! written with the widest.
 //!
-//! **Source**: `DataSketches`' documentation of the form and its C++ `fi` folder; Anderson, Bevan, Lang, Liberty,
-//! Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
+//! **Source**: the documentation of the format and the C++ folder `fi` of `DataSketches`; Anderson, Bevan, Lang,
+//! Liberty, Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
 
 use alloc::{string::String, vec::Vec};
 

@@ -43,9 +43,6 @@ mod murmur;
 #[cfg(test)]
 mod golden;
 
+pub use crate::merge::PUBLIC;
 pub use frequent_items::FrequentItems;
 pub use murmur::PublicHash;
-
-/// The key's fingerprint of sketches that are fed with [`PublicHash`]: no key at all. (A secret key has this
-/// fingerprint with a probability of 2^-64.)
-pub const PUBLIC: u64 = 0;

@@ -1,14 +1,14 @@
-//! The hash that all sketches of Apache `DataSketches` share, so that anybody's can be joined: `MurmurHash3` for 64-bit
-//! machines, 128 bits, with the seed 9001.
+//! The hash that all sketches of Apache `DataSketches` share, so that sketches of any origin can be joined: the 64-bit
+//! variant of `MurmurHash3` with 128 bits, and the seed 9001.
 //!
-//! **Not keyed**: anybody can make items that collide. Only for what leaves the machine to be joined with others'
-//! sketches.
+//! **Not keyed**: anybody can construct items that collide. Use it only for sketches that leave the machine to be
+//! joined with those of others.
 //!
-//! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `DataSketches`' `hll_sketch` (what becomes of its
-//! bits).
+//! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `hll_sketch` of `DataSketches` (how its bits are
+//! used).
 //!
-//! **Why not a crate**: it is forty lines that will never change, and the crates of it hash by a `Hasher` or a reader,
-//! with a 32-bit seed.
+//! **Why not a crate**: `mur3` gives the same hashes, but it reads slices through raw pointers and has had one release.
+//! The forty lines here are safe code, and the algorithm will never change.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,16 +1,16 @@
-//! The hashes of many items: the same as of each alone, by vectors.
+//! The hashes of many items by vectors: the same hashes as one by one.
 //!
 //! ```text
-//! for some items at a time:
+//! for each group of items:
 //!     for each item: write its words into columns, its n-th word into the n-th
 //!     for each column: add the products of its words to the sums, eight at a time
 //! ```
 //!
-//! Items that have not all as many words, as texts, are hashed one by one. So is everything without AVX-512: vectors of
-//! AVX2 take as long as one item after the other does, or longer.
+//! Items of different numbers of words, such as texts, are hashed one by one. So are all items on processors without
+//! AVX-512: vectors of AVX2 take as long as single items, or longer.
 //!
-//! **Cost** on a Xeon with AVX-512, in nanoseconds an item, and of one alone beside it: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1
-//! for 13, 3.2 / 3.7 for 40.
+//! **Cost** on a Xeon with AVX-512, in nanoseconds per item, in a batch / alone: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1 for
+//! 13, 3.2 / 3.7 for 40.
 
 use core::{cell::Cell, hash::Hash};
 
@@ -28,8 +28,8 @@ const GROUP: usize = 32;
 type Column = [u64; GROUP];
 
 impl KeyedHash {
-    /// The hashes of many items: `hashes[i]` is what [`KeyedHash::of`] gives for `items[i]`, in a fraction of the time
-    /// where 32 or more are hashed at once. As many as the shorter of the two has.
+    /// The hashes of many items: `hashes[i]` becomes [`KeyedHash::of`] of `items[i]`. With 32 items or more it takes a
+    /// fraction of the time. Stops at the end of the shorter slice.
     ///
     /// ```
     /// use weir_sketch::hash::{Key, KeyedHash};

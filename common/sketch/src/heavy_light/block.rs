@@ -50,7 +50,7 @@ impl<W: Weight> Block<W> {
     fn add_outside(&mut self, fingerprint: u32, weight: W) -> W {
         let upper = self.outside(fingerprint).saturating_add(weight);
         // What was put out last was the smallest then, so nothing below the ceiling gets in: four counts less to read.
-        if upper.rank() <= self.ceiling.rank() || !self.replace_smallest(fingerprint, upper) {
+        if upper.magnitude() <= self.ceiling.magnitude() || !self.replace_smallest(fingerprint, upper) {
             self.raise(fingerprint, upper);
         }
         upper
@@ -58,14 +58,15 @@ impl<W: Weight> Block<W> {
 
     /// Lets a key in if it is larger than the smallest that is in.
     fn replace_smallest(&mut self, fingerprint: u32, count: W) -> bool {
-        let smallest = (1..WAYS).fold(
-            0,
-            |least, way| {
-                if self.counts[way].rank() < self.counts[least].rank() { way } else { least }
-            },
-        );
+        let smallest =
+            (1..WAYS).fold(
+                0,
+                |least, way| {
+                    if self.counts[way].magnitude() < self.counts[least].magnitude() { way } else { least }
+                },
+            );
         let (evicted, evicted_count) = (self.fingerprints[smallest], self.counts[smallest]);
-        if count.rank() <= evicted_count.rank() {
+        if count.magnitude() <= evicted_count.magnitude() {
             // The smallest is known now: what has not outgrown it either need not look.
             self.ceiling = self.ceiling.most(evicted_count);
             return false;
@@ -126,7 +127,7 @@ impl<W: Weight> Block<W> {
             }
         }
         // Equal ranks in an order that does not depend on which of the two takes in the other.
-        large.sort_unstable_by_key(|&(fingerprint, count)| Reverse((count.rank(), fingerprint)));
+        large.sort_unstable_by_key(|&(fingerprint, count)| Reverse((count.magnitude(), fingerprint)));
         self.ceiling = self.ceiling.saturating_add(other.ceiling);
         for (cell, &other) in self.light.iter_mut().zip(&other.light) {
             *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(other)).narrow();

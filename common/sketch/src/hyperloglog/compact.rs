@@ -1,27 +1,27 @@
-//! A [`HyperLogLog`] that begins small: for where there are many sketches, and most count little.
+//! A [`HyperLogLog`] that begins small: for many sketches of which most count little.
 //!
-//! It lists what it needs to know of each hash (a token of 32 bits) while that takes no more than half the registers'
-//! memory, and turns into registers then.
+//! It keeps a list of what it must know of each hash (a token of 32 bits) as long as the list takes at most half the
+//! memory of the registers. Then it turns into registers.
 //!
-//! **Errs** while it is a list only by keys with equal tokens: one pair of keys in 200 million. Afterwards as
-//! [`HyperLogLog`] does, whose registers it has then: nothing is lost by having begun small.
+//! **Errors**: as a list it errs only by keys with equal tokens: one pair of keys in 200 million. Afterwards its
+//! registers and its errors are those of [`HyperLogLog`]. Nothing is lost by having begun small.
 //!
-//! **Cost**: 6 to 12 bytes a key at first (seldom 24, at least 64 in all), at most the registers; an insertion into the
-//! list mostly touches one cache line. Unlike weir's other sketches it allocates while it counts: up to a maximum known
-//! beforehand.
+//! **Cost**: 6 to 12 bytes a key at first (seldom 24, and at least 64 in all), and at most the registers. An insertion
+//! into the list mostly touches one cache line. Unlike most sketches here it allocates while it counts, up to a maximum
+//! that is known beforehand.
 //!
 //! **Papers**: Heule, Nunkesser and Hall, "`HyperLogLog` in practice", 2013 (the sparse form, with hashes at a higher
-//! precision); the list is a hash table with linear probing in which tokens stay in order, so that equal sets look
-//! equal whatever order they came in: Blelloch and Golovin, "Strongly history-independent hashing with applications",
+//! precision). The list is a hash table with linear probing in which tokens are kept in order, so that equal sets look
+//! equal in whatever order they came: Blelloch and Golovin, "Strongly history-independent hashing with applications",
 //! 2007.
 //!
-//! **Why not a crate**: those of [`HyperLogLog`].
+//! **Why not a crate**: as for [`HyperLogLog`].
 
 use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 use crate::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError, check_mergeable,
     image::{Image, ImageError, Kind, Reader, Writer},
 };
 
@@ -36,7 +36,7 @@ const SLOTS_MIN: usize = 8;
 /// Slots behind the last one that a token belongs to, for those that find it taken.
 const SLOTS_BEHIND: usize = 8;
 
-/// A `HyperLogLog` that is a list at first.
+/// A `HyperLogLog` that begins as a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactHyperLogLog {
     form: Form,
@@ -56,13 +56,13 @@ impl CompactHyperLogLog {
         Self::with_precision(super::precision_for(relative_error), key_id)
     }
 
-    /// A sketch of which two to the `precision` registers become, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
+    /// A sketch that turns into two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
         Self { form: Form::List(Tokens::with_slots(SLOTS_MIN)), precision, key_id }
     }
 
-    /// Counts the key with this hash, once however often it comes.
+    /// Counts the key with this hash. It counts once, however often it comes.
     pub fn insert(&mut self, hash: u64) {
         match &mut self.form {
             Form::List(tokens) => {
@@ -101,7 +101,7 @@ impl CompactHyperLogLog {
         }
     }
 
-    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         match (&mut self.form, &other.form) {
@@ -116,22 +116,22 @@ impl CompactHyperLogLog {
         Ok(())
     }
 
-    /// Forgets everything, and is as small as at first.
+    /// Empties it, and makes it as small as at first.
     pub fn clear(&mut self) {
         *self = Self::with_precision(self.precision, self.key_id);
     }
 
-    /// Its size and shape once it has registers.
+    /// Its size and shape when it has registers: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: 1 << self.precision }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies now, in bytes.
+    /// The memory that it takes now, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.form {
@@ -140,7 +140,7 @@ impl CompactHyperLogLog {
             }
     }
 
-    /// What it occupies at most, in bytes.
+    /// The most memory that it may take, in bytes.
     pub const fn memory_bytes_max(&self) -> usize {
         let (registers, list) = (1 << self.precision, (SLOTS_MIN + SLOTS_BEHIND) * size_of::<u32>());
         size_of::<Self>() + if registers > list { registers } else { list }
@@ -161,39 +161,6 @@ impl CompactHyperLogLog {
             hashes.for_each(|hash| larger.insert(hash));
             *self = larger;
         }
-    }
-}
-
-impl Sketch for CompactHyperLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for CompactHyperLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for CompactHyperLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
     }
 }
 

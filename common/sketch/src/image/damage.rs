@@ -1,4 +1,4 @@
-//! What happens to images on their way.
+//! What can happen to images on their way.
 
 use std::vec::Vec;
 

@@ -1,7 +1,7 @@
-//! Reads fields one after the other out of bytes that nobody vouches for.
+//! Reads one field after the other from bytes of unknown origin.
 //!
-//! Nothing is believed: each field is checked against the bytes that are really there, and memory against what the
-//! caller allows, before it is allocated.
+//! Each field is checked against the bytes that are really there. Memory is checked against what the caller allows,
+//! before it is allocated.
 
 use alloc::boxed::Box;
 

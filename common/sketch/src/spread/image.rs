@@ -4,8 +4,8 @@ use alloc::vec;
 
 use super::{
     LINES_MAX, LINES_MIN, LINES_PER_KEY, Sample, Spread,
-    line::{Line, REGISTERS},
-    place::{Grid, RANK_BITS, TAG_BITS},
+    line::Line,
+    place::{Grid, RANK_BITS, REGISTERS, TAG_BITS},
 };
 use crate::{
     image::{Image, ImageError, Kind, Literal, PlainKey, Reader, Writer},

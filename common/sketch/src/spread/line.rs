@@ -1,13 +1,11 @@
 //! A line of a spread sketch, and how pairs are told to many.
 
-use super::place::{CHUNK, Place, Places, RANK_BITS};
+use super::place::{CHUNK, Place, Places, RANK_BITS, REGISTERS};
 use crate::{
     simd,
     ultraloglog::{self, likelihood::Likelihood, register},
 };
 
-/// Registers a line: what the tag leaves of it.
-pub const REGISTERS: usize = 62;
 /// A sketch of more lines (1 MiB) asks for them ahead.
 const LINES_NEAR: usize = 1 << 14;
 /// So many touches ahead: about as many lines as a core can wait for at once.

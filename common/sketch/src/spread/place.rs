@@ -1,6 +1,5 @@
 //! Where pairs go: which line of a spread sketch, which of its registers, and how rare a pair is.
 
-use super::line::REGISTERS;
 use crate::{
     hash::{combine, mix},
     simd,
@@ -12,6 +11,8 @@ pub const RANK_BITS: u32 = 40;
 const LINE_BITS: u32 = 4;
 /// Bits of a tag behind its number of zeros.
 pub const TAG_BITS: u32 = 10;
+/// Registers a line: what its tag leaves of 64 bytes.
+pub const REGISTERS: usize = 62;
 /// Touches of a batch whose places are found together.
 pub const CHUNK: usize = 128;
 

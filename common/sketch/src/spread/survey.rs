@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{LINES_PER_KEY, Line, Sample, Spread, line::REGISTERS};
+use super::{LINES_PER_KEY, Line, Sample, Spread, place::REGISTERS};
 use crate::{Estimate, hash::mix, ultraloglog};
 
-/// The probability that bounds hold the truth.
+/// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
 /// As many standard deviations to one side of a normal distribution are passed by a quarter of what [`CONFIDENCE`]
 /// leaves: either side, for either of two reasons.
@@ -18,18 +18,18 @@ const IDLE_KEYS: usize = 20_000;
 /// Of them, so many are beyond a bound.
 const IDLE_KEYS_BEYOND: usize = 5;
 
-/// A key that may touch many.
+/// A key that may touch many items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spreader<K> {
-    /// The key's hash.
+    /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: K,
-    /// How many it touches.
+    /// How many items it touches.
     pub touched: Estimate,
 }
 
-/// What all lines of a [`Spread`] held when it was read.
+/// What all lines of a [`Spread`] held when [`Spread::survey`] read them.
 #[derive(Clone, Debug)]
 pub struct Survey<'a, K> {
     spread: &'a Spread<K>,
@@ -81,7 +81,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
     }
 
-    /// The `count` keys that touch the most, largest first; of those that a line remembers.
+    /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
         let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
         samples.sort_unstable_by_key(|sample| sample.hash);

@@ -23,13 +23,13 @@ impl<K, W: Weight> Candidate<K, W> {
         Self { counted, key, missed: missed.narrow(), credit: credit.min(u32::MAX.into()) as u32 }
     }
 
-    /// It had at least this.
+    /// The weight is at least this.
     #[inline(always)]
     pub const fn lower(&self) -> W {
         self.counted
     }
 
-    /// It had at most this.
+    /// The weight is at most this.
     pub fn upper(&self) -> W {
         self.counted.saturating_add(self.missed())
     }
