@@ -1,4 +1,4 @@
-//! What sketches ask of flow keys and tallies: their bytes in an image, and which of two is larger.
+//! What sketches need to know about flow keys and tallies: their bytes in an image, and which of two is larger.
 
 use weir_sketch::{
     Columns,
@@ -10,7 +10,7 @@ use crate::{
     ledger::Tally,
 };
 
-/// Packets and bytes; the larger is who has more bytes.
+/// Packets and bytes. The larger of two tallies is the one with more bytes.
 impl Columns for Tally {
     #[inline(always)]
     fn from_columns([packets, bytes]: [u64; 2]) -> Self {
@@ -24,14 +24,15 @@ impl Columns for Tally {
     fn magnitude(self) -> u64 {
         self.bytes
     }
-    /// A packet counts as much as 512 bytes, in units of four bytes. So the largest by either are among the largest.
+    /// A packet is worth 512 bytes, in units of four bytes. So the largest flows by packets and by bytes both have
+    /// large scores.
     #[inline(always)]
     fn score(self) -> u64 {
         (self.bytes >> 2) + (Ord::min(self.packets, 1 << 54) << 7)
     }
 }
 
-/// What "large" means.
+/// The number that makes a flow large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// By packets.
@@ -41,7 +42,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The number that counts.
+    /// The number of this metric.
     #[inline(always)]
     pub const fn of(self, tally: Tally) -> u64 {
         match self {
@@ -51,7 +52,7 @@ impl Metric {
     }
 }
 
-/// Its octets.
+/// The 16 octets of the address.
 impl PlainKey for Address {
     const BYTES: usize = 16;
 
@@ -63,7 +64,7 @@ impl PlainKey for Address {
     }
 }
 
-/// Source, destination, both ports, protocol, class, interface and epoch.
+/// Source, destination, both ports, protocol, class, interface, epoch: 40 bytes.
 impl PlainKey for FlowKey {
     const BYTES: usize = 40;
 

@@ -20,8 +20,9 @@ use alloc::{boxed::Box, vec};
 use core::hint::black_box;
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Items,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
@@ -90,6 +91,10 @@ impl BlockedBloom {
     }
 
     /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -219,8 +224,8 @@ impl Block {
         is_new
     }
 
-    /// Whether each lane has the key's bit. All are looked at, without a branch: absent keys miss at an unforeseeable
-    /// lane.
+    /// Whether each lane has the key's bit. All lanes are read, without a branch: which lane an absent key misses
+    /// cannot be predicted.
     #[inline(always)]
     fn covers<const ROTATES: bool>(&self, word: u64) -> bool {
         let lanes = self.0.iter().zip(bits::<ROTATES>(word));

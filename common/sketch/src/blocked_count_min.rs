@@ -34,9 +34,9 @@ use core::{f64::consts::E, marker::PhantomData};
 use super::{
     Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
-    check_mergeable,
     count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     weight::{Weight, excess, sum},
 };
 use crate::{
@@ -52,10 +52,10 @@ const HALF: usize = CELLS / 2;
 const DEPTH: usize = 3;
 /// Rows of the count-min sketch that has as many cells.
 const ROWS: usize = 4;
-/// Blocks at most: 4 GiB with 32-bit counters.
+/// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 26;
 
-/// What the keys of one block share: with 32-bit counters a cache line, with 64-bit ones two.
+/// The counters that the keys of one block share: one cache line with 32-bit counters, two with 64-bit ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block<W>([W; CELLS]);
@@ -101,8 +101,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         self.raise(hash, weight)
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`BlockedCountMin::add`] does one after the other; stops at
-    /// the end of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -136,8 +135,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     ///
     /// When and why it holds: see [`CountMin::excess`](super::CountMin::excess).
     pub fn excess(&self, confidence: f64) -> W {
-        // Of a half, all pairs of cells are as likely, and of the other all cells; each half has the pair in half of
-        // the cases.
+        // All pairs of cells of one half are equally likely, and so are all cells of the other half. Each half has the
+        // pair in half of the cases.
         let share = |above: [usize; 2]| {
             let ways = |[pair, other]: [usize; 2]| pair * pair.saturating_sub(1) * other;
             (ways(above) + ways([above[1], above[0]])) as f64 / (2 * HALF * (HALF - 1) * HALF) as f64
@@ -160,6 +159,10 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
     /// fed both streams. With conservative ones estimates remain upper bounds, but may be higher than those of one
     /// sketch that was fed both.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
@@ -214,7 +217,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 }
 
-/// So many blocks: a key's place is its block, and in there its cells.
+/// A number of blocks. The place of a key is its block and its cells there.
 #[derive(Clone, Copy)]
 struct Blocks(usize);
 
@@ -230,13 +233,13 @@ impl Places<2> for Blocks {
     }
 }
 
-/// A key's cells as one number, a digit each.
+/// A key's cells as one number, with a digit for each.
 #[inline(always)]
 const fn pack([one, two, across]: [u32; DEPTH]) -> u32 {
     one | two << 4 | across << 28
 }
 
-/// A key's cells out of one number.
+/// A key's cells from that number.
 #[inline(always)]
 const fn unpack(key: u32) -> [usize; DEPTH] {
     let key = key as usize;
@@ -250,7 +253,7 @@ const fn indices(hash: u64) -> [usize; DEPTH] {
     [one as usize, two as usize, across as usize]
 }
 
-/// Asks for cells ahead of their use.
+/// Prefetches cells.
 #[inline(always)]
 fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
     let Block(cells) = &blocks[block as usize];
@@ -258,7 +261,7 @@ fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
 }
 
 dispatch! {
-    /// Finds the places of a group of keys in so many blocks.
+    /// Finds the places of a group of keys.
     fn place(found: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
         place_each(found, blocks, hashes);
     }
@@ -286,7 +289,7 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their largest.
 impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     const KIND: Kind = Kind::BlockedCountMin;
 
@@ -311,8 +314,8 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     }
 }
 
-/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell,
-/// another one of its half (all as likely, to one part in 9,362) and one of the other half.
+/// The key's cells in its block, from the low half of the hash, which the choice of the block does not use: any cell,
+/// another cell of its half (all equally likely, to one part in 9,362), and one of the other half.
 #[inline(always)]
 const fn places(low: u32) -> [u32; DEPTH] {
     const STEPS: u32 = HALF as u32 - 1;

@@ -16,8 +16,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Occupancy,
 };
 use crate::{
@@ -25,15 +26,15 @@ use crate::{
     simd::prefetch,
 };
 
-/// Bits at most: 4 GiB.
+/// The most bits: 4 GiB.
 pub const BITS_MAX: u64 = 1 << 35;
 /// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
 /// The highest rate: such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// What a core's second-level cache has room for, beside other things.
+/// What a core's second-level cache has room for, besides other data.
 const NEAR_BYTES: usize = 1 << 20;
-/// So many keys ahead are words asked for: of seven bits a key, more than a core can wait for at once.
+/// How many keys ahead words are prefetched. With seven bits a key, that is more than a core can wait for at once.
 const AHEAD: usize = 4;
 
 /// A classic Bloom filter.
@@ -104,12 +105,16 @@ impl Bloom {
             if is_far {
                 self.ask_for(hashes.get(nth + AHEAD));
             }
-            // All bits are looked at, without a branch: which one an absent key misses cannot be foreseen.
+            // All bits are read, without a branch: which bit an absent key misses cannot be predicted.
             *found = self.positions(hash).fold(true, |all, (word, bit)| all & (self.words[word] & bit != 0));
         }
     }
 
     /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
@@ -174,12 +179,12 @@ impl Bloom {
         self.words.len() as u64 * u64::BITS as u64
     }
 
-    /// Whether it is larger than a core's second-level cache, so that asking for words ahead pays.
+    /// Whether it is larger than a core's second-level cache, so that prefetching saves time.
     const fn is_far(&self) -> bool {
         size_of_val(&*self.words) > NEAR_BYTES
     }
 
-    /// Asks for the words of a key that comes later.
+    /// Prefetches the words of a later key.
     #[inline(always)]
     fn ask_for(&self, hash: Option<&u64>) {
         hash.into_iter().flat_map(|&hash| self.positions(hash)).for_each(|(word, _)| prefetch(&self.words[word]));

@@ -34,7 +34,7 @@ pub(super) use self::update::{least, read};
 use super::{
     Bounds, Geometry, MergeError,
     batch::{estimate_each, estimate_in_lanes, is_far, visit},
-    check_mergeable,
+    merge::check_mergeable,
     weight::{Weight, excess, sum},
 };
 use crate::simd::prefetch;
@@ -46,7 +46,7 @@ pub const WIDTH_MAX: usize = 1 << 26;
 /// The fewest cells a row: an error of 68 % is the largest that says anything.
 pub const WIDTH_MIN: usize = 4;
 
-/// Calls a method made for this number of rows, so that its loops over the rows are unrolled.
+/// Calls a method that is compiled for this number of rows, so that its loops over the rows are unrolled.
 macro_rules! for_depth {
     ($sketch:ident.$method:ident($($argument:expr),*)) => {
         match $sketch.depth {
@@ -80,8 +80,8 @@ impl<W: Weight> CountMin<W> {
     /// that is added) with a probability of at most `probability_of_more`.
     ///
     /// The width e / `error` is rounded up, within [`WIDTH_MIN`] and [`WIDTH_MAX`]; the depth ln(1 / probability) is
-    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest. `error()` and `probability_of_more()` say what
-    /// it came to.
+    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest. `error()` and `probability_of_more()` return
+    /// what was built.
     pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         Self::new(error, probability_of_more, key_id)
     }
@@ -110,8 +110,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         for_depth!(self.add_in(hash, weight))
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`CountMin::add`] does one after the other; stops at the end
-    /// of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -166,6 +165,10 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     /// With conservative updates estimates remain upper bounds, and the error remains a share `error()` of the total of
     /// both. But the excess can be as large as that of both together; one sketch that was fed both streams might have
     /// done better.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
@@ -246,13 +249,13 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     }
 }
 
-/// Asks for cells ahead of their use.
+/// Prefetches cells.
 #[inline(always)]
 fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
     slots.iter().for_each(|&slot| prefetch(&cells[slot as usize]));
 }
 
-/// Slots, to be used as indices.
+/// Slots, for use as indices.
 #[inline(always)]
 fn indices<const DEPTH: usize>(slots: [u32; DEPTH]) -> [usize; DEPTH] {
     core::array::from_fn(|row| slots[row] as usize)

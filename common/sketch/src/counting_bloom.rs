@@ -18,8 +18,9 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
@@ -98,6 +99,10 @@ impl CountingBloom {
 
     /// Merges another filter into this one by adding its counters: afterwards it is as if the keys of both had been
     /// inserted here. Sums stop at [`COUNT_MAX`], so a key that both hold often may stay for ever.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -127,8 +132,8 @@ impl CountingBloom {
         self.plan.is_exceeded(self.fill())
     }
 
-    /// About how many distinct keys are here, with bounds that hold at 99.9 %. Reads the whole filter. Far beyond the
-    /// plan, when many blocks are full, there is no upper bound.
+    /// About how many distinct keys are in, with bounds that hold with a probability of 99.9 %. Reads the whole filter.
+    /// Far beyond the plan, when many blocks are full, there is no upper bound.
     pub fn estimated_items(&self) -> Estimate {
         self.plan.items_of(self.taken()).estimate()
     }
@@ -217,7 +222,7 @@ impl Change<Block> for CountOut {
 }
 
 impl Block {
-    /// Counts the key in; returns whether one of its counters was zero.
+    /// Adds one to the key's counters; returns whether one of them was zero.
     #[inline(always)]
     fn insert(&mut self, word: u64) -> bool {
         let is_new = !self.covers(word);
@@ -227,7 +232,7 @@ impl Block {
         is_new
     }
 
-    /// Counts the key out; returns whether it was here.
+    /// Subtracts one from the key's counters; returns whether the key was in.
     #[inline(always)]
     fn remove(&mut self, word: u64) -> bool {
         let is_here = self.covers(word);
@@ -240,7 +245,7 @@ impl Block {
     /// Whether none of the key's counters is zero.
     #[inline(always)]
     fn covers(&self, word: u64) -> bool {
-        // All are looked at, without a branch: absent keys miss at an unforeseeable lane.
+        // All lanes are read, without a branch: which lane an absent key misses cannot be predicted.
         self.0.iter().zip(ones_at(word)).fold(true, |all, (lane, one)| all & (lane & (one * COUNT_MAX) != 0))
     }
 }
@@ -254,7 +259,8 @@ const fn is_full(lane: u64, one: u64) -> bool {
 /// A count of one in the key's counter of each lane.
 #[inline(always)]
 fn ones_at(word: u64) -> [u64; LANES] {
-    // Of six bits the upper four choose among 16 counters: with the lower two clear they are the counter's first bit.
+    // The upper four of six bits choose one of 16 counters. With the lower two bits clear, the six are the number of
+    // the counter's first bit.
     fields(word).map(|field| 1 << (field & 0b11_1100))
 }
 
@@ -270,7 +276,7 @@ const fn sum(one: u64, other: u64) -> u64 {
     const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const fn sum_even(one: u64, other: u64) -> u64 {
         let sum = (one & EVEN) + (other & EVEN);
-        // What is carried out of a counter fills it.
+        // A carry out of a counter fills it.
         let carried = sum >> COUNTER_BITS & EVEN;
         (sum | (carried * COUNT_MAX)) & EVEN
     }

@@ -23,20 +23,21 @@ use super::{
 };
 use crate::simd;
 
-/// Buckets at most: 4 GiB.
+/// The most buckets: 4 GiB.
 pub const BUCKETS_MAX: usize = 1 << 29;
 /// Slots a bucket.
 pub const SLOTS: usize = 4;
 /// Bits a fingerprint.
 pub const FINGERPRINT_BITS: u32 = 16;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 97 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 97 %.
 const LOAD: f64 = 0.945;
-/// Buckets beyond the planned load, for filters so small that chance matters.
+/// Additional buckets, for filters so small that chance matters.
 const BUCKETS_SPARE: f64 = 4.0;
-/// Buckets whose fingerprints are tried for a move: those of up to three moves. With the fourth, 682 are looked at.
+/// How many buckets' fingerprints are tried for a move: those of up to three moves. With the fourth move, 682 buckets
+/// are looked at.
 const TRIED: usize = 2 + 8 + 32 + 128;
-/// From this size on, buckets are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, buckets are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 /// Fingerprint 0 is an empty slot.
 const FINGERPRINT_MIN: u16 = 1;
@@ -192,7 +193,7 @@ impl Cuckoo {
     fn insert_at(&mut self, place: Place) -> Result<bool, Full> {
         let Place { fingerprint, choices: [one, two] } = place;
         let is_new = !holds(&self.buckets, place);
-        // The emptier one, which is the smaller number; if that is full, so is the other.
+        // The emptier bucket is the smaller number. If it is full, so is the other.
         let choice = if self.buckets[one as usize] <= self.buckets[two as usize] { one } else { two };
         let bucket = &mut self.buckets[choice as usize];
         if bucket.has_room() {
@@ -204,7 +205,7 @@ impl Cuckoo {
         Ok(is_new)
     }
 
-    /// Which bucket has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which bucket has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
@@ -216,13 +217,13 @@ impl Cuckoo {
         matches != 0
     }
 
-    /// Inserts where both buckets are full: the shortest chain of fingerprints that each move to their other bucket.
+    /// Inserts a key whose buckets are both full. It finds the shortest chain of fingerprints that each move to their
+    /// other bucket.
     ///
-    /// Breadth first: the ways are a tree of buckets with the two choices as roots, and each bucket's children are
-    /// where its four fingerprints would go. Numbered level by level, the child `slot` of bucket `n` is number
-    /// `2 + 4 * n + slot`. Nothing moves before a bucket with room is found. The way there has no bucket twice: from
-    /// the first of the two the rest of the way would have been found earlier, so slots are still as they were
-    /// looked at.
+    /// The search is breadth first. Its tree has the two choices as roots, and the children of a bucket are where its
+    /// four fingerprints would go. Buckets are numbered level by level: the child `slot` of bucket `n` has number `2 +
+    /// 4 * n + slot`. Nothing moves before a bucket with room is found. No bucket is twice on the way there: from its
+    /// first occurrence the rest of the way would have been found earlier. So slots still hold what the search saw.
     #[cold]
     #[inline(never)]
     fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {
@@ -247,8 +248,8 @@ impl Cuckoo {
         Err(Full { items: self.items, capacity: self.capacity })
     }
 
-    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, one into the place that became free, and
-    /// so on; gives the root, which then has room.
+    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, another one into the slot that became
+    /// free, and so on; returns the root, which then has room.
     fn move_along(&mut self, tried: &[u32; TRIED], mut child: usize, mut to: u32) -> u32 {
         while child >= 2 {
             let (parent, slot) = ((child - 2) / SLOTS, (child - 2) % SLOTS);
@@ -260,8 +261,8 @@ impl Cuckoo {
         to
     }
 
-    /// How many pairs of a first bucket and a fingerprint are found because of this bucket, if those that both buckets
-    /// hold count half in each.
+    /// How many pairs of a first bucket and a fingerprint are found because of this bucket. A fingerprint that both
+    /// buckets hold counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let bucket = self.buckets[index as usize];
         (0..SLOTS)
@@ -276,7 +277,7 @@ impl Cuckoo {
             .sum()
     }
 
-    /// Whether buckets must be expected to come from memory.
+    /// Whether buckets probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.buckets) > PREFETCH_BYTES
     }
@@ -315,14 +316,14 @@ impl Image for Cuckoo {
     }
 }
 
-/// How many keys so many buckets are for, at most.
+/// How many keys this many buckets have room for.
 fn capacity_max(buckets: usize) -> u64 {
     ((buckets * SLOTS) as f64 * LOAD) as u64
 }
 
-/// Four fingerprints in a word, the latest in the lowest bits; above them, the slots that are free are zero.
+/// Four fingerprints in a word, the latest in the lowest bits. Free slots are above them, and are zero.
 ///
-/// So inserting is a shift, and of two buckets the emptier one is the smaller number.
+/// So an insertion is a shift, and the emptier one of two buckets is the smaller number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Bucket(u64);
 
@@ -356,7 +357,8 @@ impl Bucket {
         }
     }
 
-    /// The highest bit of the first slot with this fingerprint, perhaps of later ones; zero if there is none.
+    /// The highest bit of the first slot with this fingerprint, and perhaps those of later slots; zero if no slot has
+    /// it.
     #[inline(always)]
     const fn matches(self, fingerprint: u16) -> u64 {
         let difference = self.0 ^ (ONES * fingerprint as u64);
@@ -378,13 +380,13 @@ impl Bucket {
     }
 }
 
-/// The first slot of some matches.
+/// The first slot that matches.
 #[inline(always)]
 const fn first(matches: u64) -> usize {
     (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
 }
 
-/// Whether either bucket has the fingerprint. Both are always read: which one has it cannot be foreseen.
+/// Whether either bucket has the fingerprint. Both are always read, because which one has it cannot be predicted.
 #[inline(always)]
 fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
     buckets[one as usize].holds(fingerprint) | buckets[two as usize].holds(fingerprint)
@@ -397,7 +399,7 @@ simd::dispatch! {
     }
 }
 
-/// Looks up keys: places, then buckets, then comparisons, each of them a loop that lanes can share.
+/// Looks up keys in three loops that lanes can share: over places, over buckets, over comparisons.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
@@ -416,7 +418,7 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
     }
 }
 
-/// What the tests that this filter shares with [`TwoChoice`](super::TwoChoice) ask of it.
+/// For the tests that this filter shares with [`TwoChoice`](super::TwoChoice).
 #[cfg(test)]
 impl super::partial_key::laws::PartialKey for Cuckoo {
     const SLOTS: usize = SLOTS;

@@ -43,12 +43,12 @@ use self::block::{Block, CELLS, fingerprint, place};
 use super::{
     Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, visit},
-    check_mergeable,
+    merge::check_mergeable,
     weight::{Weight, sum},
 };
 use crate::{hash::scale, simd::prefetch};
 
-/// Blocks at most: 4 GiB with 32-bit counters.
+/// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 25;
 
 /// A sketch that counts the largest keys of each block apart. Without a type parameter it counts `u64`.
@@ -80,8 +80,7 @@ impl<W: Weight> HeavyLight<W> {
         self.blocks[at].add(fingerprint(hash), weight)
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`HeavyLight::add`] does one after the other; stops at the end
-    /// of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -113,7 +112,7 @@ impl<W: Weight> HeavyLight<W> {
     pub fn bounds(&self, hash: u64) -> Bounds<W> {
         let (block, fingerprint) = (&self.blocks[self.block(hash)], fingerprint(hash));
         match block.way(fingerprint) {
-            // What it may have had before it came in was at most what its light cell said then, and that only grows.
+            // Before it became large it had at most what its light cell had then, and that only grows.
             way @ 0..WAYS => {
                 Bounds { lower: block.counts[way].saturating_sub(block.outside(fingerprint)), upper: block.counts[way] }
             }
@@ -124,12 +123,16 @@ impl<W: Weight> HeavyLight<W> {
     /// Merges another sketch into this one. The largest of both blocks' large keys stay large. Bounds hold; they are as
     /// wide as those of both sketches together, and one sketch that was fed both streams might have done better. The
     /// order of merges may change which keys of a block stay large.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
         let empty = Block::default();
         for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
-            // What is empty leaves the other as it is, the order of its ways too.
+            // An empty block leaves the other as it is, including the order of its ways.
             if *block == empty {
                 *block = *other;
             } else if *other != empty {
@@ -178,7 +181,7 @@ impl<W: Weight> HeavyLight<W> {
     }
 }
 
-/// So many blocks: a key's place is its block, and in there its fingerprint.
+/// A number of blocks. The place of a key is its block and its fingerprint.
 #[derive(Clone, Copy)]
 struct Blocks(usize);
 
@@ -216,8 +219,8 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-/// Asks for what a key may touch. Not for counts behind the first line: whose they are is not known yet, and large keys
-/// come often enough to be near.
+/// Prefetches what a key may touch. Not the counts behind the first line: large keys come so often that their counts
+/// are in the cache.
 #[inline(always)]
 fn ask<W: Weight>(blocks: &[Block<W>], [at, fingerprint]: [u32; 2]) {
     let block = &blocks[at as usize];

@@ -19,9 +19,10 @@
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     lowest_rank::{self, GROUP, LowestRank},
+    merge::check_mergeable,
     rank,
 };
 
@@ -95,7 +96,8 @@ impl HyperLogLog {
         *register = rank.max(*register);
     }
 
-    /// In each register the highest rank seen; 0 while empty. The number of the register is a hash's highest bits.
+    /// The highest rank that each register has seen, 0 if none. The highest bits of a hash are the number of its
+    /// register.
     pub(crate) const fn registers(&self) -> &[u8] {
         &self.registers
     }
@@ -120,6 +122,10 @@ impl HyperLogLog {
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.registers.iter_mut().zip(&other.registers).for_each(|(rank, other)| *rank = (*rank).max(*other));
@@ -159,8 +165,8 @@ impl HyperLogLog {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// Ertl's improved raw estimator, without what is left of its bias: the reciprocal of a sum that varies is too
-    /// large by the sum's relative variance.
+    /// Ertl's improved raw estimator, corrected for the rest of its bias: the reciprocal of a varying sum is too large
+    /// by the relative variance of the sum.
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
@@ -202,8 +208,8 @@ impl Image for HyperLogLog {
     }
 }
 
-/// The nearest whole number to a count with this relative standard error, and bounds as at [`HyperLogLog::bounds`].
-/// `filled` registers are not empty.
+/// The nearest whole number to a count with this relative standard error, and bounds as those of
+/// [`HyperLogLog::bounds`]. `filled` registers are not empty.
 pub(super) fn bounds_of(count: f64, relative_error: f64, filled: u64) -> Estimate {
     let margin = Z * relative_error;
     let lower = (libm::floor(count * (1.0 - margin)) as u64).max(filled);
@@ -211,7 +217,7 @@ pub(super) fn bounds_of(count: f64, relative_error: f64, filled: u64) -> Estimat
     Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
 }
 
-/// The least precision with at most this error, or the nearest that there is.
+/// The least precision with at most this error, or the nearest possible one.
 fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
     (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
@@ -220,7 +226,7 @@ fn precision_for(relative_error: f64) -> u32 {
 /// How many registers hold each rank.
 type Histogram = [u64; rank::RANK_MAX as usize + 1];
 
-/// Always stores: a branch would be foreseen only once nearly no key changes anything.
+/// Always stores. A branch could be predicted only when hardly any key changes a register.
 #[inline(always)]
 fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
     let register = &mut registers[index];

@@ -60,7 +60,6 @@ pub use heavy_light::HeavyLight;
 pub use hyperloglog::{CompactHyperLogLog, HyperLogLog};
 pub use image::{Image, ImageError};
 pub use keyed::Keyed;
-use merge::check_mergeable;
 pub use merge::{Geometry, MergeError};
 pub use quotient::Quotient;
 pub use scalable_bloom::ScalableBloom;

@@ -3,10 +3,10 @@
 //! Once a sketch has seen many times as many keys as it has registers, nearly every hash is of this kind. One comparison
 //! of whole vectors rejects such hashes before their registers are looked for.
 
-/// Hashes looked at together: one bit each in a word.
+/// How many hashes are compared together: one bit each in a word.
 pub(super) const GROUP: usize = u64::BITS as usize;
 
-/// A lower bound of all registers' ranks.
+/// A lower bound of the ranks of all registers.
 ///
 /// It is a shortcut and no part of a sketch's state: the registers are the same whatever it is. So all values compare as
 /// equal, and none is printed.

@@ -125,7 +125,7 @@ impl fmt::Display for MergeError {
             Self::Key { ours, theirs } => write!(
                 f,
                 "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
-                 give both observers the same secret and version of weir"
+                 feed both with hashes of the same key, made by the same version of this crate"
             ),
             Self::Full { items, room } => {
                 write!(

@@ -33,9 +33,9 @@ use self::{
     batch::{contains_batch, insert_batch, remove_batch},
     line::{COUNT_BITS, Line},
 };
-use super::{Full, Geometry, MergeError, check_mergeable};
+use super::{Full, Geometry, MergeError, merge::check_mergeable};
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Remainders a line.
 pub const SLOTS: usize = 27;
@@ -46,12 +46,12 @@ pub const RUN_MAX: usize = 15;
 /// Bits a remainder.
 pub const REMAINDER_BITS: u32 = 16;
 
-/// The load that is planned for.
+/// The planned load.
 const LOAD: f64 = 0.9;
 /// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
 /// here.
 const LOAD_MAX_PERCENT: u64 = 95;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 
 /// A quotient filter of 16-bit remainders. It is a multiset: a key that was inserted twice is found until it was
@@ -71,7 +71,8 @@ const PREFETCH_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Quotient {
     lines: Box<[Line]>,
-    /// How many of a hash's high bits are kept, by place and remainder together. Stays when it is resized.
+    /// How many high bits of each hash are kept, by the place and the remainder together. Does not change when the
+    /// filter is resized.
     fingerprint_bits: u32,
     /// How many fingerprints are in.
     items: u64,
@@ -80,7 +81,7 @@ pub struct Quotient {
     key_id: u64,
 }
 
-/// Where a fingerprint belongs, and what is kept of it there.
+/// Where a fingerprint belongs, and what is kept there.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Place {
     quotient: u32,
@@ -93,7 +94,7 @@ impl Place {
         self.quotient as usize / QUOTIENTS
     }
 
-    /// Which of its line's quotients it has.
+    /// Which of the quotients of its line it has.
     #[inline(always)]
     const fn nth(self) -> u32 {
         self.quotient % QUOTIENTS as u32
@@ -110,7 +111,7 @@ impl Quotient {
     }
 
     fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
-        // For no more than there are lines for.
+        // No more than the lines have room for.
         let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
         let lines = vec![Line::default(); lines].into_boxed_slice();
         Self { lines, fingerprint_bits, items: 0, capacity, key_id }
@@ -261,13 +262,14 @@ impl Quotient {
         size_of::<Self>() + size_of_val(&*self.lines)
     }
 
-    /// How many fingerprints go in. At least one slot stays free: where what spills comes to rest.
+    /// How many fingerprints go in. At least one slot stays free, so that spilled remainders find an end.
     const fn items_max(&self) -> u64 {
         (self.lines.len() * SLOTS) as u64 * LOAD_MAX_PERCENT / 100
     }
 
-    /// The fingerprint times the number of quotients: the upper half is the quotient, and the lower half how far into
-    /// that quotient it lies, of which the remainder is the high bits. Any number of quotients, and no division.
+    /// The fingerprint times the number of quotients. The upper half of the product is the quotient. The lower half is
+    /// how far into that quotient the fingerprint lies, and its high bits are the remainder. This needs no division,
+    /// and allows any number of quotients.
     #[inline(always)]
     fn place(&self, hash: u64) -> Place {
         let fingerprint = hash & (u64::MAX << (u64::BITS - self.fingerprint_bits));
@@ -276,7 +278,7 @@ impl Quotient {
         Place { quotient: (product >> u64::BITS) as u32, remainder }
     }
 
-    /// The fingerprint at a place: the first that is not before it, as there is only one.
+    /// The fingerprint at a place: the first one that is not before it, because there is only one.
     fn fingerprint(&self, Place { quotient, remainder }: Place) -> u64 {
         let place = u128::from(quotient) << REMAINDER_BITS | u128::from(remainder);
         let quotients = (self.lines.len() * QUOTIENTS) as u128;
@@ -284,7 +286,7 @@ impl Quotient {
         (fingerprint as u64) << (u64::BITS - self.fingerprint_bits)
     }
 
-    /// All that is in, in order.
+    /// All fingerprints, in order.
     fn places(&self) -> impl Iterator<Item = Place> {
         let quotients = (self.lines.len() * QUOTIENTS) as u32;
         (0..quotients).map(|quotient| Place { quotient, remainder: 0 }).flat_map(move |place| {
@@ -327,8 +329,8 @@ impl Quotient {
         self.items += 1;
     }
 
-    /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot.
-    /// Where that is too far away, nothing changes.
+    /// Inserts a remainder this many slots after the first slot of a line. The remainders from there on move by one, up
+    /// to the first free slot. If that is too far away, nothing changes.
     #[inline(always)]
     fn open(&mut self, mut line: usize, mut at: usize, mut remainder: u16) -> bool {
         let mut is_last = self.lines[line].has_room();
@@ -351,7 +353,8 @@ impl Quotient {
         }
     }
 
-    /// Takes out the remainder so many slots after a line's first one; what had moved on for it moves back.
+    /// Removes the remainder this many slots after the first slot of a line. The remainders that had moved for it move
+    /// back.
     fn close(&mut self, mut line: usize, mut at: usize) {
         loop {
             let next = after(&self.lines, line);
@@ -371,9 +374,10 @@ impl Quotient {
         }
     }
 
-    /// Whether all lines up to the next one with room can count one more that has spilled into them.
+    /// Whether all lines up to the next one with room can count one more spilled remainder.
     ///
-    /// There is one with room, as never all slots are taken. Only keys that were chosen to collide spill that far.
+    /// There is a line with room, because never all slots are taken. Only keys that were chosen to collide spill that
+    /// far.
     fn can_spill(&self, line: usize) -> bool {
         let mut next = after(&self.lines, line);
         while !self.lines[next].has_room() && self.lines[next].spilled < u16::MAX {
@@ -382,7 +386,7 @@ impl Quotient {
         self.lines[next].spilled < u16::MAX
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }
@@ -393,7 +397,7 @@ fn lines_for(items: u64) -> usize {
     (libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD) as usize).min(LINES_MAX)
 }
 
-/// How many slots after its line's first a fingerprint belongs, and whether it is there.
+/// How many slots after the first slot of its line a fingerprint belongs, and whether it is there.
 #[inline(always)]
 fn search(lines: &[Line], place: Place) -> (usize, bool) {
     let line = &lines[place.line()];
@@ -405,7 +409,7 @@ fn search(lines: &[Line], place: Place) -> (usize, bool) {
     (run.start + smaller, is_there)
 }
 
-/// The same where the run ends in a later line.
+/// The same if the run ends in a later line.
 #[inline(always)]
 fn search_spilled(lines: &[Line], place: Place, Range { mut start, mut end }: Range<usize>) -> (usize, bool) {
     let (mut line, mut at, mut is_there) = (place.line(), start, false);
@@ -427,7 +431,7 @@ fn after(lines: &[Line], line: usize) -> usize {
     if line + 1 < lines.len() { line + 1 } else { 0 }
 }
 
-/// The remainder so many slots after a line's first.
+/// The remainder this many slots after the first slot of a line.
 fn remainder(lines: &[Line], line: usize, at: usize) -> u16 {
     lines[(line + at / SLOTS) % lines.len()].remainders[at % SLOTS]
 }

@@ -19,8 +19,9 @@
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Estimate, Geometry, MergeError, check_mergeable,
+    BlockedBloom, Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
 };
@@ -38,7 +39,7 @@ pub const TIGHTENING: f64 = 0.85;
 pub const TIGHTENING_MIN: f64 = 0.5;
 /// The most that it may be: nearer to 1, the first stages would have nothing left of the rate.
 pub const TIGHTENING_MAX: f64 = 0.95;
-/// So many keys are looked up in one stage before the next.
+/// How many keys are looked up in one stage before the next stage.
 const CHUNK: usize = 256;
 
 /// A Bloom filter that grows.
@@ -67,28 +68,28 @@ struct Settings {
 }
 
 impl ScalableBloom {
-    /// A filter that begins with room for `items` keys, and however many it holds finds an absent key at
-    /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at
-    /// [`TIGHTENING`] times its rate.
+    /// A filter that begins with room for `items` keys. It finds an absent key with a probability of at most
+    /// `false_positive_rate`, however many keys it holds. Each stage takes [`GROWTH`] times as many keys as the one
+    /// before, and has [`TIGHTENING`] times its rate.
     ///
-    /// The rate is brought within 7e-9 and [`RATE_MAX`]. It ends growing when the next stage would need more than
-    /// 4 GiB or a rate below [`RATE_MIN`]; then its rate rises, as [`ScalableBloom::false_positive_rate`] tells.
+    /// The rate is clamped to 7e-9 and [`RATE_MAX`]. The filter stops growing when the next stage would need more than
+    /// 4 GiB or a rate below [`RATE_MIN`]. From then on its rate rises: see [`ScalableBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         Self::with_growth(items, false_positive_rate, GROWTH, TIGHTENING, key_id)
     }
 
-    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and tightening (from
-    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; not-a-number gives [`TIGHTENING`]).
+    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and another tightening (from
+    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; NaN gives [`TIGHTENING`]).
     ///
-    /// More growth is faster, with fewer stages, and leaves more of the last one empty. Less tightening keeps later
-    /// stages small and makes the first one larger.
+    /// With more growth there are fewer stages, which is faster, but more of the last one is empty. A number closer to
+    /// 1 for the tightening keeps later stages small and makes the first one larger.
     pub fn with_growth(items: u64, false_positive_rate: f64, growth: u32, tightening: f64, key_id: u64) -> Self {
         let tightening = if tightening.is_nan() { TIGHTENING } else { tightening };
         let tightening = tightening.clamp(TIGHTENING_MIN, TIGHTENING_MAX);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
         let settings = Settings {
             items: items.max(1),
-            // At least so much that the first stage's share of it can be planned for.
+            // At least so much that the first stage's share of it can be planned.
             false_positive_rate: rate.clamp(RATE_MIN / (1.0 - tightening), RATE_MAX),
             growth: growth.clamp(2, GROWTH_MAX),
             tightening,
@@ -115,7 +116,8 @@ impl ScalableBloom {
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         let mut rest = hashes;
         while !rest.is_empty() {
-            // No more than there is room for: a key that comes twice must not meet a new stage the second time.
+            // No more than there is room for. Otherwise a key that comes twice could be inserted into a new stage the
+            // second time.
             let room = match self.current.capacity().saturating_sub(self.items) {
                 0 => CHUNK,
                 room => room.min(CHUNK as u64) as usize,
@@ -145,9 +147,13 @@ impl ScalableBloom {
         }
     }
 
-    /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
-    /// what either found, and an absent key at no more than both rates together, which may be above the plan of each.
-    /// It grows on as if it had not merged.
+    /// Merges another filter of any size into this one: its stages that are not empty are added to the list. Afterwards
+    /// this filter finds what either found. Its rate is at most the sum of both rates, which may be above the plan of
+    /// each. It continues to grow as before.
+    ///
+    /// # Errors
+    ///
+    /// The other has another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
         self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
@@ -170,26 +176,25 @@ impl ScalableBloom {
         set / self.blocks() as f64
     }
 
-    /// The probability that an absent key is found by any stage, exactly, from the bits that are set. Reads the whole
-    /// filter.
+    /// The exact probability that any stage finds an absent key, from the bits that are set. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
     }
 
-    /// Whether its rate is above the planned one by more than chance: because its last stage is over-full and it cannot
-    /// grow any more, or because it has merged others. Reads the whole filter.
+    /// Whether its rate is higher than planned, by more than chance explains: because the filter cannot grow any more,
+    /// or because others were merged into it. Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let has_merged = self.past.len() > self.growths as usize;
         self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %; those of merged filters each for
-    /// itself. Reads the whole filter.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. A key of several
+    /// merged filters counts for each of them. Reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         self.stages().map(BlockedBloom::items).sum::<Items>().estimate()
     }
 
-    /// The stages, the one that takes new keys last.
+    /// The stages. The last one takes new keys.
     pub fn stages(&self) -> impl DoubleEndedIterator<Item = &BlockedBloom> {
         self.past.iter().chain([&self.current])
     }
@@ -214,7 +219,7 @@ impl ScalableBloom {
         self.stages().map(BlockedBloom::blocks).sum()
     }
 
-    /// Counts new keys in the last stage, and adds another if it is full.
+    /// Counts new keys of the last stage, and adds another stage if it is full.
     fn took(&mut self, new: u64) {
         self.items += new;
         if self.items >= self.current.capacity()
@@ -234,7 +239,7 @@ impl Settings {
         Plan::new(items as u64, self.rate(nth), u64::BITS)
     }
 
-    /// The stage after the `nth`, if it can hold its rate.
+    /// The stage after the `nth`, if it can keep its rate.
     fn next_stage(&self, nth: i32) -> Option<Plan> {
         let plan = self.stage(nth + 1);
         (self.rate(nth + 1) >= RATE_MIN && plan.blocks < BLOCKS_MAX).then_some(plan)
@@ -255,7 +260,8 @@ fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], f
     }
 }
 
-/// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
+/// The stages one after the other, each as its own image would have it. The settings for later growth are in the image
+/// too.
 impl Image for ScalableBloom {
     const KIND: Kind = Kind::ScalableBloom;
 
@@ -271,20 +277,20 @@ impl Image for ScalableBloom {
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let first = payload.varint("the first stage's keys")?;
         let growth = payload.within("the growth", 2..=GROWTH_MAX.into(), "from 2 to GROWTH_MAX", Reader::varint)?;
-        // So many that adding to them can never overflow.
+        // Not so many that adding to them could overflow.
         let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
         let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
         let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
         let rate = f64::from_bits(payload.u64("the false-positive rate")?);
         let tightening = f64::from_bits(payload.u64("the tightening")?);
-        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real
-        // one.
+        // Settings out of range are clamped, as when a filter is built. The first stage is replaced by the real one.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
         let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
-        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller,
-        // and the next: whoever sends a small filter cannot have a large one built.
+        // Only the memory of this stage was allowed. It is what the settings lead to. So the first stage, which is
+        // smaller, and the next stage follow from the settings too: a small image cannot make the reader build a large
+        // filter.
         if current.plan() != settings.stage(growths as i32) {
             let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
             return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });

@@ -73,7 +73,7 @@ impl Seen {
     /// second-level cache, and costs time if it is not.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        // Of both: a new flow, and one that moves on, needs both.
+        // Of both: a new key, and one that moves on, needs both.
         self.generations.iter().for_each(|generation| generation.prefetch(hash));
     }
 
@@ -150,34 +150,34 @@ mod tests {
     #[test]
     fn a_flow_is_new_once_and_forgotten_after_a_silent_generation() {
         let seen = Seen::with_capacity(1_000, 1e-6, 7);
-        let (talker, silent) = (hash(1, 1), hash(1, 2));
-        seen.prefetch(talker);
-        assert!(seen.insert(talker) && seen.insert(silent));
+        let (steady, silent) = (hash(1, 1), hash(1, 2));
+        seen.prefetch(steady);
+        assert!(seen.insert(steady) && seen.insert(silent));
         for _ in 0..5 {
             seen.rotate();
-            assert!(!seen.insert(talker), "a flow that keeps talking is known for ever");
+            assert!(!seen.insert(steady), "a key that keeps coming is known for ever");
         }
         assert!(!seen.contains(silent) && seen.insert(silent));
         seen.rotate();
         assert!(seen.contains(silent), "one rotation forgets nothing of the generation that ends");
-        assert!(!seen.insert(talker));
+        assert!(!seen.insert(steady));
         seen.rotate();
-        assert!(!seen.contains(silent) && seen.contains(talker));
+        assert!(!seen.contains(silent) && seen.contains(steady));
     }
 
     #[test]
     fn it_asks_for_rotation_at_its_capacity() {
-        const FLOWS: u64 = crate::test_size::of(50_000, 400);
-        let seen = Seen::with_capacity(FLOWS, 0.01, 7);
+        const KEYS: u64 = crate::test_size::of(50_000, 400);
+        let seen = Seen::with_capacity(KEYS, 0.01, 7);
         // The fill is known to within 0.2 % of the plan at this size; a tenth of a generation is far beyond it.
-        let insert = |flows: core::ops::Range<u64>| flows.filter(|item| seen.insert(hash(1, *item))).count();
-        insert(0..FLOWS * 9 / 10);
+        let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
+        insert(0..KEYS * 9 / 10);
         assert!(!seen.should_rotate());
-        insert(FLOWS * 9 / 10..FLOWS * 11 / 10);
+        insert(KEYS * 9 / 10..KEYS * 11 / 10);
         assert!(seen.should_rotate());
         seen.rotate();
         assert!(!seen.should_rotate() && seen.fill() == 0.0);
-        insert(2 * FLOWS..3 * FLOWS);
+        insert(2 * KEYS..3 * KEYS);
         // One generation exactly full, one a tenth over.
         assert!((0.009..0.014).contains(&seen.false_positive_rate()), "{}", seen.false_positive_rate());
         seen.clear();
@@ -187,11 +187,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn new_flows_are_missed_at_the_stated_rate() {
-        const FLOWS: u64 = 20_000;
-        let seen = Seen::with_capacity(FLOWS, 0.02, 7);
-        (0..FLOWS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
+        const KEYS: u64 = 20_000;
+        let seen = Seen::with_capacity(KEYS, 0.02, 7);
+        (0..KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         seen.rotate();
-        (FLOWS..2 * FLOWS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
+        (KEYS..2 * KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         let stated = seen.false_positive_rate();
         // 4,000 of 200,000 expected: a tenth of that is six standard deviations.
         let missed = (0..200_000).filter(|item| seen.contains(hash(2, *item))).count() as f64 / 200_000.0;
@@ -202,22 +202,22 @@ mod tests {
     #[test]
     fn a_rotation_beside_inserting_threads_loses_nothing() {
         const WORKERS: u64 = 2;
-        const FLOWS: u64 = crate::test_size::of(400, 40);
+        const KEYS: u64 = crate::test_size::of(400, 40);
         const ROUNDS: u64 = crate::test_size::of(100, 4);
-        // Large for its flows, so that emptying a generation takes as long as inserting a round's.
+        // Large for its keys, so that emptying a generation takes as long as inserting a round's.
         let seen = Seen::with_capacity(crate::test_size::of(100_000, 2_000), 1e-6, 7);
         let barrier = Barrier::new(WORKERS as usize + 1);
         let work = &|worker| {
             let mut forgotten = 0;
             for round in 0..ROUNDS {
-                let flow = |item| hash(worker, round * FLOWS + item);
+                let key = |item| hash(worker, round * KEYS + item);
                 barrier.wait();
-                (0..FLOWS).for_each(|item| {
-                    seen.insert(flow(item));
+                (0..KEYS).for_each(|item| {
+                    seen.insert(key(item));
                 });
                 barrier.wait();
-                // One rotation happened at some moment of this round, so all its flows must still be known.
-                forgotten += (0..FLOWS).filter(|item| !seen.contains(flow(*item))).count();
+                // One rotation happened at some moment of this round, so all its keys must still be known.
+                forgotten += (0..KEYS).filter(|item| !seen.contains(key(*item))).count();
             }
             forgotten
         };

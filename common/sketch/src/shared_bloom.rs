@@ -24,8 +24,9 @@ use core::{
 };
 
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::{Items, Occupancy},
     split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
 };
@@ -39,7 +40,7 @@ const SECTORS: usize = 2;
 const WORDS: usize = 4;
 /// Bits of a key in its word, some of which may be the same.
 const BITS: usize = 4;
-/// So many keys ahead of its use a line is asked for: about as many as a core can wait for at once.
+/// How many keys ahead a line is prefetched: about as many as a core can wait for at once.
 const AHEAD: usize = 16;
 /// Bits a word.
 const WIDTH: f64 = u64::BITS as f64;
@@ -76,16 +77,19 @@ impl SharedBloom {
 
     /// Inserts the key with this hash; returns whether it was absent.
     ///
-    /// Of threads that insert the same absent key at once, at most one is told so: the one that sets a bit in the last
-    /// word in which it found one missing. (Two that are told by the same word would each have set its last missing
-    /// bit. If one is told by the first word, it found the second complete before, with the bit that the other set
-    /// there, who had been to the first word before: so it would have found that complete, too.) None is told in
-    /// one case: at that instant other keys set the very bits. A key that is there costs no write, so that threads
-    /// keep sharing its cache line.
+    /// If several threads insert the same absent key at once, `true` is returned to at most one of them: the one that
+    /// sets a bit in the last word in which it found a bit missing. In one case it is returned to none: if other keys
+    /// set the same bits at that moment. A key that is in costs no write, so threads keep sharing its cache line.
+    ///
+    /// Why at most one: two threads that get `true` from the same word would each have set the last missing bit of it.
+    /// If one thread gets it from the first word, it found the second word complete before, with the bit that the other
+    /// thread set there. That thread had completed the first word before, so the first thread would have found it
+    /// complete too.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         let ([first, second], [first_mask, second_mask]) = self.words_of(hash);
-        // From the last word to the first, and then written from the first to the last: the order is the proof.
+        // Words are read from the last to the first, and written from the first to the last. The proof above rests on
+        // this order.
         let second_missing = second_mask & !second.load(Acquire);
         let first_missing = first_mask & !first.load(Acquire);
         if first_missing | second_missing == 0 {
@@ -129,6 +133,10 @@ impl SharedBloom {
     }
 
     /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words().zip(other.words()).for_each(|(word, other)| {
@@ -148,35 +156,35 @@ impl SharedBloom {
         self.words().map(fill_of).sum::<f64>() / (self.blocks.len() * SECTORS * WORDS) as f64
     }
 
-    /// The fill to expect when it holds as many keys as were planned.
+    /// The expected fill when it holds as many keys as planned.
     pub fn planned_fill(&self) -> f64 {
-        // A word's keys are Poisson around a quarter of the block's, and j of them leave a bit clear with (63/64)^4j.
+        // The number of keys of a word is Poisson around a quarter of those of the block, and j keys leave a bit clear
+        // with probability (63/64)^4j.
         let load = self.capacity as f64 / self.blocks.len() as f64 / WORDS as f64;
         -libm::expm1(-load * (1.0 - power(1.0 - 1.0 / WIDTH)))
     }
 
-    /// The probability that an absent key is found, exactly, from the bits that are set: the mean over all blocks of
-    /// the product over sectors of the mean over their words of a word's fill to the fourth power. Reads the whole
-    /// filter.
+    /// The exact probability that an absent key is found, from the bits that are set: a word's fill to the fourth
+    /// power, averaged over the words of each sector, multiplied over the sectors of each block, averaged over all
+    /// blocks. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         let sector = |words: &[AtomicU64; WORDS]| words.iter().map(|word| power(fill_of(word))).sum::<f64>();
         let found = self.blocks.iter().map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
-    /// Whether it holds more keys than planned, by more than chance explains: four standard deviations of as many
-    /// independent bits. (They are not, but what they have in common makes their number vary less.) Reads the whole
-    /// filter.
+    /// Whether it holds more keys than planned, by more than chance explains: by four standard deviations of as many
+    /// independent bits. (Bits are not independent, but that makes their number vary less.) Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let (planned, bits) = (self.planned_fill(), (self.blocks.len() * SECTORS * WORDS) as f64 * WIDTH);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %, from each word's bits: j keys leave
-    /// one clear with (63/64)^4j. Far beyond the plan, where many words are full, there is no upper bound. Reads the
-    /// whole filter.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. It follows from
+    /// the bits of each word, as j keys leave a bit clear with probability (63/64)^4j. Far beyond the plan, when many
+    /// words are full, there is no upper bound. Reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
-        // Each sector has all keys once. Taken together they are one array whose keys draw in all of them.
+        // Each sector has all keys once. Together they are one array in which each key draws once for each sector.
         let draws = (BITS * SECTORS) as f64;
         let word = Occupancy { slots: WIDTH, draws, per_key: -draws * libm::log1p(-1.0 / WIDTH) };
         self.words().map(|bits| word.items(bits.load(Relaxed).count_zeros().into())).sum::<Items>().estimate()
@@ -202,7 +210,7 @@ impl SharedBloom {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
-    /// At the `nth` key of a batch, asks for the line of one further on, where the filter is large.
+    /// At the `nth` key of a batch, prefetches the line of a later key if the filter is large.
     #[inline(always)]
     fn ask_ahead(&self, hashes: &[u64], nth: usize) {
         if self.blocks.len() > BLOCKS_NEAR
@@ -264,7 +272,7 @@ const fn power(base: f64) -> f64 {
 /// The rate at this many keys a block is 0.9, beyond [`RATE_MAX`].
 const LOAD_MAX: f64 = 280.0;
 
-/// The most keys a block may have on average so that the rate of false positives is within `rate`.
+/// The most keys that a block may have on average for a rate of false positives of at most `rate`.
 fn load_for(rate: f64) -> f64 {
     largest_load(rate, WIDTH, LOAD_MAX, rate_at)
 }
@@ -280,11 +288,11 @@ fn rate_at(load: f64) -> PoissonMean {
     })
 }
 
-/// A sector to which one key after the other comes: with what probability it has all bits of an absent key.
+/// A sector that gets one key after the other, and the probability that it has all bits of an absent key.
 ///
 /// By inclusion and exclusion, the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn with
-/// repetition are clear: if d of them differ, n keys leave them clear with (3/4 + (1 - d/64)^4 / 4)^n, as a key comes
-/// to the foreign key's word with 1/4.
+/// repetition are clear: if d of them differ, n keys leave them clear with probability (3/4 + (1 - d/64)^4 / 4)^n, as a
+/// key comes to the absent key's word with probability 1/4.
 struct Sector {
     /// By how many bits differ: the probability that n keys leave them clear.
     clear: [f64; BITS + 1],

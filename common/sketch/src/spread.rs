@@ -38,7 +38,7 @@ use self::{
     place::{CHUNK, Grid, Places, place_chunk},
     survey::relative_error_of,
 };
-use super::{Geometry, MergeError, check_mergeable, ultraloglog};
+use super::{Geometry, MergeError, merge::check_mergeable, ultraloglog};
 use crate::simd;
 
 /// The least number of lines: fewer do not tell what lines hold.
@@ -111,7 +111,7 @@ impl<K: Copy> Spread<K> {
         let [few, some, many] = LINES_PER_KEY;
         let lines_per_key = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
         let lines_per_key = lines_per_key.unwrap_or(many);
-        // Twice as much of a key at the resolution as of all others, in each of its lines.
+        // In each of its lines, a key at the resolution has twice as much as all other keys.
         let lines = u128::from(pairs) * 2 * lines_per_key as u128 / u128::from(smallest.max(1));
         let lines = lines.clamp(LINES_MIN as u128, LINES_MAX as u128) as usize;
         Self {
@@ -158,6 +158,10 @@ impl<K: Copy> Spread<K> {
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for (at, theirs) in other.lines.iter().enumerate() {
@@ -201,7 +205,8 @@ impl<K: Copy> Spread<K> {
         Grid { lines: self.lines.len() as u64, lines_per_key: self.lines_per_key as u64 }
     }
 
-    /// Keeps the rarest pair's key; of pairs as rare the key with the highest hash, so that order does not matter.
+    /// Keeps the key of the rarest pair; among equally rare pairs the key with the highest hash, so that order does not
+    /// matter.
     fn offer(&mut self, at: usize, tag: u16, sample: Sample<K>) {
         let (held, holder) = (&mut self.lines[at].tag, &mut self.samples[at]);
         if (tag, Some(sample.hash)) > (*held, holder.as_ref().map(|holder| holder.hash)) {

@@ -45,17 +45,17 @@ use self::{
     coin::Coin,
     merge::merge_block,
 };
-use super::{Bounds, Geometry, MergeError, check_mergeable, weight::Weight};
+use super::{Bounds, Geometry, MergeError, merge::check_mergeable, weight::Weight};
 use crate::{hash::scale, simd};
 
 pub use self::{block::WAYS, candidate::Candidate};
 
 /// The most candidates: 1.2 GiB with keys of 40 bytes and weights of two numbers.
 pub const ENTRIES_MAX: usize = 1 << 24;
-/// Keys whose memory is asked for together, ahead of its use.
+/// How many keys' memory is prefetched together.
 const AHEAD: usize = 32;
 
-/// The candidates of a block: whole cache lines, so that one of 64 bytes is in one line.
+/// The candidates of a block. They are aligned to cache lines, so that a candidate of 64 bytes is in one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Row<K, W: Weight>([Candidate<K, W>; WAYS]);
@@ -66,7 +66,7 @@ pub struct TopK<K, W: Weight = u64> {
     blocks: Box<[Block<W>]>,
     /// By block.
     rows: Box<[Row<K, W>]>,
-    /// What the coins are thrown with.
+    /// The state of the random numbers for coins.
     random: u64,
     key_id: u64,
 }
@@ -207,14 +207,15 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         size_of::<Self>() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 
-    /// The key's block: from the hash's high bits, where the tag has the low ones.
+    /// The key's block, from the high bits of the hash. The tag has the low ones.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         scale(hash, self.blocks.len() as u64) as usize
     }
 }
 
-/// Gives the key the place of the block's least, if the coin has it so at what that one really has, and it may have more.
+/// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and the
+/// key may have more.
 #[inline(always)]
 fn admit<K, W: Weight>(
     block: &mut Block<W>,

@@ -27,18 +27,18 @@ use super::{
 };
 use crate::simd;
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Fingerprints a line.
 pub const SLOTS: usize = 31;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 99 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 99 %.
 const LOAD: f64 = 0.95;
-/// Lines beyond the planned load, for filters so small that chance matters.
+/// Additional lines, for filters so small that chance matters.
 const LINES_SPARE: f64 = 1.0;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
-/// Lower numbers are no fingerprints: so a line's count cannot be taken for one.
+/// Lower numbers are not fingerprints, so the count of a line cannot be mistaken for one.
 const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
 /// A two-choice filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
@@ -47,10 +47,10 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
 ///
-/// let mut flows = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
-/// let (begins, again) = (flows.insert("a flow")?, flows.insert("a flow")?);
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let (begins, again) = (sessions.insert("session 7")?, sessions.insert("session 7")?);
 /// assert!(begins && !again);
-/// assert!(flows.remove("a flow") && flows.contains("a flow"), "it went in twice");
+/// assert!(sessions.remove("session 7") && sessions.contains("session 7"), "it went in twice");
 /// # Ok::<(), weir_sketch::Full>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Which line has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which line has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let (in_one, in_two) = (self.line(one).find(fingerprint), self.line(two).find(fingerprint));
@@ -217,8 +217,8 @@ impl TwoChoice {
         false
     }
 
-    /// How many pairs of a first line and a fingerprint are found because of this line, if those that both lines hold
-    /// count half in each.
+    /// How many pairs of a first line and a fingerprint are found because of this line. A fingerprint that both lines
+    /// hold counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let line = self.line(index);
         (0..line.count())
@@ -231,7 +231,7 @@ impl TwoChoice {
             .sum()
     }
 
-    /// (Not inlined: next to writes, the compiler compares lane by lane, at four times the cost.)
+    /// Not inlined: next to writes, compilers compare lane by lane, which takes four times as long.
     #[inline(never)]
     fn is_new(&self, place: Place) -> bool {
         !self.holds(place)
@@ -242,7 +242,7 @@ impl TwoChoice {
         self.line(one).holds(fingerprint) | self.line(two).holds(fingerprint)
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }
@@ -292,12 +292,12 @@ impl Image for TwoChoice {
     }
 }
 
-/// How many keys so many lines are for, at most.
+/// How many keys this many lines have room for.
 fn capacity_max(lines: usize) -> u64 {
     ((lines * SLOTS) as f64 * LOAD) as u64
 }
 
-/// One cache line: how many fingerprints there are, and then they, side by side; the slots that are free are zero.
+/// One cache line: the number of fingerprints, then the fingerprints side by side. Free slots are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Line([u16; 1 + SLOTS]);
@@ -326,7 +326,7 @@ impl Line {
         taken.iter().all(|fingerprint| *fingerprint != 0) && free.iter().all(|fingerprint| *fingerprint == 0)
     }
 
-    /// Needs room.
+    /// There must be room.
     #[inline(always)]
     const fn push(&mut self, fingerprint: u16) {
         self.0[0] += 1;
@@ -342,14 +342,15 @@ impl Line {
         self.0[0] -= 1;
     }
 
-    /// Whether a fingerprint is here: all are compared at once. (The count is compared too, and equals none.)
+    /// Whether a fingerprint is here. All are compared at once. (The count is compared too, and equals no fingerprint.)
     #[inline(always)]
     fn holds(&self, fingerprint: u16) -> bool {
         self.0.iter().fold(0, |found, &lane| found | u16::from(lane == fingerprint)) != 0
     }
 
-    /// The first slot with this fingerprint, or a number beyond them: all are compared at once, each half to a word of
-    /// bits. (None of them is the lowest, which would be one of its own kind, and keep the compiler from lanes.)
+    /// The first slot with this fingerprint, or a number beyond the slots. All are compared at once, and each half
+    /// makes a word of bits. (The lowest bit is not used: a compiler would treat it unlike the others, and not use
+    /// lanes.)
     #[inline(always)]
     fn find(&self, fingerprint: u16) -> usize {
         const HALF: usize = SLOTS.div_ceil(2);
@@ -358,7 +359,7 @@ impl Line {
             low |= u32::from(self.0[at] == fingerprint) << (1 + at);
             high |= u32::from(self.0[HALF + at] == fingerprint) << (1 + at);
         }
-        // Before the first slot are the bit that is none and the count's.
+        // The unused bit and the bit of the count come before the first slot.
         (u64::from(low) | u64::from(high) << HALF).trailing_zeros() as usize - 2
     }
 }
@@ -370,7 +371,7 @@ simd::dispatch! {
     }
 }
 
-/// Removes keys: places, then both lines of each.
+/// Removes keys: finds places, then both lines of each.
 #[inline(always)]
 fn remove_all(filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &filter.lines, filter.is_far());
@@ -391,7 +392,7 @@ simd::dispatch! {
     }
 }
 
-/// Looks up keys: places, then both lines of each.
+/// Looks up keys: finds places, then both lines of each.
 #[inline(always)]
 fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, lines, is_far);
@@ -405,7 +406,7 @@ fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) 
     }
 }
 
-/// What the tests that this filter shares with [`Cuckoo`](super::Cuckoo) ask of it.
+/// For the tests that this filter shares with [`Cuckoo`](super::Cuckoo).
 #[cfg(test)]
 impl super::partial_key::laws::PartialKey for TwoChoice {
     const SLOTS: usize = SLOTS;

@@ -21,10 +21,11 @@ use alloc::{boxed::Box, vec};
 
 use self::likelihood::Likelihood;
 use super::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     hyperloglog::bounds_of,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     lowest_rank::{self, GROUP, LowestRank},
+    merge::check_mergeable,
     rank,
 };
 
@@ -37,7 +38,7 @@ pub const PRECISION_MIN: u32 = 4;
 pub const PRECISION_MAX: u32 = 18;
 /// The standard error times the square root of the registers: sqrt(ln 2 / zeta(2, 5/4)) rounded up.
 pub(super) const ERROR_FACTOR: f64 = 0.761;
-/// Of a count from few registers, times the registers: how much too large it is on average, relatively (Ertl, 2023).
+/// The relative bias of a count times the number of registers (Ertl, 2023).
 pub(super) const BIAS_FACTOR: f64 = 0.481_473_765;
 /// From this lowest rank on it saves time to look only at the hashes above it: half of them.
 const LOWEST_MIN: u8 = 1;
@@ -82,7 +83,7 @@ impl UltraLogLog {
     /// than registers.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
-            // A rank more than two below a register's highest is nothing that it remembers.
+            // A register does not keep a rank that is more than two below its highest.
             let rank =
                 |register| register::highest(register).saturating_sub(self.precision as u8 - 2).saturating_sub(3);
             let lowest = self.lowest_rank.before(hashes.len(), &self.registers, rank);
@@ -97,8 +98,8 @@ impl UltraLogLog {
         self.count_from(&histogram)
     }
 
-    /// How many distinct keys there were: the nearest whole number, and bounds that hold the truth with at
-    /// least the probability [`CONFIDENCE`](super::hyperloglog::CONFIDENCE). As for
+    /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
+    /// [`CONFIDENCE`](super::hyperloglog::CONFIDENCE). They are computed as those of
     /// [`HyperLogLog::bounds`](super::HyperLogLog::bounds).
     pub fn bounds(&self) -> Estimate {
         let filled = self.registers.iter().filter(|register| **register != 0).count();
@@ -106,6 +107,10 @@ impl UltraLogLog {
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         merge_all(&mut self.registers, &other.registers);
@@ -145,7 +150,7 @@ impl UltraLogLog {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// The likeliest count, less its bias. `histogram` says how many registers have each value.
+    /// The likeliest count, corrected for its bias. `histogram` says how many registers have each value.
     fn count_from(&self, histogram: &[u32; 256]) -> f64 {
         let mut likelihood = Likelihood::new(rank::highest(self.precision));
         likelihood.empty(histogram[0]);
@@ -173,7 +178,7 @@ impl Image for UltraLogLog {
         let registers = &mut sketch.registers;
         payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
             registers[at] = register as u8;
-            // Positions begin where rank 1 is, and the two bits stand for the positions before.
+            // Positions begin where rank 1 is, and the two bits stand for the two positions before the highest.
             let rank = u32::from(register::highest(register as u8)).saturating_sub(precision - 2);
             let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
             let is_possible = (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0;
@@ -183,7 +188,7 @@ impl Image for UltraLogLog {
     }
 }
 
-/// The position of a rank is counted as the paper does it: so that registers of all precisions are alike.
+/// The position of a rank is counted as in the paper, so that registers of all precisions are alike.
 #[inline(always)]
 fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
     let register = &mut registers[index];
@@ -207,7 +212,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
         } else {
             let above = lowest_rank::above(group, precision, lowest);
             lowest_rank::for_each(group, above, |hash| {
-                remember(registers, precision, rank::place(hash, precision, last))
+                remember(registers, precision, rank::place(hash, precision, last));
             });
         }
     }
@@ -215,7 +220,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
 }
 
 crate::simd::dispatch! {
-    /// Makes of each register the union with another.
+    /// Replaces each register by its union with another.
     pub(super) fn merge_all(registers: &mut [u8], others: &[u8]) {
         for (register, other) in registers.iter_mut().zip(others) {
             *register = register::union(*register, *other);

@@ -42,7 +42,7 @@ use super::{
     words::{Cut, Words},
 };
 
-/// Words a block: a flow key has five.
+/// Words a block.
 pub(super) const WORDS: usize = 8;
 
 /// A hash function that a secret key chooses.

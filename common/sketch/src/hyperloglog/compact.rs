@@ -21,8 +21,9 @@ use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 use crate::{
-    Estimate, Geometry, MergeError, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
 };
 
 /// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
@@ -33,7 +34,7 @@ const RANK_BITS: u32 = u32::BITS - TOKEN_PRECISION;
 const TOKENS_EQUAL: f64 = 1.0 / 3.0 / (1u64 << TOKEN_PRECISION) as f64;
 /// Slots of the smallest list.
 const SLOTS_MIN: usize = 8;
-/// Slots behind the last one that a token belongs to, for those that find it taken.
+/// Slots behind the last one that a token can belong to, for tokens whose own slot is taken.
 const SLOTS_BEHIND: usize = 8;
 
 /// A `HyperLogLog` that begins as a list.
@@ -90,8 +91,8 @@ impl CompactHyperLogLog {
         match &self.form {
             Form::List(tokens) => {
                 let pairs_equal = (tokens.count * tokens.count) as f64 / 2.0 * TOKENS_EQUAL;
-                // A Poisson number: below the first bound it is 0 with the stated confidence, above it within the
-                // second.
+                // A Poisson number. Below the first bound it is 0 with the stated confidence; above that, the second
+                // bound holds.
                 let most = if pairs_equal < 0.001 { 0.0 } else { pairs_equal + 4.0 * libm::sqrt(pairs_equal) + 2.0 };
                 let count = tokens.count as u64;
                 let value = count + libm::round(pairs_equal) as u64;
@@ -102,6 +103,10 @@ impl CompactHyperLogLog {
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         match (&mut self.form, &other.form) {
@@ -146,7 +151,7 @@ impl CompactHyperLogLog {
         size_of::<Self>() + if registers > list { registers } else { list }
     }
 
-    /// Makes room, for a token that found none first of all.
+    /// Makes room, and inserts the token that found none.
     #[cold]
     fn grow(&mut self, homeless: u32) {
         let Form::List(tokens) = &self.form else { return };
@@ -164,7 +169,7 @@ impl CompactHyperLogLog {
     }
 }
 
-/// A list of tokens, each as what it has more than the one before it; or the registers' image.
+/// A list of tokens, each as its difference from the one before; or the image of the registers.
 impl Image for CompactHyperLogLog {
     const KIND: Kind = Kind::CompactHyperLogLog;
 
@@ -215,7 +220,7 @@ const fn is_token(token: u32) -> bool {
     1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1
 }
 
-/// What registers of any precision need to know of a hash. Never 0.
+/// What registers of any precision need to know about a hash. Never 0.
 const fn token(hash: u64) -> u32 {
     let rank = (hash << TOKEN_PRECISION | 1 << (TOKEN_PRECISION - 1)).leading_zeros() + 1;
     let high = (hash >> (u64::BITS - TOKEN_PRECISION)) as u32;
@@ -229,7 +234,7 @@ const fn hash_with(token: u32) -> u64 {
     (high as u64) << (u64::BITS - TOKEN_PRECISION) | behind
 }
 
-/// A set of tokens: a table in which each is at its place or behind it, in ascending order.
+/// A set of tokens: a table in which each token is at its place or behind it, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tokens {
     /// 0 where there is none.
@@ -246,7 +251,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// There is no room left, or was none at the table's end: gives the token that is now without a place.
+    /// There is no room left, or none at the end of the table. The error is the token that now has no place.
     fn insert(&mut self, mut token: u32) -> Result<(), u32> {
         let places = self.slots.len() - SLOTS_BEHIND;
         let place = token >> (u32::BITS - places.trailing_zeros());
