@@ -306,9 +306,11 @@ mod tests {
         let v4 = Ipv4Addr::new(192, 0, 2, 1);
         assert_eq!(ip(v4.into(), false), IpAddr::V4(v4));
         assert_eq!(Address::from(v4), Address::from(v4.to_ipv6_mapped()));
+        assert_eq!(Address::from(IpAddr::V4(v4)), Address::from(v4));
         let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
         assert_eq!(ip(v6.into(), true), IpAddr::V6(v6));
         assert_eq!(Address::from(v6).octets(), v6.octets());
+        assert_eq!(Address::from(IpAddr::V6(v6)), Address::from(v6));
     }
 
     #[test]
@@ -341,10 +343,22 @@ mod tests {
         let key = flow.with_scope(Scope::new(3, 9));
         assert_eq!((key.src_port(), key.dst_port(), key.proto(), key.class()), (51000, 443, 6, class::V6));
         assert_eq!((key.interface(), key.epoch()), (3, 9));
+        assert_eq!(key.scope(), Scope::new(3, 9));
         assert_eq!(key.identity(), flow);
         assert_eq!(key.place_words(), flow.with_scope(Scope::new(3, 200)).place_words());
         assert_ne!(key.place_words(), flow.with_scope(Scope::new(4, 9)).place_words());
         let fragment = flow.with_proto(17).with_class(class::FRAGMENT);
         assert_eq!((fragment.proto(), fragment.class(), fragment.dst_port()), (17, class::V6 | class::FRAGMENT, 443));
+    }
+
+    #[test]
+    fn a_key_prints_all_that_it_has() {
+        let host = |last| Address::from(Ipv4Addr::new(192, 0, 2, last));
+        let key = FlowKey::new(host(1), host(2), 17, class::NO_TRANSPORT).with_ports(5, 6).with_scope(Scope::new(7, 8));
+        assert_eq!(
+            std::format!("{key:?}"),
+            "FlowKey { src: 192.0.2.1, dst: 192.0.2.2, src_port: 5, dst_port: 6, proto: 17, class: 4, interface: 7, \
+             epoch: 8 }"
+        );
     }
 }

@@ -222,6 +222,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn tallies_add_up_and_know_their_mean() {
+        let mut tally = Tally::default();
+        assert!(tally.is_zero());
+        assert_eq!(tally.mean_bytes(), 0, "no packet has no size");
+        tally.add(Tally::new(1, 60));
+        assert_eq!(tally.mean_bytes(), 60);
+        tally.add(Tally::new(2, 1_440));
+        assert_eq!(tally, Tally::new(3, 1_500));
+        assert_eq!(tally.mean_bytes(), 500);
+        assert_eq!([tally, Tally::new(4, 100)].into_iter().sum::<Tally>(), Tally::new(7, 1_600));
+        assert_eq!(tally.since(Tally::new(1, 60)), Tally::new(2, 1_440));
+        assert!(![tally, Tally::new(1, 0), Tally::new(0, 1)].iter().any(|tally| tally.is_zero()));
+    }
+
+    #[test]
     fn a_ledger_balances_only_when_every_packet_and_byte_is_named() {
         let mut ledger = Ledger::default();
         assert!(ledger.balances());

@@ -415,6 +415,46 @@ mod tests {
         }
     }
 
+    /// The estimator as the paper writes it, sums term by term, and without what is left of its bias.
+    fn by_the_paper(registers: &[u8], highest: u8) -> f64 {
+        let two_to = |exponent: i32| 2f64.powi(exponent);
+        let count = registers.len() as f64;
+        let share = |rank: u8| registers.iter().filter(|held| **held == rank).count() as f64 / count;
+        let sigma = |x: f64| x + (1..60).map(|k| x.powf(two_to(k)) * two_to(k - 1)).sum::<f64>();
+        let tau = |x: f64| {
+            let terms = (1..60).map(|k| (1.0 - x.powf(two_to(-k))).powi(2) * two_to(-k));
+            (1.0 - x - terms.sum::<f64>()) / 3.0
+        };
+        let between: f64 = (1..highest).map(|rank| share(rank) * two_to(-i32::from(rank))).sum();
+        let sum = sigma(share(0)) + between + tau(1.0 - share(highest)) * two_to(1 - i32::from(highest));
+        let raw = count / (2.0 * core::f64::consts::LN_2 * sum);
+        raw / (1.0 + 1.04 * 1.04 / count)
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_paper() {
+        let mut random = SplitMix64(11);
+        for precision in [4, 7, 10] {
+            // From 2^48 keys a register on, some hold the highest rank there is.
+            let full = precision as i32 + 48;
+            for exponent in [4, 7, 12, 20, 40, full, full + 1, full + 2] {
+                let sketch = drawn(precision, &mut random, 2f64.powi(exponent));
+                let expected = by_the_paper(&sketch.registers, rank::highest(precision) as u8);
+                let error = sketch.count() / expected - 1.0;
+                assert!(error.abs() < 1e-9, "2^{precision} registers, 2^{exponent} keys: off by {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_keys_as_registers_that_are_not_empty_came_for_certain() {
+        for count in [1, 10, 49] {
+            let sketch = fed(16, 1, count);
+            let filled = sketch.registers.iter().filter(|rank| **rank > 0).count() as u64;
+            assert_eq!(sketch.bounds().lower, filled);
+        }
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn registers_that_can_rise_no_more_are_allowed_for() {

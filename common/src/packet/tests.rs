@@ -3,6 +3,8 @@ use crate::flow::class;
 use core::net::IpAddr;
 use std::{vec, vec::Vec};
 
+mod tunnels;
+
 fn v4(proto: u8, fragment: u16, options: usize, transport: &[u8]) -> Vec<u8> {
     let mut ip = vec![0; 20 + options];
     ip[0] = 0x40 | (5 + options / 4) as u8;
@@ -58,7 +60,62 @@ fn ipv4_tcp_with_options_and_vlan_stacks() {
         assert_eq!((parsed.key.src_port(), parsed.key.dst_port()), (51000, 443));
         assert_eq!((parsed.key.proto(), parsed.key.class(), parsed.tcp_flags), (6, 0, 0x02));
     }
+    for tags in 0..=VLAN_TAGS_MAX {
+        for tag in [0x8100, 0x88a8, 0x9100] {
+            let parsed = flow(&ethernet(&vec![tag; tags], 0x0800, &v4(6, 0, 0, &TCP_SYN))).unwrap();
+            assert_eq!(parsed.key.dst_port(), 443, "{tags} tags of {tag:#x}");
+        }
+    }
     assert_eq!(flow(&ethernet(&[0x8100; VLAN_TAGS_MAX + 1], 0x0800, &[])), Err(Skip::VlanDepth));
+}
+
+#[test]
+fn addresses_are_read_whole() {
+    let octets: Vec<u8> = (1..=32).collect();
+    let (mut ip4, mut ip6) = (v4(6, 0, 0, &TCP_SYN), v6(6, &TCP_SYN));
+    ip4[12..20].copy_from_slice(&octets[..8]);
+    ip6[8..40].copy_from_slice(&octets);
+    let addresses = |ethertype, ip: &[u8]| {
+        let key = flow(&ethernet(&[], ethertype, ip)).unwrap().key;
+        assert_eq!(key, flow(&ethernet(&[0x8100], ethertype, ip)).unwrap().key, "behind a tag");
+        (key.src_ip(), key.dst_ip())
+    };
+    assert_eq!(addresses(0x0800, &ip4), (IpAddr::from([1, 2, 3, 4]), IpAddr::from([5, 6, 7, 8])));
+    let half = |first: u8| IpAddr::from(core::array::from_fn::<u8, 16, _>(|at| first + at as u8));
+    assert_eq!(addresses(0x86dd, &ip6), (half(1), half(17)));
+}
+
+#[test]
+fn the_short_cut_takes_the_common_packets_and_no_others() {
+    let takes = |frame: &[u8], tunnels| {
+        let short = common(frame, || tunnels, |parsed| parsed);
+        assert!(short.is_none() || short == walk(frame, Link::Ethernet, tunnels).ok(), "{frame:02x?}");
+        short.is_some()
+    };
+    let udp = |port: u16| {
+        let mut udp = TCP_SYN;
+        udp[2..4].copy_from_slice(&port.to_be_bytes());
+        udp
+    };
+    let (https, vxlan) = (udp(443), udp(4789));
+    for tunnels in [Tunnels::Outer, Tunnels::Inner] {
+        let v4 = |proto, fragment, options, transport: &[u8]| {
+            takes(&ethernet(&[], 0x0800, &v4(proto, fragment, options, transport)), tunnels)
+        };
+        let v6 = |next, payload: &[u8]| takes(&ethernet(&[], 0x86dd, &v6(next, payload)), tunnels);
+        assert!(v4(6, 0, 0, &TCP_SYN) && v4(17, 0, 0, &https) && v4(6, 0x4000, 0, &TCP_SYN));
+        assert!(v6(6, &TCP_SYN[..14]) && v6(17, &https[..4]));
+        assert!(v4(6, 0, 0, &vxlan) && v6(6, &vxlan), "TCP is no tunnel");
+        let is_outer = tunnels == Tunnels::Outer;
+        assert_eq!((v4(17, 0, 0, &vxlan), v6(17, &vxlan)), (is_outer, is_outer));
+        assert!(!v4(6, 0, 0, &TCP_SYN[..19]) && !v6(6, &TCP_SYN[..13]) && !v6(17, &https[..3]), "cut short");
+        assert!(!v4(6, 0x2000, 0, &TCP_SYN) && !v4(6, 1, 0, &TCP_SYN), "a piece");
+        assert!(!v4(6, 0, 4, &TCP_SYN) && !v6(0, &TCP_SYN), "options");
+        assert!(!v4(1, 0, 0, &TCP_SYN) && !v6(58, &TCP_SYN), "neither TCP nor UDP");
+    }
+    assert!(!takes(&ethernet(&[0x8100], 0x0800, &v4(6, 0, 0, &TCP_SYN)), Tunnels::Outer), "tagged");
+    assert!(!takes(&ethernet(&[], 0x0800, &v6(6, &TCP_SYN)), Tunnels::Outer), "another version");
+    assert!(!takes(&ethernet(&[], 0x86dd, &v4(6, 0, 0, &[0; 34])), Tunnels::Outer), "another version");
 }
 
 #[test]
@@ -70,7 +127,8 @@ fn all_pieces_of_a_packet_share_a_key_without_ports() {
     }
     assert_eq!((v4(0x2000).key.src_port(), v4(0x2000).key.class(), v4(0x2000).tcp_flags), (0, class::FRAGMENT, 0));
     let v6 = |offset: u16, more: u16| {
-        let mut payload = vec![6, 0, 0, 0, 0, 0, 0, 1];
+        // The second byte is reserved; in other headers it is a length.
+        let mut payload = vec![6, 9, 0, 0, 0, 0, 0, 1];
         payload[2..4].copy_from_slice(&(offset << 3 | more).to_be_bytes());
         payload.extend_from_slice(&TCP_SYN);
         flow(&ethernet(&[], 0x86dd, &v6(44, &payload))).unwrap()
@@ -103,6 +161,44 @@ fn ipv6_extension_headers_are_walked_up_to_the_limit() {
     payload.resize(24, 0);
     payload.extend_from_slice(&TCP_SYN);
     assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(51, &payload))).unwrap().key.src_port(), 51000);
+    // The others are in units of eight bytes, of which the first is not counted.
+    for header in [0, 43, 60, 135, 139, 140] {
+        for units in [0, 1, 5] {
+            let mut payload = vec![6, units];
+            payload.resize(8 + 8 * usize::from(units), 0);
+            payload.extend_from_slice(&TCP_SYN);
+            let key = flow(&ethernet(&[], 0x86dd, &v6(header, &payload))).unwrap().key;
+            assert_eq!((key.proto(), key.src_port(), key.dst_port()), (6, 51000, 443), "{header}, {units} units");
+        }
+    }
+}
+
+#[test]
+fn a_header_at_the_end_of_the_chain_is_the_protocol() {
+    for header in [135, 139, 140] {
+        let key = flow(&ethernet(&[], 0x86dd, &v6(header, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
+        assert_eq!((key.proto(), key.src_port(), key.class()), (header, 0, class::V6));
+    }
+}
+
+#[test]
+fn ports_are_read_of_every_protocol_that_has_them_and_flags_of_tcp() {
+    for (proto, flags) in [(6, 2), (17, 0), (33, 0), (132, 0), (136, 0)] {
+        let parsed = flow(&ethernet(&[0x8100], 0x0800, &v4(proto, 0, 0, &TCP_SYN))).unwrap();
+        assert_eq!((parsed.key.src_port(), parsed.key.dst_port(), parsed.tcp_flags), (51000, 443, flags), "{proto}");
+        let cut = flow(&ethernet(&[], 0x0800, &v4(proto, 0, 0, &TCP_SYN[..4]))).unwrap();
+        assert_eq!((cut.key.src_port(), cut.key.class(), cut.tcp_flags), (51000, 0, 0), "{proto} with its ports only");
+        let none = flow(&ethernet(&[], 0x0800, &v4(proto, 0, 0, &[]))).unwrap();
+        assert_eq!((none.key.src_port(), none.key.class()), (0, class::NO_TRANSPORT), "{proto} without a header");
+    }
+    for (version, proto) in [(4, 1), (6, 58)] {
+        let icmp = |message: &[u8]| match version {
+            4 => flow(&ethernet(&[], 0x0800, &v4(proto, 0, 0, message))).unwrap().key,
+            _ => flow(&ethernet(&[], 0x86dd, &v6(proto, message))).unwrap().key,
+        };
+        assert_eq!((icmp(&[3, 4]).src_port(), icmp(&[3, 4]).dst_port()), (3, 4));
+        assert_eq!(icmp(&[3]).class() & class::NO_TRANSPORT, class::NO_TRANSPORT);
+    }
 }
 
 #[test]
@@ -134,6 +230,8 @@ fn every_skip_has_its_reason() {
         (0x0806, &[][..], Skip::Arp),
         (0x88cc, &[], Skip::Lldp),
         (0x0026, &[], Skip::Llc),
+        (0x05ff, &[], Skip::Llc),
+        (0x0600, &[], Skip::NonIp),
         (0x8847, &[0, 1, 0x01, 64, 0, 0, 0, 0], Skip::Mpls),
         (0x8848, &[0, 1, 0x00, 64], Skip::TruncatedLink),
         (0x8847, &[0, 1, 0x01, 64], Skip::TruncatedIp),
@@ -155,6 +253,19 @@ fn every_skip_has_its_reason() {
     }
     assert_eq!(flow(&[0; 13]), Err(Skip::TruncatedLink));
     assert_eq!(both(&good, Link::Other, Tunnels::Outer), Err(Skip::LinkType));
+    for (link, bytes, reason) in [
+        (Link::RawIp, &[][..], Skip::TruncatedIp),
+        (Link::RawIp, &[0x50; 40], Skip::BadIpHeader),
+        (Link::Loopback, &[2, 0, 0], Skip::TruncatedLink),
+        (Link::Loopback, &[7, 0, 0, 0, 0x45], Skip::NonIp),
+        (Link::Sll, &[0; 15], Skip::TruncatedLink),
+        (Link::Sll2, &[8], Skip::TruncatedLink),
+        (Link::Ppp, &[0xff], Skip::TruncatedLink),
+        (Link::Ppp, &[0xff, 0x03, 0], Skip::TruncatedLink),
+        (Link::Ppp, &[0xc0, 0x21], Skip::Ppp),
+    ] {
+        assert_eq!(both(bytes, link, Tunnels::Outer), Err(reason), "{link:?} {bytes:02x?}");
+    }
 }
 
 #[test]
@@ -171,6 +282,8 @@ fn every_link_type_finds_the_same_flow() {
         (Link::RawIp, ip.clone()),
         (Link::Loopback, behind(&[2, 0, 0, 0], &ip)),
         (Link::Loopback, behind(&[0, 0, 0, 2], &ip)),
+        // No system writes this; it is read all the same.
+        (Link::Loopback, behind(&[2, 0, 0, 2], &ip)),
         (Link::Sll, behind(&sll, &ip)),
         (Link::Sll2, behind(&sll2, &ip)),
         (Link::Ppp, behind(&[0xff, 0x03, 0, 0x21], &ip)),
@@ -180,7 +293,12 @@ fn every_link_type_finds_the_same_flow() {
     }
     let expected6 = flow(&ethernet(&[], 0x86dd, &ip6)).unwrap();
     assert_eq!(both(&ip6, Link::RawIp, Tunnels::Outer), Ok(expected6));
-    assert_eq!(both(&behind(&[0, 0, 0, 30], &ip6), Link::Loopback, Tunnels::Outer), Ok(expected6));
+    for family in [10, 24, 28, 30] {
+        for header in [[0, 0, 0, family], [family, 0, 0, 0]] {
+            assert_eq!(both(&behind(&header, &ip6), Link::Loopback, Tunnels::Outer), Ok(expected6), "{header:?}");
+        }
+    }
+    assert_eq!(both(&behind(&[0, 0x57], &ip6), Link::Ppp, Tunnels::Outer), Ok(expected6));
     for (code, link) in Link::ALL.into_iter().enumerate() {
         assert_eq!((Link::from_code(code as u8), link as usize), (link, code));
     }
@@ -207,6 +325,19 @@ fn no_truncation_and_no_bit_flip_panics() {
 }
 
 #[test]
+fn windows_lie_within_the_packet_and_the_reach() {
+    let packet: Vec<u8> = (0..=255).cycle().take(REACH_MAX + 100).collect();
+    let bytes = packet.as_slice();
+    let last = REACH_MAX - 4;
+    assert_eq!(bytes.window::<4>(last).map(|window| window.be16::<2>()), Some(0xfeff));
+    assert!(bytes.window::<4>(last + 1).is_none() && Bytes::u8(bytes, REACH_MAX).is_none());
+    let short = &bytes[..10];
+    assert!(short.window::<4>(6).is_some() && short.window::<4>(7).is_none() && short.window::<4>(11).is_none());
+    assert!(Bytes::first::<10>(short).is_some() && Bytes::first::<11>(short).is_none());
+    assert_eq!((Bytes::u8(short, 9), Bytes::be16(short, 8), Bytes::be16(short, 9)), (Some(9), Some(0x0809), None));
+}
+
+#[test]
 fn nothing_beyond_the_reach_is_read() {
     let mut packet = ethernet(&[], 0x86dd, &v6(60, &[]));
     // A destination-options header of 512 bytes: TCP behind it is out of reach.
@@ -224,12 +355,15 @@ fn ip_behind_pppoe_and_mpls_is_found() {
         let session = [&[0x11, 0, 0, 7, 0, 42, 0, version][..], &ip].concat();
         assert_eq!(flow(&ethernet(&[0x8100], 0x8864, &session)), expected);
         for labels in 1..=MPLS_LABELS_MAX {
-            let mut stack = [0, 1, 0, 64].repeat(labels);
-            stack[labels * 4 - 2] = 1;
+            // All bits of the traffic class, which stands beside the bottom's.
+            let mut stack = [0, 1, 0x0e, 64].repeat(labels);
+            stack[labels * 4 - 2] |= 1;
             stack.extend_from_slice(&ip);
-            assert_eq!(flow(&ethernet(&[], 0x8847, &stack)), expected, "{labels} labels");
-            let session = [&[0x11, 0, 0, 7, 0, 42, 0x02, 0x81][..], &stack].concat();
-            assert_eq!(flow(&ethernet(&[], 0x8864, &session)), expected, "{labels} labels over PPP");
+            for (ethertype, ppp) in [(0x8847, 0x81), (0x8848, 0x83)] {
+                assert_eq!(flow(&ethernet(&[], ethertype, &stack)), expected, "{labels} labels");
+                let session = [&[0x11, 0, 0, 7, 0, 42, 0x02, ppp][..], &stack].concat();
+                assert_eq!(flow(&ethernet(&[], 0x8864, &session)), expected, "{labels} labels over PPP");
+            }
         }
     }
 }

@@ -171,6 +171,40 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_on_its_way_is_told_by_the_rate_of_the_window() {
+        // 100,000 packets in ten seconds: 500 in the 50 ms that a queue may wait.
+        let told = |missing: u64| {
+            let mut coverage = Coverage::new(Some(0));
+            let window = saw(100_000 - missing);
+            coverage.edge(Some(100_000), &window, 10 * SECOND);
+            coverage.edge(Some(200_000), &saw(100_000), 10 * SECOND).1
+        };
+        assert_eq!(told(500), None);
+        assert_eq!(told(501), Some(Finding::Missing { packets: 501, own: 200_000 }));
+    }
+
+    #[test]
+    fn a_thousandth_is_not_told() {
+        let told = |missing: u64| {
+            let mut coverage = Coverage::new(Some(0));
+            coverage.edge(Some(100_000), &saw(100_000 - missing), SECOND);
+            coverage.edge(Some(100_000), &saw(0), SECOND).1
+        };
+        assert_eq!(told(100), None);
+        assert_eq!(told(101), Some(Finding::Missing { packets: 101, own: 100_000 }));
+    }
+
+    #[test]
+    fn it_is_new_until_the_interface_has_been_read_or_has_counted() {
+        let mut coverage = Coverage::new(None);
+        assert!(coverage.is_new());
+        coverage.edge(None, &saw(5), SECOND);
+        assert!(coverage.is_new(), "still nothing to compare");
+        coverage.edge(Some(10), &saw(5), SECOND);
+        assert!(!coverage.is_new() && !Coverage::new(Some(0)).is_new());
+    }
+
+    #[test]
     fn what_a_socket_dropped_is_not_told_once_more() {
         let mut dropped = saw(1_000);
         dropped.lost[Loss::SocketDrop as usize] = Tally::new(100, 100 * 1_000);

@@ -125,6 +125,7 @@ mod tests {
     fn a_fixed_rate_stays() {
         let mut control = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
         assert_eq!(control.rate(), 100);
+        assert!(!control.is_automatic() && SamplingControl::new(&AUTO).is_automatic());
         assert_eq!(control.observe(load(1.0, 0, 0)), None);
         assert_eq!(control.observe(load(1.0, 5_000, 5_000)), None);
         assert_eq!(control.rate(), 100);
@@ -152,6 +153,14 @@ mod tests {
         assert_eq!(control.observe(load(0.0, 400, 260)), None, "two fifths are within the budget");
         assert_eq!(control.observe(load(0.0, 1_300, 620)), None, "but twice as much would not be");
         assert_eq!(control.observe(load(0.0, 2_400, 650)), Some(1));
+    }
+
+    #[test]
+    fn the_whole_budget_may_be_taken_and_no_more() {
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.observe(load(0.0, 0, 0)), None);
+        assert_eq!(control.observe(load(0.0, 200, 100)), None);
+        assert_eq!(control.observe(load(0.0, 400, 201)), Some(2));
     }
 
     #[test]

@@ -104,6 +104,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_that_drifts_a_little_moves_no_edge() {
+        let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
+        let end = |wall: &str| window.advance(moment(wall, 10_000), TEN).0.end.to_string();
+        for within in ["2026-11-20T08:00:09.5Z", "2026-11-20T08:00:10Z", "2026-11-20T08:00:10.5Z"] {
+            assert_eq!(end(within), "2026-11-20T08:00:10Z", "{within}");
+        }
+        for beyond in ["2026-11-20T08:00:09.499Z", "2026-11-20T08:00:10.501Z"] {
+            assert_eq!(end(beyond), beyond);
+        }
+    }
+
+    #[test]
     fn a_window_closed_early_or_very_late_says_its_true_length() {
         let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
         assert_eq!(window.cut(moment("2026-11-20T08:00:04Z", 4_000)).length, Duration::from_secs(4));

@@ -194,3 +194,122 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{vec, vec::Vec};
+
+    use super::*;
+    use crate::weight::CountAndSum;
+
+    fn value(at: usize, found: u64, expected: &'static str) -> ImageError {
+        ImageError::Value { field: "x", at, found, expected }
+    }
+
+    #[test]
+    fn fields_follow_each_other_and_are_little_endian() {
+        let bytes: Vec<u8> = (1..=17).collect();
+        let mut reader = Reader::new(&bytes, 0);
+        assert_eq!(reader.u8("x"), Ok(1));
+        assert_eq!((reader.at(), reader.u16("x")), (1, Ok(0x0302)));
+        assert_eq!((reader.at(), reader.u32("x")), (3, Ok(0x0706_0504)));
+        assert_eq!((reader.at(), reader.u64("x")), (7, Ok(0x0f0e_0d0c_0b0a_0908)));
+        assert_eq!(
+            reader.end(),
+            Err(ImageError::Value { field: "the number of bytes left over", at: 15, found: 2, expected: "0" })
+        );
+        let short = ImageError::Truncated { field: "x", at: 15, needed: 4, available: 2 };
+        assert_eq!((reader.u32("x"), reader.at()), (Err(short), 15));
+        assert_eq!(reader.take("x", 2), Ok(&[16, 17][..]));
+        assert_eq!((reader.at(), reader.end()), (17, Ok(())));
+    }
+
+    #[test]
+    fn a_varint_has_at_most_64_bits() {
+        let varint = |bytes: &[u8]| {
+            let mut reader = Reader::new(bytes, 0);
+            reader.varint("x").map(|number| (number, reader.at()))
+        };
+        for (bytes, number) in [
+            (vec![0], 0),
+            (vec![0x7f], 127),
+            (vec![0x80, 1], 128),
+            (vec![0xac, 2], 300),
+            (vec![0xff, 0xff, 3], 65_535),
+            (vec![0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1], 1 << 63),
+            ([vec![0xff; 9], vec![1]].concat(), u64::MAX),
+        ] {
+            assert_eq!(varint(&bytes), Ok((number, bytes.len())), "{bytes:02x?}");
+        }
+        for bytes in [[vec![0x80; 9], vec![2]].concat(), [vec![0xff; 10], vec![0]].concat()] {
+            assert!(matches!(varint(&bytes), Err(ImageError::Value { at: 0, .. })), "{bytes:02x?}");
+        }
+        assert!(matches!(varint(&[0x80]), Err(ImageError::Truncated { at: 1, .. })));
+    }
+
+    #[test]
+    fn a_part_ends_where_it_is_told_and_takes_along_what_is_allowed() {
+        let mut reader = Reader::new(&[1, 2, 3, 4], 100);
+        reader.u8("x").unwrap();
+        let mut part = reader.part("x", 2).unwrap();
+        assert_eq!((part.at(), part.u16("x"), part.end()), (1, Ok(0x0302), Ok(())));
+        assert_eq!((part.allow::<u8>("x", 100), reader.allow::<u8>("x", 0)), (Ok(()), Ok(())));
+        let none = ImageError::TooLarge { field: "x", at: 3, needed: 1, allowed: 0 };
+        assert_eq!(reader.allow::<u8>("x", 1), Err(none), "it went with the part");
+        assert_eq!((reader.u8("x"), reader.end()), (Ok(4), Ok(())));
+        assert!(Reader::new(&[1], 0).part("x", 2).is_err());
+    }
+
+    #[test]
+    fn numbers_come_in_runs_of_zeros_and_of_others() {
+        let read = |bytes: &[u8], count| {
+            let (mut reader, mut put) = (Reader::new(bytes, 0), Vec::new());
+            let put_all = |at, number| {
+                put.push((at, number));
+                if number == 66 { Err("no 66") } else { Ok(()) }
+            };
+            reader.numbers("x", Literal::Byte, count, put_all)?;
+            reader.end()?;
+            Ok(put)
+        };
+        // Two zeros, three others of which one is 0 all the same, a zero, and none.
+        assert_eq!(read(&[2, 3, 9, 0, 7, 1, 0], 6), Ok(vec![(2, 9), (4, 7)]));
+        assert_eq!(read(&[], 0), Ok(vec![]));
+        let too_many = "at most as many numbers as are left";
+        assert_eq!(read(&[7, 0], 6), Err(value(0, 7, too_many)));
+        assert_eq!(read(&[2, 5, 1, 1, 1, 1, 1], 6), Err(value(1, 5, too_many)));
+        assert_eq!(read(&[0, 2, 65, 66], 2), Err(value(3, 66, "no 66")));
+    }
+
+    #[test]
+    fn weights_come_column_by_column() {
+        // Of two weights first both counts, then both sums.
+        let bytes = [0, 2, 1, 2, 0, 2, 30, 40];
+        let mut weights = [CountAndSum::default(); 2];
+        let mut reader = Reader::new(&bytes, 0);
+        let put = |at: usize, part| weights[at] = weights[at].saturating_add(part);
+        reader.weights::<CountAndSum>("x", 2, put).unwrap();
+        reader.end().unwrap();
+        assert_eq!(weights, [CountAndSum { count: 1, sum: 30 }, CountAndSum { count: 2, sum: 40 }]);
+        assert_eq!(Reader::new(&[0, 1, 5, 0, 1, 6], 0).weight("x"), Ok(CountAndSum { count: 5, sum: 6 }));
+        assert_eq!(Reader::new(&[0, 1, 7], 0).weight("x"), Ok(7u64));
+    }
+
+    #[test]
+    fn a_number_lies_within_its_range() {
+        let within = |byte: u8| Reader::new(&[byte], 0).within("x", 2..=4, "2 to 4", Reader::u8);
+        assert_eq!([2, 3, 4].map(within), [Ok(2), Ok(3), Ok(4)]);
+        assert_eq!([1, 5].map(within), [1, 5].map(|found| Err(value(0, found, "2 to 4"))));
+    }
+
+    #[test]
+    fn memory_is_taken_from_what_is_allowed() {
+        let mut reader = Reader::new(&[], 100);
+        assert_eq!(reader.allow::<u64>("x", 11), Ok(()));
+        let too_large = |needed, allowed| ImageError::TooLarge { field: "x", at: 0, needed, allowed };
+        assert_eq!(reader.allow::<u64>("x", 2), Err(too_large(16, 12)));
+        assert_eq!(reader.allow::<u64>("x", usize::MAX), Err(too_large(u64::MAX, 12)));
+        assert_eq!(reader.allocate::<u32>("x", 3).as_deref(), Ok(&[0; 3][..]));
+        assert_eq!(reader.allocate::<u8>("x", 1), Err(too_large(1, 0)), "nothing is left");
+    }
+}
