@@ -234,8 +234,10 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         let text = format!("the {who} sent {} packets, weir saw {}: {verdict}", thousands(sent), thousands(seen));
         line(interface, text, holds)?;
     }
-    let text =
-        format!("{} of the packets on wan0 are from the generator, by its own count", thousands(injected.sent().packets));
+    let text = format!(
+        "{} of the packets on wan0 are from the generator, by its own count",
+        thousands(injected.sent().packets)
+    );
     line("", text, injected.sent().packets <= client)?;
     let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
     let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
