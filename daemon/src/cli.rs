@@ -20,11 +20,11 @@ pub struct Cli {
 pub enum Command {
     /// Measure the traffic of interfaces and report every interval
     Run(RunArgs),
-    /// Measure capture files (pcap, pcapng) the same way, offline; needs no privilege
+    /// Measure capture files (pcap, pcapng) offline, in the same way; needs no privilege
     Replay(ReplayArgs),
-    /// Check a configuration: print every mistake with its place, or what is in force and its memory
+    /// Check a configuration: print every mistake with line and column, or all settings and their memory
     Check(ConfigArgs),
-    /// Tell what this kernel, driver and user may do, and the exact reason for each no; attaches nothing
+    /// Say what this kernel, driver and user can do, and the exact reason for each no; attaches nothing
     Doctor(DoctorArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
@@ -62,7 +62,7 @@ pub struct ReplayArgs {
     /// Print reports as JSON, one a line, instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Length of a window (`10s`, `5m`), or `all` for one report over everything [default: the configured interval]
+    /// Length of a window (`10s`, `5m`), or `all` for one report of everything [default: the configured interval]
     #[arg(long, value_name = "LENGTH", value_parser = windows)]
     pub window: Option<Windows>,
     /// Send every packet through the real XDP program (as root)
@@ -90,7 +90,7 @@ pub struct DoctorArgs {
 /// The schemas.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Schema {
-    /// Of a report
+    /// The schema of a report
     Report,
 }
 
@@ -102,6 +102,6 @@ fn windows(text: &str) -> Result<Windows, String> {
         text.parse().map_err(|_| "expected `all` or a length such as 10s or 5m".to_owned())?;
     match Duration::try_from(length) {
         Ok(length) if !length.is_zero() => Ok(Windows::Every(length)),
-        _ => Err("a window must be longer than nothing".to_owned()),
+        _ => Err("a window must be longer than 0s".to_owned()),
     }
 }

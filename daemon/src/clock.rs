@@ -1,4 +1,4 @@
-//! The one place that reads a clock; everywhere else time is an argument.
+//! The only module that reads a clock; everywhere else time is an argument.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub fn now() -> Moment {
     }
 }
 
-/// User and system time that this process has taken so far.
+/// User and system time that this process has used so far.
 pub fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// User and system time that this thread has taken so far.
+/// User and system time that this thread has used so far.
 pub fn thread_cpu_time() -> Duration {
     read(ClockId::ThreadCPUTime)
 }

@@ -110,7 +110,7 @@ impl Coordinator<'_, '_> {
                 recv(stop) -> _ => break,
                 recv(self.news) -> first => {
                     if first.is_err() {
-                        warn!("no more news of interfaces: changes are noticed within a second or two");
+                        warn!("the kernel sends no more news of interfaces: weir notices changes within a second or two");
                         self.news = never();
                     }
                     lookout.hear(first.into_iter().chain(self.news.try_iter()));
@@ -131,10 +131,10 @@ impl Coordinator<'_, '_> {
                 self.close(span, now)?;
             }
         }
-        info!("stopping: the last window is closed and reported");
+        info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         self.attachments.look();
-        // Detached first: what the programs saw until then is all in the caches and rings.
+        // Detached first, so that the caches and rings hold everything that the programs saw.
         self.attachments.detach();
         let now = clock::now();
         self.close(window.cut(now), now)
@@ -168,7 +168,7 @@ impl Coordinator<'_, '_> {
         crew.dismiss();
         for sink in Outbox::finish_all(outboxes, FAREWELL) {
             if sink.queued > 0 {
-                warn!(sink = sink.name, reports = sink.queued, "not delivered");
+                warn!(sink = sink.name, reports = sink.queued, "these reports were not delivered");
             }
         }
     }
@@ -216,7 +216,7 @@ fn what_is_taken(packets: Packets) -> String {
     match packets {
         Packets::OneIn(1) => "every packet".to_owned(),
         Packets::OneIn(rate) => format!("one packet in {rate}"),
-        Packets::Auto => "every packet, fewer while that is too much".to_owned(),
+        Packets::Auto => "every packet, but fewer while that is too much".to_owned(),
     }
 }
 
@@ -230,15 +230,15 @@ fn warn_of(interface: &str, ledger: &Ledger) {
         warn!(
             interface,
             packets = dropped,
-            "the packet socket dropped packets: the report's bounds are wider; try a larger datapath.packet_ring, or \
-             eBPF (CAP_BPF)"
+            "the packet socket dropped packets, and the bounds in the report are wider: try a larger \
+             datapath.packet_ring, or eBPF (CAP_BPF)"
         );
     }
     if lost > 0 {
         warn!(
             interface,
             packets = lost,
-            "the rings were full: the report's bounds are wider; try a larger datapath.ring"
+            "the rings were full, and the bounds in the report are wider: try a larger datapath.ring"
         );
     }
 }

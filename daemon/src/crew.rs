@@ -51,7 +51,6 @@ struct Worker<'scope> {
 
 impl<'scope> Crew<'scope> {
     /// A crew of nobody yet; `spares` are empty shards, one for each worker that will come.
-    #[expect(clippy::vec_box, reason = "shards travel through channels by their box")]
     pub fn new(spares: Vec<Box<Shard>>) -> Self {
         let (closed_in, closed) = bounded(spares.len());
         Self { workers: Vec::with_capacity(spares.len()), closed_in, closed, spares }
@@ -147,8 +146,9 @@ mod tests {
         Box::new(Shard::new(&settings, Key([3, 4])))
     }
 
-    fn spares(count: usize) -> Vec<Box<Shard>> {
-        (0..count).map(|_| shard()).collect()
+    /// A crew that waits for this many workers.
+    fn crew<'scope>(workers: usize) -> Crew<'scope> {
+        Crew::new((0..workers).map(|_| shard()).collect())
     }
 
     /// A worker that has seen `packets` in every window, and as many records.
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn every_window_has_every_workers_part_and_shards_come_back_empty() {
         thread::scope(|scope| {
-            let mut crew = Crew::new(spares(3));
+            let mut crew = crew(3);
             for packets in [1, 10, 100] {
                 hire(&mut crew, scope, counting(packets));
             }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_worker_that_fails_instead_of_closing_its_window_says_why() {
         thread::scope(|scope| {
-            let mut crew = Crew::new(spares(2));
+            let mut crew = crew(2);
             hire(&mut crew, scope, counting(1));
             hire(&mut crew, scope, |orders, _| {
                 orders.recv().unwrap();
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_worker_that_ends_on_its_own_is_noticed_without_an_order() {
         thread::scope(|scope| {
-            let mut crew = Crew::new(spares(2));
+            let mut crew = crew(2);
             hire(&mut crew, scope, |_, _| Ok(()));
             hire(&mut crew, scope, counting(1));
             while !crew.has_failed() {

@@ -1,4 +1,4 @@
-//! `weir`: reads the command line, does as told, and turns what went wrong into a message and an exit code.
+//! `weir`: reads the command line, runs the command, and turns errors into a message and an exit code.
 
 use std::{
     collections::HashSet,
@@ -40,7 +40,7 @@ enum Exit {
     Usage = 2,
     /// Not permitted, or not possible on this machine.
     Impossible = 3,
-    /// Told to stop twice: stopped at once.
+    /// A second signal to stop: stopped at once.
     Interrupted = 130,
 }
 
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        // Done all the same: whoever read the output has seen enough, as `head` has.
+        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has seen enough.
         if exit != Exit::Done {
             // A configuration's mistakes begin with their file and line, where editors look for them.
             let program = if error.is::<Mistakes>() { "" } else { "weir: " };
@@ -100,8 +100,7 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
         .map(|name| Interface { name, mode: Mode::Auto, direction: Direction::Ingress })
         .collect();
     if interfaces.len() > INTERFACES_MAX {
-        let error =
-            anyhow::anyhow!("{} interfaces are more than the {INTERFACES_MAX} that weir measures", interfaces.len());
+        let error = anyhow::anyhow!("{} interfaces: weir measures at most {INTERFACES_MAX}", interfaces.len());
         return Err(Failure { exit: Exit::Usage, error });
     }
     Ok(interfaces)

@@ -1,4 +1,4 @@
-//! The one fixed number: what a configuration takes, before it is spent.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts.
 
 use std::{fmt, fs};
 
@@ -9,7 +9,7 @@ use crate::{config::Config, datapath::tap, measure::shard::Shard};
 
 /// The program itself: code, stacks of its threads, TLS, allocator.
 const BASE_BYTES: u64 = 14 << 20;
-/// A report without its lists, and an entry of a list, as JSON; upper ends of what was measured.
+/// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// Top lists of a report: five dimensions in two orders.
@@ -19,7 +19,7 @@ pub const SHARDS_PER_CPU: u64 = 2;
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
-/// What a configuration takes, in bytes.
+/// The memory that a configuration needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// CPUs that need shards, caches and rings; none where no program is loaded.
@@ -78,7 +78,7 @@ impl Memory {
             + self.queues
     }
 
-    /// What the kernel's maps take besides.
+    /// The memory of the kernel's maps, which comes on top.
     pub const fn kernel(&self) -> u64 {
         self.cpus * (self.cache + self.ring)
     }

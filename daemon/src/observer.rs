@@ -1,4 +1,4 @@
-//! Who reports: a name for people, an identity that outlives restarts, and a number for each run and report.
+//! Who reports: a name for people, an identity that survives restarts, and a number for each run and report.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub struct Observer {
     seq: u64,
 }
 
-/// Not secret: it only turns the machine's identifier, which should stay on the machine, into one of our own.
+/// Not secret. The machine's identifier should stay on the machine; this key turns it into an identity of weir's own.
 const IDENTITY_KEY: Key = Key([0x7765_6972_2f6f_6273, 0x6572_7665_722f_6964]);
 
 impl Observer {

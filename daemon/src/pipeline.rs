@@ -37,7 +37,7 @@ use crate::{
     sink,
 };
 
-/// News of interfaces that wait for the coordinator; beyond, the kernel keeps them, or says that it could not.
+/// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
 const NEWS: usize = 1024;
 
 /// Why the daemon stopped.
@@ -140,7 +140,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     })
 }
 
-/// The kernel side; `None` where packet sockets do, because they are asked for or because nothing else is permitted.
+/// The kernel side; `None` if packet sockets are enough: they are asked for, or nothing else is permitted.
 fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     if !tap::needs_programs(&config.interfaces) {
         return Ok(None);
@@ -148,8 +148,8 @@ fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     match Kernel::load(plan) {
         Err(error) if tap::stand_in(&error, &config.interfaces) => {
             warn!(
-                "{error}; until then packets are read from packet sockets (`mode: afpacket`), which costs more and \
-                 loses packets sooner"
+                "{error}; until then weir reads packet sockets (`mode: afpacket`), which cost more and lose packets \
+                 sooner"
             );
             Ok(None)
         }

@@ -34,18 +34,18 @@ pub struct Attachments<'a> {
     devices: Devices,
     /// Each interface's own counts, when they were last looked at.
     counts: HashMap<u32, [u64; 2]>,
-    /// What was refused and said to be, so that it is not said at every change.
+    /// Refusals that were logged already: each is logged once, not at every change.
     refused: HashMap<(u32, Way), String>,
-    /// Interfaces that fit a pattern but are left out, likewise.
+    /// Interfaces that fit a pattern but are left out, and were logged, too.
     left_out: HashSet<u32>,
 }
 
 impl<'a> Attachments<'a> {
-    /// Attaches to every interface that is named, or to none; and to those that fit a pattern, as far as possible.
+    /// Attaches to all interfaces that are named, or fails; and to those that fit a pattern, as far as possible.
     ///
     /// # Errors
     ///
-    /// The first named interface that cannot be measured, or what makes measuring any impossible.
+    /// The first named interface that cannot be measured, or why no interface at all can be.
     pub fn attach(
         ladder: Ladder<'a>,
         table: Option<&'a mut InterfaceTable>,
@@ -64,7 +64,7 @@ impl<'a> Attachments<'a> {
         let devices = all.devices.list()?;
         for rule in interfaces {
             if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
-                warn!(pattern = %rule.name, "no interface fits; those that come will be measured");
+                warn!(pattern = %rule.name, "no interface fits now; weir will measure those that appear later");
             } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
                 let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
                 return Err(AttachError::NotFound { name: rule.name.clone(), have });
@@ -74,8 +74,8 @@ impl<'a> Attachments<'a> {
         Ok(all)
     }
 
-    /// Measures what should be measured now; `gone` are the interfaces that vanished since the last time, even if
-    /// others have their indexes and names by now.
+    /// Attaches to everything that should be measured now. `gone` are the interfaces that vanished since the last time:
+    /// other interfaces may have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
         let settled = match self.devices.list() {
             Ok(devices) => self.settle(&devices, gone, false),
@@ -100,7 +100,7 @@ impl<'a> Attachments<'a> {
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
         self.left_out.retain(|ifindex| there.contains(ifindex));
         if attached {
-            // The own counts from which on the programs were there.
+            // From these counts on the programs see the packets.
             self.look();
             for attachment in self.slots.iter_mut().filter(|attachment| attachment.coverage.is_new()) {
                 let own = attachment.own(&self.counts);
@@ -141,7 +141,7 @@ impl<'a> Attachments<'a> {
             attachment.changed = true;
             let table = self.table.as_deref_mut();
             if let Some(Err(error)) = table.map(|table| table.remove(table_entry(ifindex, attachment.way))) {
-                warn!(interface = %attachment.name, "cannot forget the interface: {error}");
+                warn!(interface = %attachment.name, "cannot remove the interface from the table: {error}");
             }
         }
     }
@@ -152,7 +152,7 @@ impl<'a> Attachments<'a> {
         let tell = || {
             warn!(
                 interface = %device.name, direction = way.name(),
-                "left out: its packets are counted on {below}, which it is stacked on; list one of the two"
+                "left out: weir counts its packets on {below}, which is below it; list one of the two"
             );
         };
         let named = self.slots.of_rule(rule, way);
@@ -239,8 +239,8 @@ impl<'a> Attachments<'a> {
         self.slots.iter().map(|slot| (slot.name.as_str(), slot.way, slot.obtained))
     }
 
-    /// The account of a window that is closed, of this length and with these ledgers, by slot: what was measured and
-    /// how much of it. Warns of packets that a program does not see, and frees the slots of what is gone for good.
+    /// What was measured in a window of this length with these ledgers, by slot, and how much of it. Warns if a program
+    /// does not see all packets, and frees the slots of interfaces that are gone for good.
     pub fn close(&mut self, ledgers: &[Ledger], length: Duration) -> Vec<MeasuredInterface> {
         let mut all = Vec::new();
         for (slot, ledger) in ledgers.iter().enumerate() {
@@ -263,7 +263,7 @@ impl<'a> Attachments<'a> {
         all
     }
 
-    /// Detaches from every interface, for good; what was seen of each stays known.
+    /// Detaches from every interface, for good. The slots stay, for the last report.
     pub fn detach(&mut self) {
         for present in self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut()) {
             present.hold = None;

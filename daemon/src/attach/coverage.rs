@@ -1,31 +1,32 @@
-//! Whether a program sees all of its interface's packets: its count against the interface's own.
+//! Whether a program sees all packets of its interface: its count is compared with the interface's own.
 //!
-//! The two cannot be read at one instant. The own count is read first and the window closed after it, so a packet that
-//! is missing at the edge is lost to the program, or was still on its way (in a card's ring, in a backlog) when the
-//! edge came. Those on their way do not add up from window to window; what the program never sees does. So only what
-//! was missing at two edges in a row, and is more than any such queue holds at the rate of the window, is told.
+//! The two counts cannot be read at the same instant. weir reads the interface's own count first and closes the window
+//! after that. A packet that is missing then was not seen by the program, or was still in a queue (a card's ring, a
+//! backlog). Queues empty themselves: their packets do not add up from window to window, but packets that the program
+//! never sees do. So weir reports only packets that were missing at two edges in a row, and that are more than such a
+//! queue holds at the rate of the window.
 //!
-//! What offloads merge, some interfaces count merged and some do not (a veth counts buffers, `WireGuard` counts packets
-//! and merges them afterwards). So any count from the buffers to the packets in them is taken for complete.
+//! Of packets that offloads merge, some interfaces count the merged buffers (a veth) and some the packets
+//! (`WireGuard`). So any count between the number of buffers and the number of packets in them is taken for complete.
 //!
-//! What a packet socket dropped is declared as lost, and a merged buffer among it as one packet. What else is missing
-//! in a window with such a loss cannot be told from it, and nothing is said of that window.
+//! Packets that a packet socket dropped are lost in the ledger, where a merged buffer counts as one packet. In a window
+//! with such a loss other missing packets cannot be told from it, and weir reports nothing for that window.
 
 use std::time::Duration;
 
 use weir_common::ledger::{Counters, Loss};
 
-/// Missing below this share is not told.
+/// A smaller share of missing packets is not reported.
 const MISSING_SHARE: f64 = 0.001;
-/// How much traffic may be on its way at an edge: as long as a busy CPU may leave a queue alone, ...
+/// The traffic that may be in queues at an edge: what arrives while a busy CPU does not look at a queue, ...
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
 /// ... or this many packets, if that is more.
 const ON_ITS_WAY_PACKETS: u64 = 64;
-/// The interface has to count this many, over this long, before a program that saw none is suspected.
+/// An interface must count this many packets in this time before a program that saw none is reported.
 const SILENCE_PACKETS: u64 = 16;
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// One direction of an interface, since its program was attached or since something was told.
+/// One direction of an interface, since its program was attached or since something was reported.
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<u64>,
@@ -52,7 +53,7 @@ pub enum Finding {
 }
 
 impl Coverage {
-    /// From now on, with the interface's own count as it is; unknown until the next edge if that is `None`.
+    /// Begins now, with the interface's own count as it is; if that is `None`, begins at the next edge.
     pub const fn new(own: Option<u64>) -> Self {
         Self { reading: own, own: 0, seen: 0, missing: 0 }
     }
@@ -99,7 +100,7 @@ impl Coverage {
         } else {
             return None;
         };
-        // What was told is told; what goes missing from here on is told again.
+        // This is reported now. Packets that go missing from here on are reported again.
         *self = Self::new(self.reading);
         Some(finding)
     }

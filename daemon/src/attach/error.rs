@@ -19,20 +19,20 @@ pub enum AttachError {
         /// The interfaces that there are.
         have: String,
     },
-    /// It was there a moment ago.
+    /// The interface vanished meanwhile.
     #[error("interface \"{0}\" vanished while weir attached to it")]
     Vanished(String),
-    /// Another program is there, and stays.
+    /// Somebody else's program is there, and stays.
     #[error(
-        "interface \"{0}\" has an XDP program of somebody else, which weir never replaces: \
+        "interface \"{0}\" has an XDP program of somebody else, and weir never replaces it: \
          use `mode: auto` or `mode: tcx`, detach it (`ip link set dev {0} xdp off`), or leave the interface out"
     )]
     Taken(String),
     /// No privilege.
     #[error("not permitted to attach to interface \"{0}\": run as root, or with the capability CAP_NET_ADMIN")]
     NotPermitted(String),
-    /// The mode asked for is not to be had.
-    #[error("interface \"{name}\" does not take weir's program as {mode}")]
+    /// The interface does not support the mode that was asked for.
+    #[error("interface \"{name}\" does not accept weir's program as {mode}")]
     Refused {
         /// The interface.
         name: String,
@@ -58,44 +58,42 @@ pub enum AttachError {
     },
     /// A kernel without TCX.
     #[error(
-        "interface \"{0}\" cannot be measured by TCX, which this kernel does not have, or not as weir needs it (Linux 6.6 or later)"
+        "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later)"
     )]
     NoTcx(String),
     /// XDP on an interface that has no Ethernet headers.
-    #[error("interface \"{name}\" has no Ethernet headers, which {mode} is for: use `mode: auto` or `mode: tcx`")]
+    #[error("interface \"{name}\" has no Ethernet headers, but {mode} needs them: use `mode: auto` or `mode: tcx`")]
     NoEthernet {
         /// The interface.
         name: String,
         /// The mode.
         mode: &'static str,
     },
-    /// A link layer that weir does not read.
-    #[error("interface \"{name}\" is of hardware type {hardware}, which weir does not read: leave it out")]
+    /// A link layer that weir cannot read.
+    #[error("interface \"{name}\" has hardware type {hardware}, and weir cannot read its packets: leave it out")]
     LinkLayer {
         /// The interface.
         name: String,
         /// Its type (`ARPHRD_*`).
         hardware: u16,
     },
-    /// The kernel attached by netlink, which outlives the daemon.
-    #[error(
-        "the kernel cannot attach to interface \"{0}\" by a device that ends with weir (it needs Linux 5.9 or later)"
-    )]
+    /// The kernel attached the program by netlink, which would outlive the daemon.
+    #[error("the program on interface \"{0}\" would stay attached after weir has ended: weir needs Linux 5.9 or later")]
     NoLink(String),
     /// No slot is free.
-    #[error("interface \"{0}\" is one more than the {INTERFACES_MAX} that weir measures")]
+    #[error("weir measures at most {INTERFACES_MAX} interfaces, and \"{0}\" is one more")]
     NoSlot(String),
     /// The interfaces cannot be listed.
     #[error("cannot ask the kernel for its interfaces")]
     List(#[from] io::Error),
-    /// The interface table is full or gone.
+    /// The kernel side: the interface table is full, for instance.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
 impl AttachError {
-    /// Whether the daemon must not start because of this. It must where an interface was asked for by its name, and
-    /// where what is missing is the same for every interface.
+    /// Whether the daemon must not start because of this. Every error of an interface that was asked for by its name
+    /// forbids it. An interface that only fits a pattern may fail, but a missing privilege is missing for all of them.
     pub const fn forbids_start(&self, is_named: bool) -> bool {
         is_named
             || matches!(self, Self::NotPermitted(_) | Self::NoPacketSocket(_) | Self::Kernel(KernelError::NotPermitted))

@@ -1,13 +1,13 @@
-//! The ladder: the ways to see an interface's packets, the best first, and the climb down it.
+//! The ladder: the ways to see an interface's packets. weir tries the best one first, and climbs down until one works.
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|
 //! | a network card | XDP native, TCX, XDP generic | TCX |
 //! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, XDP generic | TCX |
 //! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX | TCX |
-//! | any, where programs cannot be loaded for want of privilege | a packet socket | a packet socket |
+//! | any, where this process may not load programs | a packet socket | a packet socket |
 //!
-//! Why not XDP on a veth: in native mode it switches its peer's segmentation offload off, which halves bulk TCP.
+//! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
 use aya::{
     programs::{LinkOrder, ProgramError, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode},
@@ -45,7 +45,7 @@ pub fn link_layer(device: &Device) -> packet::Link {
     }
 }
 
-/// The ways to try, the best first; without programs there is but one.
+/// The ways to try, the best first. Without programs there is only one.
 pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
     let is_virtual = device.kind.is_some() || device.hardware == LOOPBACK;
@@ -61,7 +61,7 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
     }
 }
 
-/// What every rung needs.
+/// What the rungs need.
 pub struct Ladder<'a> {
     /// The programs, if there are any.
     pub programs: Option<Programs<'a>>,
@@ -77,7 +77,7 @@ pub struct Programs<'a> {
     pub tc: TcPrograms<'a>,
 }
 
-/// What keeps an interface measured: dropping it ends that.
+/// Keeps an interface measured until it is dropped.
 pub enum Hold {
     /// A program.
     Program {
@@ -96,7 +96,7 @@ impl Ladder<'_> {
     ///
     /// # Errors
     ///
-    /// Why the last rung was refused, or what makes every rung pointless.
+    /// Why the last way was refused, or why no way can work.
     pub fn attach(
         &mut self,
         device: &Device,
@@ -117,7 +117,7 @@ impl Ladder<'_> {
             match attached {
                 Ok(hold) => {
                     for refusal in &refusals {
-                        info!(interface = %device.name, direction = way.name(), "passed over: {}", with_causes(refusal));
+                        info!(interface = %device.name, direction = way.name(), "skipped: {}", with_causes(refusal));
                     }
                     return Ok((rung, hold));
                 }
@@ -128,10 +128,7 @@ impl Ladder<'_> {
                 }
             }
         }
-        // What somebody else has taken can be given back; that is the reason to tell.
-        let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
-        let told = taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop());
-        Err(told.unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
+        Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
     fn tap(&self, device: &Device, way: Way, slot: usize) -> Result<Tap, AttachError> {
@@ -176,13 +173,13 @@ impl Programs<'_> {
             Way::Ingress => TcAttachType::Ingress,
             Way::Egress => TcAttachType::Egress,
         };
-        // First: what other programs drop there is counted all the same, and what they let pass without asking the
-        // next one, too.
+        // First of the chain: packets that other programs drop are counted, and so are those for which the next
+        // program would not be called.
         let first = TcAttachOptions::TcxOrder(LinkOrder::first());
         let id = program.attach_with_options(&device.name, hook, first).map_err(refused)?;
         let attached = program.take_link(id).map_err(refused)?;
         let attached = FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))?;
-        // It was attached by name: by now that may be another interface's.
+        // The kernel attached it by name, which may belong to another interface by now.
         if index_of(&device.name) != Some(device.ifindex) {
             return Err(AttachError::Vanished(device.name.clone()));
         }
@@ -190,7 +187,7 @@ impl Programs<'_> {
     }
 }
 
-/// Kernels without TCX are not held to taking its programs either. What the verifier wrote fills pages.
+/// Kernels without TCX may refuse its programs, too. The verifier's log fills pages, and goes to the debug log.
 fn not_loaded(name: &str, source: ProgramError) -> AttachError {
     debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
     match &source {
@@ -201,8 +198,8 @@ fn not_loaded(name: &str, source: ProgramError) -> AttachError {
             if matches!(has_tcx(), Ok(true)) {
                 warn!(
                     interface = %name,
-                    "this kernel has TCX but did not take weir's program for it, which is a defect of weir: please report \
-                     it with what `WEIR_LOG=debug weir run` says"
+                    "this kernel has TCX but refused weir's program for it. That is a defect of weir: please report it \
+                     with the output of `WEIR_LOG=debug weir run`"
                 );
             }
             AttachError::NoTcx(name.to_owned())
@@ -211,6 +208,13 @@ fn not_loaded(name: &str, source: ProgramError) -> AttachError {
     }
 }
 
+/// Of several refusals the one to report: the user can detach somebody else's program; otherwise the last one.
+fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
+    let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
+    taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
+}
+
+/// What a refusal by the kernel means.
 fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     let name = name.to_owned();
     let errno = match &source {
@@ -221,7 +225,7 @@ fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
         Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
         Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
         Some(Errno::NODEV) => AttachError::Vanished(name),
-        // The kernel does not know this kind of link; that it refuses the program itself is another call's error.
+        // The kernel does not know this kind of link. (A refusal of the program itself is an error of another call.)
         Some(Errno::INVAL) if rung == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
             AttachError::NoTcx(name)
         }
@@ -236,7 +240,39 @@ fn index_of(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    #[test]
+    fn the_kernels_refusals_are_understood() {
+        use Obtained::{Generic, Native, Tcx};
+        for (rung, errno, expected) in [
+            (Native, Errno::BUSY, "Taken"),
+            (Generic, Errno::EXIST, "Taken"),
+            (Tcx, Errno::BUSY, "Refused"),
+            (Native, Errno::PERM, "NotPermitted"),
+            (Tcx, Errno::ACCESS, "NotPermitted"),
+            (Generic, Errno::NODEV, "Vanished"),
+            (Tcx, Errno::INVAL, "NoTcx"),
+            (Native, Errno::INVAL, "Refused"),
+            (Native, Errno::OPNOTSUPP, "Refused"),
+        ] {
+            let io_error = io::Error::from_raw_os_error(errno.raw_os_error());
+            let error = refused("eth0", rung, SyscallError { call: "bpf_link_create", io_error }.into());
+            assert!(format!("{error:?}").starts_with(expected), "{rung:?} {errno}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_refusals_the_one_is_told_that_the_user_can_mend() {
+        let [taken, no_tcx] = [AttachError::Taken, AttachError::NoTcx].map(|error| error("eth0".to_owned()));
+        let refusals = vec![taken, no_tcx, AttachError::Vanished("eth0".to_owned())];
+        assert!(matches!(most_useful(refusals), Some(AttachError::Taken(_))));
+        let refusals = ["a", "b"].map(|name| AttachError::NoTcx(name.to_owned())).into();
+        assert!(matches!(most_useful(refusals), Some(AttachError::NoTcx(last)) if last == "b"));
+        assert!(most_useful(Vec::new()).is_none());
+    }
 
     #[test]
     fn the_ladder_suits_the_interface() {

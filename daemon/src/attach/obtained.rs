@@ -13,9 +13,9 @@ pub enum Obtained {
     Tcx,
     /// By a packet socket.
     AfPacket,
-    /// Not at all: the interface is gone.
+    /// Not at all: the interface does not exist now.
     Gone,
-    /// Not here: the same packets are counted on an interface below.
+    /// Not here: weir counts the same packets on an interface below.
     LeftOut,
 }
 
@@ -33,25 +33,25 @@ impl Obtained {
     }
 }
 
-/// Why a program may not see what the interface counts.
+/// The likely reason why a program sees fewer packets than the interface counts.
 pub const fn reason_for_missing(obtained: Obtained, way: Way, has_xdp: bool) -> &'static str {
     match (obtained, way) {
         (Obtained::Native, _) => {
-            "likely the card forwards flows by itself (hardware offload), or has queues without the program"
+            "likely the card forwards flows in hardware (offload), or has queues without the program"
         }
         (Obtained::Generic, _) => {
-            "likely packets were merged before (switch that off with `ethtool -K DEVICE gro off lro off`, or use `mode: \
-             tcx`), or the card forwards flows by itself"
+            "likely offloads merge packets before the program sees them (use `mode: tcx`, or disable them with `ethtool \
+             -K DEVICE gro off lro off`), or the card forwards flows in hardware"
         }
         (_, Way::Ingress) if has_xdp => {
-            "likely the XDP program on the interface drops or redirects them, which comes before weir's place"
+            "likely the XDP program on the interface drops or redirects them before weir sees them"
         }
         (_, Way::Ingress) => {
-            "likely the card forwards flows by itself (hardware offload), or the kernel dropped frames that it took for \
-             broken before weir's place"
+            "likely the card forwards flows in hardware (offload), or the kernel drops broken frames before weir sees \
+             them"
         }
         (_, Way::Egress) => {
-            "likely they were sent past the kernel's stack: by an XDP program's redirect, AF_XDP, or hardware offload"
+            "likely they were sent without the kernel's stack: by an XDP redirect, AF_XDP, or hardware offload"
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What the configuration means here and now: which interfaces are measured, and which are left out because their
-//! packets are counted below them already.
+//! Which of the interfaces that exist now the configuration asks for, and which of them are left out because weir
+//! counts their packets on an interface below.
 
 use std::collections::HashSet;
 
 use super::netlink::Device;
 use crate::config::{Interface, Way};
 
-/// Kinds of interfaces that carry their lower interface's packets once more.
+/// Kinds of interfaces that show the packets of their lower interface again.
 const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];
 /// Stacks are not deeper than this.
 const DEPTH_MAX: usize = 8;
@@ -20,12 +20,12 @@ pub struct Wanted<'l> {
     pub device: &'l Device,
     /// The direction.
     pub way: Way,
-    /// The interface below that has the same packets and is measured, too.
+    /// The measured interface below that has the same packets, if any.
     pub below: Option<&'l str>,
 }
 
-/// Everything that `rules` name among these interfaces. An interface's own name goes before a pattern that it fits, and
-/// of several patterns the first counts.
+/// Everything that `rules` ask for among these interfaces. A rule with the interface's exact name comes before
+/// patterns; among patterns the first one counts.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device]) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
     for device in devices {

@@ -1,5 +1,5 @@
-//! The slots: one for each direction of each measured interface. What is to become of them is decided here, without
-//! asking or changing anything in the kernel.
+//! The slots: one for each direction of each measured interface. This file decides what becomes of each of them, and
+//! asks or changes nothing in the kernel.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,9 +29,9 @@ pub struct Attachment {
     pub obtained: Obtained,
     /// What there is in the kernel; `None` while it is not attached.
     pub present: Option<Present>,
-    /// Whether all its packets are seen.
+    /// Whether weir sees all its packets.
     pub coverage: Coverage,
-    /// In this window it was attached elsewhere or not at all, for a while.
+    /// For a part of this window it was not attached, or to another interface.
     pub changed: bool,
 }
 
@@ -112,8 +112,8 @@ impl Attachment {
         Self { rule, name: name.to_owned(), way, obtained: Obtained::Gone, present, coverage, changed: false }
     }
 
-    /// What becomes of it, if it is attached, now that this is `wanted` and these interfaces are `gone`: another one may
-    /// have the index and the name by now.
+    /// What becomes of it now that this is `wanted` and these interfaces are `gone`; `None` if it is not attached.
+    /// Another interface may have the index and the name of one that is gone.
     pub fn fate<'w, 'd>(&self, wanted: &'w [Wanted<'d>], gone: &HashSet<u32>) -> Option<Fate<'w, 'd>> {
         let ifindex = self.present.as_ref()?.ifindex;
         let still = wanted

@@ -9,7 +9,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Bytes of a configuration file: room for every interface and sink with long headers, and little enough to read at
+/// Bytes of a configuration file: room for every interface and sink with long headers, and small enough to read at
 /// once.
 pub const FILE_MAX: usize = 128 << 10;
 
@@ -17,7 +17,7 @@ pub const FILE_MAX: usize = 128 << 10;
 /// byte makes at most one value and one byte of text.
 pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
 
-/// Mistakes that are listed; each costs another reading of the file to locate, and nobody mends more at once.
+/// Mistakes that are listed. To locate each of them the file is read once more, and nobody corrects more at once.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Bytes of an observer's name and site: a full domain name fits.
@@ -29,7 +29,8 @@ pub const INTERFACES_MAX: usize = control::INTERFACES_MAX as usize;
 /// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
 pub const INTERFACE_NAME_BYTES: RangeInclusive<usize> = 1..=15;
 
-/// The report interval: below, closing the window would cost more than measuring; above, a report is no news.
+/// The report interval. With a shorter one, closing windows would cost more than measuring; with a longer one, reports
+/// would come too late.
 pub const INTERVAL: RangeInclusive<Duration> = seconds(1)..=seconds(3600);
 
 /// The seconds of a day, which the report interval divides so that every day's windows fall alike.
@@ -45,7 +46,7 @@ pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 /// Error of top entries, of a window's total: 80,000 candidates for the smallest, 400 for the largest.
 pub const TOP_ERROR: RangeInclusive<f64> = 0.000_05..=0.01;
 
-/// Candidates per top list at least: fewer would lose entries of the longest list, more would leave the CPU's caches.
+/// Candidates per top list at least. Fewer would lose entries of the longest list; more would not fit the CPU's caches.
 pub const TOP_CANDIDATES: RangeInclusive<u64> = 64..=16_384;
 
 /// Flows per generation of the seen-flow filter: at the most some 170 MiB per generation at the default rate.
@@ -69,7 +70,7 @@ pub const PACKET_RING: RangeInclusive<u64> = (64 << 10)..=(256 << 20);
 /// One packet in how many is taken: a record has 16 bits for it.
 pub const ONE_IN: RangeInclusive<u64> = 1..=RATE_MAX as u64;
 
-/// The share of a CPU that reading its records may take: below, not even an idle worker would do.
+/// The share of a CPU that reading its records may use. Even an idle worker needs a little.
 pub const CPU_SHARE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Sinks: each is a thread and a queue.

@@ -1,8 +1,8 @@
 //! The configuration: what `weir.yaml` says, checked, with a value for every setting.
 //!
-//! From text to [`Config`] in three steps: `node` parses YAML into a tree of plain values, `read` takes the settings
-//! out of it through `section`, which notes every mistake and goes on, and `locate` finds the line and column of each.
-//! [`Config::default`] equals the `config/weir.yaml` that ships.
+//! From text to [`Config`] in three steps. `node` parses YAML into a tree of plain values. `read` takes the settings
+//! from the tree by `section`, which notes every mistake and goes on. `locate` finds the line and column of each
+//! mistake. [`Config::default`] equals the `config/weir.yaml` that ships.
 
 mod key;
 pub mod limits;
@@ -37,17 +37,17 @@ use self::section::{Field, Log};
 pub struct Config {
     /// Who reports.
     pub observer: Observer,
-    /// What is measured, without duplicates; names and directions together at most [`limits::INTERFACES_MAX`].
+    /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
     /// When and how much is reported.
     pub report: Report,
     /// How exact the estimates are.
     pub estimates: Estimates,
-    /// How flows are told to be new.
+    /// How weir knows that a flow is new.
     pub seen_flows: SeenFlows,
     /// The kernel's side.
     pub datapath: Datapath,
-    /// How many packets are taken.
+    /// How many packets are measured.
     pub sampling: Sampling,
     /// The key of all hashes.
     pub hash_key: HashKey,
@@ -85,13 +85,13 @@ impl Interface {
         if self.is_pattern() { limits::INTERFACES_MAX } else { self.direction.ways().len() }
     }
 
-    /// Whether this is about the interface `name`. A pattern never means the loopback.
+    /// Whether this is about the interface `name`. A pattern never matches the loopback.
     pub fn covers(&self, name: &str) -> bool {
         if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
     }
 }
 
-/// How many slots these interfaces need, one for each direction: all that there are where a pattern may fit any number.
+/// How many slots these interfaces need: one for each direction, or all slots if there is a pattern.
 pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
     interfaces.into_iter().map(Interface::slots).sum::<usize>().min(limits::INTERFACES_MAX)
 }
@@ -100,7 +100,7 @@ pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The best that the interface has.
+    /// The best way that works for the interface.
     #[default]
     Auto,
     /// In the driver, or not at all.
@@ -122,7 +122,7 @@ pub enum Direction {
     Ingress,
     /// Those that it sends.
     Egress,
-    /// Both, each with an account of its own.
+    /// Both, each with its own ledger.
     Both,
 }
 
@@ -171,20 +171,21 @@ pub struct Report {
 pub struct Estimates {
     /// Relative standard error of unique counts.
     pub unique_error: f64,
-    /// How far apart the bounds of a count in a top list seldom are, as a part of a window's total.
+    /// The usual distance between the bounds of a count in a top list, as a share of the window's total.
     pub top_error: f64,
     /// Candidates kept for each top list at least.
     pub top_candidates: usize,
 }
 
-/// How flows are told to be new.
+/// How weir knows that a flow is new.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SeenFlows {
     /// Flows that one generation holds at the false positive rate.
     pub capacity: u64,
-    /// The part of new flows that may be taken for seen ones.
+    /// The share of new flows that weir may take for known ones.
     pub false_positive_rate: f64,
-    /// A flow is forgotten after one to two of these; at least the report interval.
+    /// How long one filter is filled; at least the report interval. A silent flow is forgotten after one to two of
+    /// these.
     #[serde(serialize_with = "units::write_duration")]
     pub generation: Duration,
 }
@@ -200,18 +201,18 @@ pub struct Datapath {
     /// Bytes of the ring of each packet socket, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub packet_ring: u64,
-    /// Whose packet a tunnelled packet is.
+    /// Which flow a packet inside a tunnel belongs to.
     pub tunnels: Tunnels,
 }
 
-/// Whose packet a tunnelled packet is.
+/// Which flow a packet inside a tunnel belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tunnels {
-    /// The tunnel's.
+    /// The tunnel.
     #[default]
     Outer,
-    /// That of whoever talks through it.
+    /// The flow inside the tunnel.
     Inner,
 }
 
@@ -224,21 +225,21 @@ impl From<Tunnels> for packet::Tunnels {
     }
 }
 
-/// How many packets are taken.
+/// How many packets are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
     /// One in how many.
     pub packets: Packets,
-    /// The share of a CPU that reading its records may take before `auto` takes fewer packets.
+    /// The share of a CPU that reading its records may use before `auto` measures fewer packets.
     pub cpu: f64,
 }
 
-/// One packet in how many is taken.
+/// One packet in how many is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
     /// One in this many, 1 to [`weir_common::sampling::RATE_MAX`].
     OneIn(u32),
-    /// Every one, or fewer for as long as the daemon cannot keep up.
+    /// Every packet, but fewer while the daemon cannot keep up.
     Auto,
 }
 
@@ -344,8 +345,8 @@ impl Config {
         }
     }
 
-    /// Understands the text of a configuration file; `file` is the name to show in mistakes. Settings that are absent
-    /// or null have their defaults, so an empty text is [`Config::default`].
+    /// Reads the text of a configuration file; `file` is its name in mistakes. Settings that are absent or null have
+    /// their defaults, so an empty text is [`Config::default`].
     ///
     /// # Errors
     ///
@@ -391,8 +392,8 @@ impl Sink {
 }
 
 impl Target {
-    /// Whether reports would arrive twice, or two writers mix their lines. The same collector with other headers, such
-    /// as those that name a tenant, is another place.
+    /// Whether both are the same place: reports would arrive there twice, or two writers would mix their lines. The
+    /// same collector with other headers is another place: headers may name a tenant.
     fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stdout, Self::Stdout) => true,

@@ -124,12 +124,11 @@ fn interface(field: &Field<'_>) -> Option<Interface> {
     Some(Interface { name: name?, mode, direction })
 }
 
-/// The direction; `both` may have any mode, because what is sent is then measured by TCX all the same.
+/// The direction. `both` may have any mode: packets that the interface sends are then measured by TCX.
 fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     let direction = field.choice(&DIRECTIONS)?;
     if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
-        field
-            .refuse("XDP sees only what an interface receives: for what it sends leave out `mode`, or use `mode: tcx`");
+        field.refuse("XDP sees only packets that an interface receives: leave out `mode`, or use `mode: tcx`");
         return None;
     }
     Some(direction)
@@ -235,7 +234,7 @@ fn sampling(s: &mut Section<'_>) -> Sampling {
     }
 }
 
-/// A number, or the word that leaves it to weir.
+/// A number, or the word by which weir decides.
 fn packets(field: &Field<'_>) -> Option<Packets> {
     if field.is_text() {
         return field.choice(&[(AUTO, Packets::Auto)]);
@@ -320,7 +319,7 @@ fn url(field: &Field<'_>) -> Option<Uri> {
     if !matches!(url.scheme_str(), Some("http" | "https")) {
         field.refuse("a url starts with http:// or https://");
     } else if authority.contains('@') {
-        field.refuse("credentials in a url would be logged: use `headers: {Authorization: ...}`");
+        field.refuse("credentials in a url would appear in logs: use `headers: {Authorization: ...}`");
     } else if url.host().is_none_or(str::is_empty) {
         field.refuse("this url has no host");
     } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {

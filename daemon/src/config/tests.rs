@@ -299,8 +299,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "interfaces:\n  - {name: eth0, mode: native, direction: egress}\n  - {name: eth1, mode: native, direction: up}",
         &[
-            "2:43: interfaces[0].direction: XDP sees only what an interface receives: for what it sends leave out `mode`, \
-             or use `mode: tcx`",
+            "2:43: interfaces[0].direction: XDP sees only packets that an interface receives: leave out `mode`, or use \
+             `mode: tcx`",
             "3:43: interfaces[1].direction: expected one of ingress, egress, both, found the text \"up\"",
         ],
     ),

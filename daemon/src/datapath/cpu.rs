@@ -39,8 +39,8 @@ pub fn pin(cpu: u32) -> Result<(), PinError> {
     sched_setaffinity(None, &cpus).map_err(|error| PinError { cpu, source: error.into() })
 }
 
-/// Does something on a CPU, and afterwards lets this thread run where it could before. If the kernel refuses that, the
-/// thread stays on the CPU: its results are the same, but it takes time from that CPU alone.
+/// Does something on a CPU. Afterwards this thread may run on the same CPUs as before. If the kernel refuses that, the
+/// thread stays on this CPU: its results are the same, but all its time comes from this CPU.
 ///
 /// # Errors
 ///

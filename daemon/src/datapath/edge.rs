@@ -15,7 +15,7 @@ pub struct Edge {
     pub sizes: Vec<u64>,
     /// The sampling rate of the last draw: see [`InterfaceEdge::sampling`].
     pub sampling: u32,
-    /// What the lost packets may come to beyond what they are counted for, where that is not known exactly.
+    /// How much more than counted the lost packets may have been, where their sizes are not known exactly.
     pub lost_beyond: Tally,
 }
 

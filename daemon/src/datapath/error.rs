@@ -15,14 +15,16 @@ pub enum KernelError {
     )]
     NotPermitted,
     /// Built with `AYA_BUILD_SKIP=1`.
-    #[error("this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without")]
+    #[error(
+        "this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without that variable"
+    )]
     NoObject,
     /// The object could not be read, or a map could not be made.
-    #[error("the kernel did not take weir's eBPF maps")]
+    #[error("the kernel refused weir's eBPF maps")]
     Load(#[source] EbpfError),
     /// The verifier refused a program.
     #[error(
-        "the kernel did not take weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
+        "the kernel refused weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
         floor(program)
     )]
     Program {
@@ -36,13 +38,13 @@ pub enum KernelError {
     #[error("an eBPF map could not be set up")]
     Map(#[from] MapError),
     /// A map or a program is missing from the object: it belongs to another version.
-    #[error("the eBPF object has no `{0}`: it is not of this version of weir")]
+    #[error("the eBPF object has no `{0}`: it belongs to another version of weir")]
     Missing(&'static str),
     /// The CPUs could not be listed.
     #[error("cannot read {0}")]
     Cpus(&'static str, #[source] io::Error),
     /// More CPUs than rings.
-    #[error("CPU {0} is beyond the {CPUS_MAX} CPUs that weir can serve")]
+    #[error("weir supports {CPUS_MAX} CPUs, but this machine has a CPU {0}")]
     TooManyCpus(u32),
     /// A test-run failed.
     #[error("the kernel refused to run `{program}`")]
@@ -67,19 +69,19 @@ pub enum KernelError {
     Descriptor(#[source] io::Error),
     /// Two interface indexes need the same places of the table.
     #[error(
-        "interface index {0} finds no place in the interface table beside {INTERFACE_PROBES} others: use fewer interfaces"
+        "the interface table has no place for interface index {0} beside {INTERFACE_PROBES} others: use fewer interfaces"
     )]
     InterfaceTable(u32),
 }
 
 impl KernelError {
-    /// Whether the user, and not the kernel or weir, is what lacks something.
+    /// Whether this process lacks a privilege, and nothing else is wrong.
     pub const fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted)
     }
 }
 
-/// The first Linux that takes a program; of the one that measures interfaces there is a variant for each.
+/// The first Linux that accepts a program. The one that measures interfaces has a variant for older kernels.
 fn floor(program: &str) -> &'static str {
     if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
 }

@@ -8,24 +8,24 @@ use aya::{
 /// What the programs may use. Each thing has a fallback where it is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Packets in several pieces, as jumbo frames are (Linux 5.18). Without, native XDP is refused on interfaces with
-    /// an MTU beyond a page; generic XDP is not, and sees the packet whole.
+    /// Packets in several pieces, such as jumbo frames (Linux 5.18). Without this, native XDP cannot be attached to an
+    /// interface whose MTU exceeds a page. Generic XDP can: it sees such a packet in one piece.
     pub fragments: bool,
 }
 
 impl Features {
-    /// What every kernel that weir knows can do.
+    /// What every kernel can do that weir supports.
     pub const FLOOR: Self = Self { fragments: false };
 
     /// What this kernel can do.
     ///
-    /// Where it does not let itself be asked, everything is said to be there: loading the programs will fail for the
-    /// same reason, and tell it.
+    /// If the kernel refuses to answer, this assumes everything: loading the programs will then fail for the same
+    /// reason, with a better message.
     pub fn of_this_kernel() -> Self {
         Self::ask().unwrap_or(Self { fragments: true })
     }
 
-    /// What this kernel can do, if it lets itself be asked.
+    /// What this kernel can do, if it answers.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ impl Features {
     }
 }
 
-/// Whether this kernel has TCX (Linux 6.6): asks which programs there are on the loopback interface, a question that
-/// older ones do not know.
+/// Whether this kernel has TCX (Linux 6.6). Asks which programs are on the loopback interface: older kernels do not
+/// know that question.
 ///
 /// # Errors
 ///

@@ -26,12 +26,12 @@ use crate::config::Way;
 /// The programs for what weir does, and not for its benchmark.
 const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
 
-/// A program that the kernel took.
+/// A program that the kernel accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LoadedProgram {
     /// Its name.
     pub name: &'static str,
-    /// How many instructions the verifier looked at, of the million that it allows; Linux 5.16 and later tell.
+    /// How many instructions the verifier examined, of the million that it allows; known from Linux 5.16 on.
     pub verified_instructions: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ pub struct Kernel {
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces as XDP; without fragments where the kernel knows none.
+    /// Attached to interfaces as XDP. The variant without fragments where the kernel does not know them.
     pub weir: &'a mut Xdp,
     /// Attached to interfaces by TCX.
     pub tc: TcPrograms<'a>,
@@ -80,7 +80,7 @@ pub struct Benchmark<'a> {
 }
 
 impl Kernel {
-    /// Loads maps and programs as this kernel can take them. Nothing is attached and there are no rings yet.
+    /// Loads maps and programs, as far as this kernel supports them. Attaches nothing, and makes no rings yet.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The kernel did not take it.
+    /// The kernel refused it.
     pub fn load_replay(&mut self) -> Result<(), KernelError> {
         load_programs(&mut self.ebpf, &["replay"])
     }
@@ -140,7 +140,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The kernel did not take one.
+    /// The kernel refused one.
     pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
         load_programs(&mut self.ebpf, &["baseline", "draw", "two_flows", "all_miss", "zipf"])
     }
@@ -161,7 +161,7 @@ impl Kernel {
         Ring::new(cpu, map, self.ring_bytes)
     }
 
-    /// The programs that the kernel took so far.
+    /// The programs that the kernel has accepted so far.
     pub fn loaded(&self) -> Vec<LoadedProgram> {
         PROGRAMS
             .into_iter()
@@ -172,7 +172,7 @@ impl Kernel {
             .collect()
     }
 
-    /// A hold on the valves, for one more thread.
+    /// Access to the valves for one more thread.
     ///
     /// # Errors
     ///
@@ -230,8 +230,8 @@ impl Kernel {
     }
 }
 
-/// How many blocks the maps of CPUs have: the numbers of the CPUs that are online are below. Not of all that there could
-/// ever be, which a hypervisor may call hundreds.
+/// How many blocks the maps of CPUs have: enough for the highest CPU that is online. A hypervisor may announce hundreds
+/// of CPUs that never come; memory for those would be wasted.
 fn cpu_blocks() -> Result<u32, KernelError> {
     let last = online_cpus()?.into_iter().max().unwrap_or_default();
     if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }

@@ -1,4 +1,4 @@
-//! Programs that the kernel took, ready to be attached or run.
+//! Programs that the kernel accepted, ready to be attached or run.
 
 use aya::programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use weir_common::{control::Flush, packet::Link};
@@ -6,8 +6,8 @@ use weir_common::{control::Flush, packet::Link};
 use super::error::KernelError;
 use crate::config::Way;
 
-/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may lack what they need, and most
-/// interfaces need none of them.
+/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may not support them, and most
+/// interfaces do not need them.
 pub struct TcPrograms<'a> {
     /// For packets that begin with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],
@@ -16,11 +16,11 @@ pub struct TcPrograms<'a> {
 }
 
 impl TcPrograms<'_> {
-    /// The program for packets that begin with `link` and go this way; `None` for a link layer that no program reads.
+    /// The program for packets of this direction that begin with `link`; `None` for a link layer that no program reads.
     ///
     /// # Errors
     ///
-    /// The kernel did not take it.
+    /// The kernel refused it.
     pub fn get(&mut self, link: Link, way: Way) -> Result<Option<&mut SchedClassifier>, ProgramError> {
         let programs = match link {
             Link::Ethernet => &mut self.ethernet,

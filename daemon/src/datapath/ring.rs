@@ -37,7 +37,7 @@ impl Ring {
         let wait = |error: Errno| KernelError::Wait { cpu, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wait)?;
         let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
-        // Edge-triggered: the kernel side wakes the reader once per some hundred records, not for each.
+        // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, entries.as_fd(), epoll::EventData::new_u64(RING), on_wakeup).map_err(wait)?;
         epoll::add(&epoll, &waker, epoll::EventData::new_u64(RING + 1), on_wakeup).map_err(wait)?;
@@ -76,8 +76,8 @@ impl Ring {
                 return Drained { fill: bytes as f64 / f64::from(self.bytes), more: false };
             };
             bytes += item.len() as u64 + ENTRY_HEADER_BYTES;
-            // Entries come from our own program: a length that no entry has cannot occur, and would be caught by the
-            // ledger, which then does not balance.
+            // Entries come from our own program, so every length is known. If one were not, the ledger would not
+            // balance.
             if let Some(entry) = Entry::read(&item) {
                 take(entry);
             }
@@ -95,7 +95,7 @@ pub struct Drained {
     pub more: bool,
 }
 
-/// How many records a ring of `bytes` bytes holds, which come in whole batches.
+/// How many records a ring of `bytes` bytes holds; they come in whole batches.
 pub const fn ring_records(bytes: u64) -> u64 {
     let batch = BATCH_RECORDS as u64;
     bytes / (batch * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * batch

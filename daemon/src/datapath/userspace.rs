@@ -1,5 +1,5 @@
-//! The counterpart of the kernel's program in userspace: the same parser, hash, cache and records, one packet at a time.
-//! Replay measures with it, and so does whoever reads packet sockets.
+//! The counterpart of the kernel's program in userspace: the same parser, hash, cache and records, one packet at a
+//! time. Replay measures with it, and so does whoever reads packet sockets.
 
 use weir_common::{
     flow::{FlowKey, Scope},
@@ -13,7 +13,7 @@ use weir_common::{
 
 use super::{edge::Edge, plan::Plan};
 
-/// A packet, or as many as an offload merged into one buffer, which then share its headers.
+/// A packet, or several that an offload merged into one buffer; those share its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer<'a> {
     /// The beginning, as it was on the wire.
@@ -34,7 +34,7 @@ pub struct UserspaceProgram {
     bits: u32,
     epoch: u8,
     valve: Valve,
-    /// The rate of the draw that is pending.
+    /// The sampling rate of the pending draw.
     drawn: u32,
     /// Packets left out before the next is taken.
     left_out: u32,
@@ -67,8 +67,8 @@ impl UserspaceProgram {
         self.valve = Valve::one_in(rate);
     }
 
-    /// Measures what came by the interface of this slot, of which there are as many as the plan said. A record that
-    /// has to leave the cache for it goes to `evict`.
+    /// Measures what came by the interface of this slot, which is below the plan's number of interfaces. If a record
+    /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
         let &Buffer { headers, link, tally, tick } = buffer;
         let taken = self.take();
@@ -89,7 +89,7 @@ impl UserspaceProgram {
         }
     }
 
-    /// Accounts for packets that a socket dropped: what they are counted for, and what they may come to beyond.
+    /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally) {
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(counted);
@@ -134,5 +134,98 @@ impl UserspaceProgram {
         if !evicted.is_empty() {
             evict(&evicted);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger::{Ledger, Skip};
+    use weir_sketch::hash::Key;
+
+    use super::*;
+    use crate::config::Packets;
+
+    fn program(sampling: Packets) -> UserspaceProgram {
+        UserspaceProgram::new(&Plan {
+            slot_key: Key([7, 11]),
+            cache_flows: 256,
+            ring_bytes: 1 << 16,
+            sampling,
+            interfaces: 2,
+            tunnels: Tunnels::Outer,
+        })
+    }
+
+    /// Ethernet, IPv4 and UDP, with this source port.
+    fn udp(port: u16) -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+        frame[16..18].copy_from_slice(&46_u16.to_be_bytes());
+        frame[23] = 17;
+        frame[26..34].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 7]);
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        frame[38..40].copy_from_slice(&26_u16.to_be_bytes());
+        frame
+    }
+
+    fn arp() -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&[0x08, 0x06]);
+        frame
+    }
+
+    /// Measures frames on the second interface, and closes the window: its records and its edge.
+    fn window(program: &mut UserspaceProgram, frames: impl IntoIterator<Item = [u8; 60]>) -> (Vec<Record>, Edge) {
+        let mut records = Vec::new();
+        for frame in frames {
+            let buffer = Buffer { headers: &frame, link: Link::Ethernet, tally: Tally::new(1, 60), tick: 0 };
+            program.measure(1, &buffer, |record| records.push(*record));
+        }
+        let edge = program.close(|record| records.push(*record));
+        (records, edge)
+    }
+
+    fn sum(records: &[Record]) -> Tally {
+        records.iter().map(Record::tally).sum()
+    }
+
+    #[test]
+    fn a_flow_is_one_record_a_window_and_what_has_no_flow_is_skipped() {
+        let mut program = program(Packets::OneIn(1));
+        for epoch in 0..3 {
+            let (records, edge) = window(&mut program, [udp(5), udp(5), arp(), udp(6), udp(5)]);
+            let packets: Vec<_> = records.iter().map(|record| (record.key.src_port(), record.tally())).collect();
+            let expected = [(5, Tally::new(3, 180)), (6, Tally::new(1, 60))];
+            assert!(packets.len() == 2 && expected.iter().all(|one| packets.contains(one)), "{packets:?}");
+            assert!(records.iter().all(|record| (record.key.epoch(), record.key.interface()) == (epoch, 1)));
+            assert_eq!(edge.counters[1].seen, Tally::new(5, 300));
+            assert_eq!(edge.counters[1].skipped[Skip::Arp as usize], Tally::new(1, 60));
+            assert_eq!((edge.sizes[size_class(60)], edge.counters[0].seen), (5, Tally::default()));
+        }
+    }
+
+    #[test]
+    fn the_ledger_balances_when_flows_push_each_other_out_and_packets_are_left_out() {
+        for (rate, taken) in [(1, 20_000..=20_000), (10, 1_700..=2_300)] {
+            let mut program = program(Packets::OneIn(rate));
+            let (records, edge) = window(&mut program, (0..20_000_u32).map(|n| udp((n % 3_000) as u16)));
+            assert!(records.len() > 256, "they do not all fit into the cache");
+            let ledger = Ledger { counters: edge.counters[1], attributed: sum(&records) };
+            assert!(ledger.balances() && ledger.counters.seen == Tally::new(20_000, 1_200_000), "{ledger:?}");
+            assert!(taken.contains(&ledger.attributed.packets), "1 in {rate}: {ledger:?}");
+            assert!(records.iter().all(|record| u32::from(record.sampling) == rate));
+            assert_eq!(edge.sampling, rate);
+        }
+    }
+
+    #[test]
+    fn what_a_socket_dropped_was_seen_and_lost() {
+        let mut program = program(Packets::OneIn(1));
+        program.lose(1, Tally::new(3, 300), Tally::new(0, 4_000));
+        let (records, edge) = window(&mut program, [udp(5)]);
+        let ledger = Ledger { counters: edge.counters[1], attributed: sum(&records) };
+        assert!(ledger.balances() && ledger.lost() == Tally::new(3, 300), "{ledger:?}");
+        assert_eq!(edge.lost_beyond, Tally::new(0, 4_000));
+        assert_eq!(window(&mut program, []).1.lost_beyond, Tally::default(), "that was the window before");
     }
 }

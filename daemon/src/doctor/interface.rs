@@ -1,4 +1,4 @@
-//! What can be told about an interface without attaching to it.
+//! What can be found out about an interface without attaching to it.
 
 use std::{fs, io, path::Path};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
 const PIECE_MTU_MAX: u32 = 3498;
-/// Drivers that have native XDP in every kernel that weir runs on, for kernels that do not tell.
+/// Drivers that have native XDP in every kernel that weir runs on. For kernels that do not say what a driver can do.
 const NATIVE: [&str; 20] = [
     "bnxt_en",
     "cpsw",
@@ -52,7 +52,11 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
     let names = names().unwrap_or_default();
     let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(name)).collect();
     if fitting.is_empty() {
-        let findings = vec![Finding::new("there", Answer::Note, "no interface fits; those that come will be measured")];
+        let findings = vec![Finding::new(
+            "there",
+            Answer::Note,
+            "no interface fits now; weir will measure those that appear later",
+        )];
         return vec![InterfaceFindings { name: rule.name.clone(), findings }];
     }
     fitting
@@ -127,7 +131,7 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
         if device.up {
             Finding::new("up", Answer::Yes, "set up")
         } else {
-            Finding::new("up", Answer::No, format!("no packet will come: ip link set {} up", device.name))
+            Finding::new("up", Answer::No, format!("it receives no packets: ip link set {} up", device.name))
         },
         native(facts),
         free(device, facts.owner.as_deref()),
@@ -137,14 +141,14 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
     findings
 }
 
-/// How `weir run` would see the packets that go this way: the first rung of its ladder that holds.
+/// How `weir run` would see the packets of this direction: the first of its ways that works.
 fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     let name = match way {
         Way::Ingress => "what it receives",
         Way::Egress => "what it sends",
     };
     if link_layer(&facts.device) == packet::Link::Other {
-        let detail = format!("its packets begin with what weir cannot read (hardware type {})", facts.device.hardware);
+        let detail = format!("weir cannot read its packets (hardware type {})", facts.device.hardware);
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
@@ -162,12 +166,12 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         }
     }
     match perhaps.first() {
-        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel takes it")),
-        None => Finding::needed(name, Answer::No, format!("not to be had: {} (see above)", lacks.join(", "))),
+        Some(first) => Finding::needed(name, Answer::Unknown, format!("by {first}, if the kernel accepts it")),
+        None => Finding::needed(name, Answer::No, format!("not possible by {} (see above)", lacks.join(", "))),
     }
 }
 
-/// Whether a program could be attached this way.
+/// Whether weir could see packets in this way.
 fn holds(facts: &Facts, rung: Obtained) -> Answer {
     let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match rung {
@@ -179,7 +183,7 @@ fn holds(facts: &Facts, rung: Obtained) -> Answer {
     }
 }
 
-/// Whether programs may run in the driver.
+/// Whether the driver can run XDP programs.
 fn native(facts: &Facts) -> Finding {
     let Facts { device, driver, xdp_features, fragments, .. } = facts;
     let name = "native XDP";
@@ -187,40 +191,42 @@ fn native(facts: &Facts) -> Finding {
     let jumbo = device.mtu > PIECE_MTU_MAX;
     match *xdp_features {
         Some(features) if features & XDP_BASIC == 0 => {
-            Finding::new(name, Answer::No, format!("{driver} has none as it is set up"))
+            Finding::new(name, Answer::No, format!("{driver} does not support it as configured"))
         }
         Some(features) if jumbo && (!fragments || features & XDP_FRAGMENTS == 0) => {
             let detail = format!(
-                "{driver} has it, but an MTU of {} takes several pieces, which {} cannot hand over: an MTU of \
-                 about {PIECE_MTU_MAX} could be",
+                "{driver} has it, but not for packets in several pieces, which an MTU of {} needs and {} does not \
+                 support: lower the MTU to about {PIECE_MTU_MAX}",
                 device.mtu,
                 if *fragments { driver } else { "this kernel" }
             );
             Finding::new(name, Answer::No, detail)
         }
-        Some(_) => Finding::new(name, Answer::Yes, format!("{driver} says so")),
-        None if device.loopback => Finding::new(name, Answer::No, "loopback has none"),
-        None if NATIVE.contains(&driver) => {
-            Finding::new(name, Answer::Unknown, format!("{driver} usually has it; `weir run` tells what it got"))
-        }
+        Some(_) => Finding::new(name, Answer::Yes, format!("{driver} reports it")),
+        None if device.loopback => Finding::new(name, Answer::No, "the loopback interface does not support it"),
+        None if NATIVE.contains(&driver) => Finding::new(
+            name,
+            Answer::Unknown,
+            format!("{driver} usually has it; the log of `weir run` says what was attached"),
+        ),
         None => {
-            let detail = "unknown until `weir run` attaches (Linux 6.3 and later tell)";
+            let detail = "only attaching will show it (from Linux 6.3 on the kernel reports it)";
             Finding::new(name, Answer::Unknown, detail)
         }
     }
 }
 
-/// Whether nobody else's program is in the way.
+/// Whether the interface has no XDP program yet.
 fn free(device: &Device, owner: Option<&str>) -> Finding {
     let name = "free for XDP";
     let Some(XdpProgram { id, place }) = device.xdp else {
-        return Finding::new(name, Answer::Yes, "no XDP program is there");
+        return Finding::new(name, Answer::Yes, "it has no XDP program");
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
     let detail = match owner {
         Some("weir" | "weir_linear") => format!("weir is there already: program{id}, {place}"),
         owner => format!(
-            "program{id} \"{}\" of somebody else is there, {place}, and weir never replaces one: ip link set dev {} xdp off",
+            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it: ip link set dev {} xdp off",
             owner.unwrap_or("(name not known)"),
             device.name
         ),
@@ -228,31 +234,31 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     Finding::new(name, Answer::No, detail)
 }
 
-/// Offloads that change what is seen.
+/// Offloads that change which packets weir sees.
 fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     let on = |name: &str| offloads.iter().any(|offload| offload == name);
     let mut hints = Vec::new();
     let mut hint = |name, detail: String| hints.push(Finding::new(name, Answer::Note, detail));
     if on("rx-lro") {
-        let detail = format!("on: some drivers refuse native XDP beside it (ethtool -K {} lro off)", device.name);
+        let detail = format!("on: some drivers refuse native XDP while it is on (ethtool -K {} lro off)", device.name);
         hint("LRO", detail);
     }
     if on("rx-gro-hw") {
         hint(
             "hardware GRO",
-            format!("on: merged packets may be counted as one (ethtool -K {} rx-gro-hw off)", device.name),
+            format!("on: weir may count merged packets as one (ethtool -K {} rx-gro-hw off)", device.name),
         );
     }
     if on("rx-gro") {
         hint(
             "GRO",
-            "on: generic XDP counts packets that were merged as one; native XDP comes before, TCX and packet sockets \
-             count them apart"
+            "on: generic XDP counts merged packets as one. Native XDP sees packets before they are merged; TCX and \
+             packet sockets count each of them"
                 .to_owned(),
         );
     }
     if on("hw-tc-offload") {
-        hint("hw-tc-offload", "on: packets that the hardware forwards are seen by no program".to_owned());
+        hint("hw-tc-offload", "on: no program sees packets that the hardware forwards".to_owned());
     }
     hints
 }
@@ -307,13 +313,13 @@ mod tests {
             (&card, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native")]),
             (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
             (&unsure, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native, or else by tcx")]),
-            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel takes it")]),
+            (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel accepts it")]),
             (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
-            (&old, Mode::Auto, Egress, vec![(Answer::No, "not to be had: tcx (see above)")]),
-            (&old, Mode::Native, Ingress, vec![(Answer::No, "not to be had: xdp-native (see above)")]),
+            (&old, Mode::Auto, Egress, vec![(Answer::No, "not possible by tcx (see above)")]),
+            (&old, Mode::Native, Ingress, vec![(Answer::No, "not possible by xdp-native (see above)")]),
             (&card, Mode::AfPacket, Both, vec![(Answer::Yes, "by afpacket"), (Answer::Yes, "by afpacket")]),
             (&alone, Mode::Auto, Ingress, vec![(Answer::Yes, "by afpacket")]),
-            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not to be had: xdp-generic (see above)")]),
+            (&taken, Mode::Generic, Ingress, vec![(Answer::No, "not possible by xdp-generic (see above)")]),
         ] {
             let found: Vec<_> = direction.ways().iter().map(|&way| measured(facts, mode, way)).collect();
             let found: Vec<_> = found.iter().map(|finding| (finding.answer, finding.detail.as_str())).collect();

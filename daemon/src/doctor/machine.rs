@@ -23,18 +23,18 @@ use crate::{
 
 /// The first Linux that weir measures on.
 const FLOOR: Version = Version(5, 10);
-/// What even packet sockets cannot do without.
+/// The one finding that packet sockets need, too.
 const KERNEL: &str = "kernel";
-/// How to give a process what it lacks.
+/// How to give a process a capability that it lacks.
 const GRANT: &str = "run as root, or grant it (AmbientCapabilities= in config/weir.service)";
 
-/// What was found but for the interfaces.
+/// Everything that was found, without the interfaces.
 pub struct Machine {
     /// What was found.
     pub findings: Vec<Finding>,
-    /// The programs that the kernel took.
+    /// The programs that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
-    /// Whether `weir run` would measure by programs wherever it is free to choose.
+    /// Whether `weir run` would use programs where the configuration leaves the choice to it.
     pub has_programs: bool,
 }
 
@@ -84,7 +84,9 @@ fn kernel(release: &str, version: Option<Version>) -> Finding {
             Finding::needed(name, Answer::No, format!("Linux {release}: weir needs {}.{} or later", FLOOR.0, FLOOR.1))
         }
         Some(_) => Finding::needed(name, Answer::Yes, format!("Linux {release}")),
-        None => Finding::needed(name, Answer::Unknown, format!("Linux {release}, whose version cannot be told")),
+        None => {
+            Finding::needed(name, Answer::Unknown, format!("Linux {release}: weir does not understand this version"))
+        }
     }
 }
 
@@ -101,7 +103,7 @@ fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
     let admin = effective.contains(CapabilitySet::SYS_ADMIN);
     let wanted = [
         ("CAP_BPF", CapabilitySet::BPF, "load programs and maps"),
-        ("CAP_PERFMON", CapabilitySet::PERFMON, "move through packets as the parser does"),
+        ("CAP_PERFMON", CapabilitySet::PERFMON, "use variable packet offsets in programs, which the parser needs"),
         ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN, "attach to interfaces"),
     ];
     let mut findings: Vec<_> = wanted
@@ -118,9 +120,9 @@ fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
         })
         .collect();
     findings.push(if effective.contains(CapabilitySet::NET_RAW) {
-        Finding::new("CAP_NET_RAW", Answer::Yes, "may open packet sockets; programs do without")
+        Finding::new("CAP_NET_RAW", Answer::Yes, "may open packet sockets, which only `mode: afpacket` needs")
     } else {
-        Finding::new("CAP_NET_RAW", Answer::No, "may not open packet sockets; programs do without")
+        Finding::new("CAP_NET_RAW", Answer::No, "may not open packet sockets, which only `mode: afpacket` needs")
     });
     findings
 }
@@ -134,8 +136,8 @@ fn user_namespace(uid_map: Option<&str>) -> Finding {
     if map.split_ascii_whitespace().eq(["0", "0", "4294967295"]) {
         Finding::needed(name, Answer::Yes, "the initial one")
     } else {
-        let detail = "this is not the initial one (a rootless container?), and capabilities count for eBPF only there: \
-                      run weir outside";
+        let detail = "not the initial one (a rootless container?). The kernel accepts capabilities for eBPF there \
+                      only: run weir outside";
         Finding::needed(name, Answer::No, detail)
     }
 }
@@ -154,10 +156,10 @@ fn cpus() -> Finding {
 fn judge_cpus(online: &[u32], runs_on: impl Fn(u32) -> bool) -> Finding {
     let barred: Vec<_> = online.iter().filter(|&&cpu| !runs_on(cpu)).map(u32::to_string).collect();
     if barred.is_empty() {
-        Finding::needed("CPUs", Answer::Yes, format!("may run on each of {}", online.len()))
+        Finding::needed("CPUs", Answer::Yes, format!("may run on all {}", online.len()))
     } else {
         let detail = format!(
-            "may not run on {} of {}, where their windows must be closed: allow it (cpuset, AllowedCPUs=)",
+            "may not run on {} of {}, but must close windows there: allow it (cpuset, AllowedCPUs=)",
             barred.join(", "),
             online.len()
         );
@@ -171,7 +173,7 @@ fn memory(config: &Config, version: Option<Version>) -> Finding {
     if version.is_some_and(|version| version >= Version(5, 11)) {
         return Finding::new(name, Answer::Yes, "not limited: maps count against the memory cgroup");
     }
-    // As loading does; what is raised here lasts as long as this process.
+    // Loading programs raises this limit in the same way. The change lasts as long as this process.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
     let needed = online_cpus().map_or(0, |cpus| Memory::plan(config, cpus.len(), true).kernel());
     judge_memory(getrlimit(Resource::Memlock).current, needed)
@@ -182,8 +184,8 @@ fn judge_memory(limit: Option<u64>, needed: u64) -> Finding {
     match limit {
         Some(limit) if limit < needed => {
             let detail = format!(
-                "the limit is {limit} bytes and weir's maps take {needed}: raise it (ulimit -l, LimitMEMLOCK=), or run \
-                 as root"
+                "the limit is {limit} bytes, but weir's maps need {needed}: raise it (ulimit -l, LimitMEMLOCK=), or \
+                 run as root"
             );
             Finding::needed(name, Answer::No, detail)
         }
@@ -196,7 +198,7 @@ fn ring_buffer() -> Finding {
     let name = "ring buffer";
     match is_map_supported(MapType::RingBuf) {
         Ok(true) => Finding::needed(name, Answer::Yes, "one per CPU brings records to the daemon"),
-        Ok(false) => Finding::needed(name, Answer::No, "Linux 5.8 or later has it"),
+        Ok(false) => Finding::needed(name, Answer::No, "needs Linux 5.8 or later"),
         Err(error) => Finding::needed(name, Answer::Unknown, format!("the kernel does not tell: {}", error.io_error)),
     }
 }
@@ -204,11 +206,13 @@ fn ring_buffer() -> Finding {
 fn link(version: Option<Version>) -> Finding {
     let name = "XDP link";
     match version {
-        Some(version) if version < Version(5, 9) => {
-            Finding::needed(name, Answer::No, "Linux 5.9 or later has it: without, programs would outlive weir")
-        }
-        Some(_) => Finding::needed(name, Answer::Yes, "programs end with weir, however it ends"),
-        None => Finding::needed(name, Answer::Unknown, "Linux 5.9 or later has it"),
+        Some(version) if version < Version(5, 9) => Finding::needed(
+            name,
+            Answer::No,
+            "needs Linux 5.9 or later: without it programs would stay attached after weir has ended",
+        ),
+        Some(_) => Finding::needed(name, Answer::Yes, "programs are detached when weir ends, even if it crashes"),
+        None => Finding::needed(name, Answer::Unknown, "needs Linux 5.9 or later"),
     }
 }
 
@@ -219,10 +223,10 @@ fn fragments(features: Result<Features, ProgramError>) -> Finding {
         Err(error) => return Finding::new(name, Answer::Unknown, brief_error(&error)),
     };
     if features.fragments {
-        Finding::new(name, Answer::Yes, "jumbo frames in several pieces are measured natively")
+        Finding::new(name, Answer::Yes, "native XDP also measures jumbo frames in several pieces")
     } else {
-        let detail = "Linux 5.18 or later has it: weir loads a program for packets in one piece; interfaces with jumbo \
-                      frames may be measured in generic mode only, and `weir replay --kernel` is not possible";
+        let detail = "needs Linux 5.18 or later: without it weir may have to measure interfaces with jumbo frames in \
+                      generic mode, and `weir replay --kernel` does not work";
         Finding::new(name, Answer::No, detail)
     }
 }
@@ -230,10 +234,10 @@ fn fragments(features: Result<Features, ProgramError>) -> Finding {
 fn tcx() -> Finding {
     let name = "TCX";
     match has_tcx() {
-        Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and what interfaces send"),
+        Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and packets that interfaces send"),
         Ok(false) => {
-            let detail = "Linux 6.6 or later has it: virtual interfaces are measured by generic XDP, and what interfaces \
-                          send is not";
+            let detail = "needs Linux 6.6 or later: without it weir measures virtual interfaces by generic XDP, and \
+                          cannot measure packets that interfaces send";
             Finding::new(name, Answer::No, detail)
         }
         Err(error) => Finding::new(name, Answer::Unknown, brief_error(&error)),
@@ -249,9 +253,9 @@ fn brief_error(error: &ProgramError) -> String {
 
 fn btf() -> Finding {
     if Path::new("/sys/kernel/btf/vmlinux").exists() {
-        Finding::new("BTF", Answer::Yes, "the kernel describes its types; weir's programs do without")
+        Finding::new("BTF", Answer::Yes, "the kernel describes its types; weir's programs do not need that")
     } else {
-        Finding::new("BTF", Answer::No, "/sys/kernel/btf/vmlinux is missing; weir's programs do without")
+        Finding::new("BTF", Answer::No, "/sys/kernel/btf/vmlinux is missing; weir's programs do not need it")
     }
 }
 
@@ -259,26 +263,27 @@ fn compiler(setting: Option<&str>) -> Finding {
     let name = "JIT compiler";
     match setting.map(str::trim) {
         Some("0") => {
-            let detail = "programs are interpreted, at several times the cost: sysctl net.core.bpf_jit_enable=1";
+            let detail =
+                "the kernel interprets programs, which costs several times as much: sysctl net.core.bpf_jit_enable=1";
             Finding::new(name, Answer::No, detail)
         }
         Some(_) => Finding::new(name, Answer::Yes, "programs run as machine code"),
-        None => Finding::new(name, Answer::Unknown, "net.core.bpf_jit_enable is for root to read"),
+        None => Finding::new(name, Answer::Unknown, "only root can read net.core.bpf_jit_enable"),
     }
 }
 
 fn packet_sockets(are_permitted: bool) -> Finding {
     let name = "packet sockets";
     if are_permitted {
-        let detail =
-            "measure instead of programs (`mode: afpacket`), at a higher cost; what they have no room for is lost";
+        let detail = "weir can use them instead of programs (`mode: afpacket`): they cost more, and lose packets when \
+                      they are full";
         Finding::needed(name, Answer::Yes, detail)
     } else {
-        Finding::needed(name, Answer::No, format!("may not be opened: {GRANT}, CAP_NET_RAW"))
+        Finding::needed(name, Answer::No, format!("may not open them: {GRANT}, CAP_NET_RAW"))
     }
 }
 
-/// Loads the programs as `weir run` does, and runs the one that a worker runs.
+/// Loads the programs as `weir run` does, and runs the one that closes windows.
 fn load(config: &Config) -> Machine {
     let plan = Plan::new(config, Key([0; 2]));
     let plan = Plan { interfaces: plan.interfaces.max(1), ..plan };
@@ -302,11 +307,15 @@ fn load(config: &Config) -> Machine {
     let findings = vec![
         Finding::needed("programs", Answer::Yes, listed(&programs)),
         match run {
-            Ok(_) => Finding::needed("test-run on a CPU", Answer::Yes, "closes a window where its packets are counted"),
+            Ok(_) => Finding::needed(
+                "test-run on a CPU",
+                Answer::Yes,
+                "weir can close a window on the CPU that counted its packets",
+            ),
             Err(error) => Finding::needed("test-run on a CPU", Answer::No, reasons(&error)),
         },
         match tc {
-            Ok(()) => Finding::new("tc programs", Answer::Yes, "the kernel takes them"),
+            Ok(()) => Finding::new("tc programs", Answer::Yes, "the kernel accepts them"),
             Err(error) => Finding::new("tc programs", Answer::No, reasons(&error)),
         },
         judge_replay(replay),
@@ -317,10 +326,12 @@ fn load(config: &Config) -> Machine {
 fn judge_replay(loaded: Result<(), KernelError>) -> Finding {
     let name = "replay --kernel";
     match loaded {
-        Ok(()) => Finding::new(name, Answer::Yes, "captures can be sent through the kernel's program"),
-        Err(error) => {
-            Finding::new(name, Answer::No, format!("`weir replay` without --kernel is the same: {}", reasons(&error)))
-        }
+        Ok(()) => Finding::new(name, Answer::Yes, "weir can send captures through the kernel's program"),
+        Err(error) => Finding::new(
+            name,
+            Answer::No,
+            format!("use `weir replay` without --kernel, which measures the same: {}", reasons(&error)),
+        ),
     }
 }
 
@@ -329,7 +340,7 @@ fn listed(programs: &[LoadedProgram]) -> String {
         Some(count) => format!("{name} ({count} instructions verified)"),
         None => (*name).to_owned(),
     };
-    format!("the kernel takes {}", programs.iter().map(one).collect::<Vec<_>>().join(", "))
+    format!("the kernel accepts {}", programs.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -405,6 +416,6 @@ mod tests {
     fn programs_are_listed_with_what_is_known_of_them() {
         let programs = [("weir", Some(5)), ("flush", None)]
             .map(|(name, verified_instructions)| LoadedProgram { name, verified_instructions });
-        assert_eq!(listed(&programs), "the kernel takes weir (5 instructions verified), flush");
+        assert_eq!(listed(&programs), "the kernel accepts weir (5 instructions verified), flush");
     }
 }

@@ -1,7 +1,7 @@
-//! `weir doctor`: what this kernel, these interfaces and this user may do, and the exact reason for each no.
+//! `weir doctor`: what this kernel, these interfaces and this user can do, and the exact reason for each no.
 //!
-//! Nothing is attached to find out: the programs are loaded, and run on a packet of their own; the rest is asked of the
-//! kernel. What only attaching can show is said to be unknown.
+//! It attaches nothing. It loads the programs, runs them on a packet of its own, and asks the kernel for the rest. What
+//! only attaching can show is reported as unknown.
 
 mod interface;
 mod machine;
@@ -28,7 +28,7 @@ pub struct Diagnosis {
     pub possible: bool,
     /// The kernel and what this process may do.
     pub machine: Vec<Finding>,
-    /// weir's programs, those that the kernel took.
+    /// Those of weir's programs that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
     /// The interfaces asked about.
     pub interfaces: Vec<InterfaceFindings>,
@@ -41,7 +41,7 @@ pub struct Finding {
     pub name: &'static str,
     /// The answer.
     pub answer: Answer,
-    /// Whether `weir run` cannot do without.
+    /// Whether `weir run` needs it.
     pub needed: bool,
     /// What was found, or why not, and what weir does instead.
     pub detail: String,
@@ -55,9 +55,9 @@ pub enum Answer {
     Yes,
     /// It is not.
     No,
-    /// It cannot be told without attaching, or without more privilege.
+    /// Only attaching, or more privilege, would show it.
     Unknown,
-    /// Neither good nor bad, but worth knowing.
+    /// Good to know, but neither yes nor no.
     Note,
 }
 
@@ -75,7 +75,7 @@ impl Finding {
         Self { name, answer, needed: false, detail: detail.into() }
     }
 
-    /// Something that `weir run` cannot do without.
+    /// Something that `weir run` needs.
     fn needed(name: &'static str, answer: Answer, detail: impl Into<String>) -> Self {
         Self { needed: true, ..Self::new(name, answer, detail) }
     }
@@ -122,9 +122,9 @@ impl fmt::Display for Diagnosis {
             findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
         }
         let conclusion = match (self.possible, self.interfaces.is_empty()) {
-            (true, true) => "weir run can measure here; `weir doctor IFACE` looks at an interface as well.",
+            (true, true) => "weir run can measure here; `weir doctor IFACE` also examines an interface.",
             (true, false) => "weir run can measure here.",
-            (false, _) => "weir run cannot measure here, for each reason marked NO.",
+            (false, _) => "weir run cannot measure here: see each line marked NO.",
         };
         write!(f, "\n{conclusion}")
     }
@@ -164,7 +164,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// An error and its causes in one line, each said once. Of a verifier's log only the last word remains.
+/// An error and its causes in one line, each said once. A verifier's log is reduced to the line with the reason.
 fn reasons(error: &dyn Error) -> String {
     let mut said = String::new();
     for cause in causes(error) {
@@ -178,7 +178,7 @@ fn reasons(error: &dyn Error) -> String {
     said
 }
 
-/// The first line of a message and, of a verifier's log, the last that says something.
+/// The first line of a message. If a verifier's log follows, also the last line of it that is not statistics.
 fn brief(message: &str) -> String {
     /// The verifier ends its log by statistics.
     const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_"];
@@ -224,7 +224,7 @@ mod tests {
         .to_string();
         assert!(shown.contains("  NO       ring buffer         Linux 5.8 has it\n"), "{shown}");
         assert!(shown.contains("  no       TCX                 Linux 6.6 has it\n"), "{shown}");
-        assert!(shown.ends_with("for each reason marked NO."), "{shown}");
+        assert!(shown.ends_with("see each line marked NO."), "{shown}");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl<S: Source> Collector<S> {
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
         let mut next = Batch::new(spare);
-        // Once, not until it is empty: under load it never is, and the window is not closed before `flush` has run.
+        // Once, not until the ring is empty: under load it never is.
         self.drain();
         let mut state = Flush::Again;
         loop {
@@ -157,7 +157,7 @@ mod tests {
     #[derive(Clone)]
     enum Held {
         Records(Vec<Record>),
-        Interface(InterfaceEdge),
+        Interface(Box<InterfaceEdge>),
         Sizes(Box<SizeEdge>),
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn edge(epoch: u32, seen: Tally) -> [Held; 2] {
-        let mut edge = InterfaceEdge { epoch, ..InterfaceEdge::default() };
+        let mut edge = Box::new(InterfaceEdge { epoch, ..InterfaceEdge::default() });
         edge.counters.seen = seen;
         let sizes = Box::new(SizeEdge { epoch: epoch.into(), packets: [0; SIZE_CLASSES] });
         [Held::Interface(edge), Held::Sizes(sizes)]

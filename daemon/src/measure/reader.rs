@@ -5,10 +5,10 @@
 //! ```text
 //! open and close taps as told
 //! for each tap: measure the packets of one block, if one is there
-//! nothing there? wait for a block, a word, or a quarter of a second
+//! nothing there? wait for a block, a command, or a quarter of a second
 //! ordered to close the window? for each tap:
-//!     look at its statistics: what came before belongs to this window, and how much of it was dropped
-//!     read exactly what is still to be read of it; then hand over shard and edge
+//!     read its statistics: packets that came before belong to this window, some of them dropped
+//!     read exactly those that are still in the ring; then hand over shard and edge
 //! ```
 
 use std::{sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ use crate::{
 
 /// A reader looks at its taps at least this often, woken or not.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Statistics are looked at this often: the kernel counts drops in 32 bits.
+/// Statistics are read this often: the kernel counts drops in 32 bits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads some taps.
@@ -78,7 +78,7 @@ impl Reader {
             }
             match orders.try_recv() {
                 Ok(Order::Close(spare)) => {
-                    // What was told before the order belongs to the window.
+                    // Commands that came before the order belong to the closing window.
                     self.obey()?;
                     let window = self.close(spare)?;
                     if closed.send(window).is_err() {
@@ -119,7 +119,7 @@ impl Reader {
         Ok(self.collector.close(spare))
     }
 
-    /// Looks at the statistics of all taps, once in a while, and turns the valve by them.
+    /// Reads the statistics of all taps, once in a while, and sets the sampling rate by them.
     fn look(&mut self) -> Result<(), WorkerError> {
         let now = clock::now().monotonic;
         if now.saturating_sub(self.looked) < LOOK_EVERY {

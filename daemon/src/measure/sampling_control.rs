@@ -1,9 +1,9 @@
-//! Decides how many packets a CPU leaves out so that the daemon keeps up: how far its valve
-//! ([`weir_common::sampling::Valve`]) is closed.
+//! Decides the sampling rate of a CPU, so that the daemon keeps up. The kernel applies it by its valve
+//! ([`weir_common::sampling::Valve`]).
 //!
-//! A fixed rate never changes. With `auto` every packet is taken until the ring is half full or reading it takes
-//! more of the CPU than allowed; then half as many are taken, and half of those, until it is enough. When there has
-//! been room for a second, twice as many are taken again.
+//! A fixed rate never changes. With `auto` every packet is taken until the ring is half full, or until reading it needs
+//! more of the CPU than allowed. Then half as many packets are taken, then a quarter, until the daemon keeps up. After
+//! a second with room to spare, twice as many are taken again.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use weir_common::sampling::RATE_MAX;
 
 use crate::config::{Packets, Sampling};
 
-/// A ring this full, 0 to 1, asks for fewer records.
+/// If the ring is this full, 0 to 1, fewer packets are taken.
 const FULL: f64 = 0.5;
-/// A ring that was never fuller than this allows more.
+/// If the ring was never fuller than this, more packets are taken.
 const ROOMY: f64 = 0.1;
-/// How long there must have been room before more is taken.
+/// How long there must have been room before more packets are taken.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The CPU's share is taken over at least this long.
 const SPAN: Duration = Duration::from_millis(200);
-/// More is taken only where twice the work would still be below the CPU's budget by this factor.
+/// More packets are taken only if this many times the work would still fit into the CPU's budget.
 const MARGIN: f64 = 2.5;
 
 /// What a worker sees when it has read its ring.
@@ -39,11 +39,11 @@ pub struct SamplingControl {
     is_automatic: bool,
     budget: f64,
     rate: u32,
-    /// When the rate changed last, or a second of room began.
+    /// When the rate changed last, or when the last second of room began.
     since: Duration,
     /// The fullest that the ring was since then.
     peak: f64,
-    /// Where the span began over which the CPU's share is taken.
+    /// The load at the beginning of the open span.
     span: Option<Load>,
     /// The CPU's share over the last whole span.
     share: f64,
@@ -68,7 +68,7 @@ impl SamplingControl {
         self.rate
     }
 
-    /// Whether it ever moves.
+    /// Whether the rate ever changes.
     pub const fn is_automatic(&self) -> bool {
         self.is_automatic
     }

@@ -1,13 +1,13 @@
-//! What sampling adds to the error of a sum.
+//! How much wider sampling makes the bounds of a sum.
 
 use weir_sketch::hyperloglog::CONFIDENCE;
 
-/// Standard deviations on either side that hold a normal variable with [`CONFIDENCE`].
+/// A normal variable lies within this many standard deviations of its mean with probability [`CONFIDENCE`].
 pub const DEVIATIONS: f64 = 3.2905;
 const _: () = assert!(CONFIDENCE == 0.999);
 
-/// The range of the true sum where sampled packets add up to `lower` and `upper`, each scaled by what it stands for,
-/// and no packet adds more than `unit` to a scaled sum.
+/// The range of the true sum. The sampled packets, each scaled by its sampling rate, add up to between `lower` and
+/// `upper`; no packet adds more than `unit` to that.
 ///
 /// A packet of b bytes that is taken with probability 1/N adds N b to the sum and (N - 1) b^2 to its variance, at most
 /// `unit` = N max(b) times its mean, as for a Poisson variable in steps of `unit`; the range is the score interval of

@@ -1,4 +1,4 @@
-//! One CPU's sketches for the open window: no locks, and but for the filter of seen flows no sharing.
+//! One worker's sketches for the open window. They need no locks: only the filter of seen flows is shared.
 //!
 //! The hot loop in plain text, for some records at a time:
 //!
@@ -12,8 +12,8 @@
 //!     for each record: add
 //! ```
 //!
-//! Some records at a time, and sketch by sketch: a record touches some fifteen cache lines in unforeseeable places.
-//! Each sketch asks for those of all the records, and then uses them.
+//! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
+//! sketch first prefetches the lines of all these records, and then uses them.
 
 use weir_common::{
     control::INTERFACES_MAX,
@@ -74,7 +74,7 @@ pub struct Item {
     pub hashes: FlowHashes,
     /// The flow, without its scope.
     pub key: FlowKey,
-    /// What the record stands for.
+    /// The record's packets and bytes, scaled by its sampling rate.
     pub tally: Tally,
 }
 
@@ -82,7 +82,7 @@ impl Item {
     /// What a record is to the sketches.
     #[inline(always)]
     pub fn new(hash: &KeyedHash, record: &Record) -> Self {
-        // What was taken stands for what was left out, too.
+        // The packets that were taken also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self {
             hashes: FlowHashes::new(hash, &record.key),
@@ -102,7 +102,7 @@ impl Item {
     }
 }
 
-/// Packet counts by version and protocol: exact where every packet is taken, else estimates.
+/// Packet counts by version and protocol: exact if every packet is taken, otherwise estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols {
     /// IPv4 packets.
@@ -248,9 +248,9 @@ impl Tops {
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
-    /// What the records of each interface slot add up to: packets that were taken, not what they stand for.
+    /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
     pub attributed: [Tally; INTERFACES_MAX as usize],
-    /// What all records stand for.
+    /// The sum of all records, scaled by their sampling rates.
     pub total: Tally,
     /// Exact counts by protocol.
     pub protocols: Protocols,
@@ -322,7 +322,7 @@ impl Shard {
         *sampling = 1;
     }
 
-    /// The memory that this shard takes, in bytes; it never changes.
+    /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
     }

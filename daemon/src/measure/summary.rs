@@ -48,7 +48,7 @@ pub struct Summary {
 pub struct NewFlows {
     /// How many.
     pub count: Estimate,
-    /// The probability that a new flow was taken for a known one, at the window's end.
+    /// The probability that the filter takes a new flow for a known one, at the window's end.
     pub false_positive_rate: f64,
     /// The share of the filter's bits that are set.
     pub fill: f64,
@@ -76,7 +76,7 @@ pub struct Ranking<K> {
     pub by_packets: Vec<Ranked<K>>,
 }
 
-/// One of the largest keys. Its bounds always hold, or, where packets were left out, with
+/// One of the largest keys. Its bounds hold always; where packets were left out, with
 /// [`weir_sketch::hyperloglog::CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked<K> {
@@ -101,7 +101,7 @@ impl Summary {
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
         let beyond = window.iter().map(|closed| closed.edge.lost_beyond);
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
-        // Each of these packets may have been of one more source, destination or flow.
+        // Each lost or unsampled packet may belong to one more source, destination or flow.
         let unknown = lost.packets.saturating_add(sampled_out.packets);
         let doubt = Doubt {
             lost: beyond.chain([lost]).sum(),
@@ -138,7 +138,7 @@ impl Summary {
         })
     }
 
-    /// The share of attributed packets that found their flow in the cache: each other one began a record.
+    /// The share of attributed packets whose flow was in the cache. Every other packet began a record.
     pub fn cache_hit_rate(&self) -> f64 {
         let attributed: u64 = self.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
         if attributed == 0 { 0.0 } else { attributed.saturating_sub(self.records) as f64 / attributed as f64 }
@@ -170,7 +170,7 @@ fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S
     Ok(Some(all))
 }
 
-/// The union over all shards. Each packet of which nothing is known but its length may have been of one more.
+/// The union over all shards. Each lost or unsampled packet may belong to one more distinct item.
 fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
@@ -183,8 +183,8 @@ fn distinct(
 }
 
 impl NewFlows {
-    /// Every flow that was counted is new; a new flow was missed with at most the filter's rate at the end, so the
-    /// number missed is at most binomial.
+    /// Every counted flow is new. The filter misses a new flow with at most its false positive rate at the window's
+    /// end, so a binomial variable bounds the number of missed flows.
     fn new(counted: u64, unknown: u64, seen: &Seen) -> Self {
         let rate = seen.false_positive_rate();
         let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
@@ -194,23 +194,23 @@ impl NewFlows {
     }
 }
 
-/// What makes the sums of a window's records doubtful.
+/// Why the true sums of a window may differ from those of its records.
 #[derive(Clone, Copy)]
 struct Doubt {
-    /// What is missing, at most.
+    /// The most that may be missing.
     lost: Tally,
     /// See [`sampling_error::widen`].
     unit: Tally,
-    /// What all records stand for: no key had more.
+    /// The sum of all records, scaled by their sampling rates: no key has more.
     total: Tally,
 }
 
-/// What one draw adds to a sum, at most; nothing to speak of where every packet is taken.
+/// The most that one sampled buffer adds to a scaled sum; nothing where every packet is taken.
 ///
-/// A draw takes a socket buffer whole, so that of an offload's many packets all are taken or none.
+/// Sampling takes a whole socket buffer or none of it, however many packets an offload merged into it.
 fn unit(sampling: u32, largest_bytes: u64, has_merged: bool) -> Tally {
-    /// What offloads merge into one buffer, with the headers that each packet had (64 KiB; what is configured to be
-    /// larger, "BIG TCP", is not provided for).
+    /// The most that offloads merge into one buffer (64 KiB), with the headers that each packet had. "BIG TCP" can be
+    /// configured to merge more; these bounds do not cover it.
     const BUFFER: Tally = Tally::new(128, 128 << 10);
     let rate = u64::from(sampling);
     match (rate, has_merged) {
@@ -242,8 +242,8 @@ fn rank<K: Copy + Ord + Default>(
     Ok(Ranking { by_bytes, by_packets })
 }
 
-/// Adds to a list that holds the `top` first by `order`, in that order. It never grows beyond them: what a window's end
-/// takes must not depend on how many candidates there are.
+/// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a
+/// window's end must not depend on the number of candidates.
 fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
     let place = list.partition_point(|kept| order(kept) < order(&new));
     if place < top {

@@ -29,13 +29,13 @@ impl UserspaceCollector {
         self.program.set_rate(rate);
     }
 
-    /// Measures what came by the interface of this slot, of which there are as many as the plan said.
+    /// Measures what came by the interface of this slot, which is below the plan's number of interfaces.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
         let Self { program, batch, seen } = self;
         program.measure(slot, buffer, |record| batch.push(record, seen));
     }
 
-    /// Accounts for packets that a socket dropped: what they are counted for, and what they may come to beyond.
+    /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally) {
         self.program.lose(slot, counted, beyond);
     }

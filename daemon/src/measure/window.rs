@@ -61,7 +61,7 @@ impl Window {
     }
 }
 
-/// The wall clock may drift by this much within a window before its edges follow it.
+/// If the wall clock drifts by more than this within a window, the next edge follows it.
 const DRIFT_MAX: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
 
 fn later(time: Timestamp, by: Duration) -> Timestamp {

@@ -1,5 +1,5 @@
-//! One thread per CPU: drains its ring into its shard, wherever the scheduler finds room for it, so that a CPU which has
-//! its hands full with forwarding need not do this, too. It goes to that CPU to close windows.
+//! One thread per CPU: drains that CPU's ring into its shard. It runs on whatever CPU has time, so that a CPU that is
+//! busy with forwarding does not have to do this work as well. Only to close a window does it go to the ring's CPU.
 //!
 //! The loop in plain text:
 //!
@@ -30,14 +30,14 @@ use crate::{
 /// A worker looks at its ring at least this often, woken or not.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Turns a CPU's valve by what its worker sees.
+/// Sets the sampling rate of a CPU by the load that its worker sees.
 pub struct Throttle {
     control: SamplingControl,
     valves: Valves,
 }
 
 impl Throttle {
-    /// A throttle that does what `sampling` asks for.
+    /// A throttle for these settings.
     pub const fn new(sampling: &Sampling, valves: Valves) -> Self {
         Self { control: SamplingControl::new(sampling), valves }
     }
@@ -70,7 +70,7 @@ pub fn run(
     closed: &Sender<Closed>,
 ) -> Result<(), WorkerError> {
     let cpu = collector.cpu();
-    // Whether that is allowed should be known now, not when the first window ends.
+    // Find out now whether this is allowed, and not when the first window ends.
     on_cpu(cpu, || ())?;
     loop {
         let drained = collector.drain();
@@ -80,7 +80,7 @@ pub fn run(
         }
         match orders.try_recv() {
             Ok(Order::Close(spare)) => {
-                // What can be read elsewhere is.
+                // Read as much as possible before this thread takes time from the ring's CPU.
                 collector.drain();
                 let window = on_cpu(cpu, || collector.close(spare))??;
                 if closed.send(window).is_err() {

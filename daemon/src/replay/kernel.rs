@@ -1,4 +1,4 @@
-//! Every captured packet through the kernel's own program, by test-run.
+//! Sends every captured packet through the kernel's own program, by test-run.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// A frame for the kernel is at least an Ethernet header, and must fit a page. What lies beyond is out of the parser's
-/// reach, and its length travels in the header.
+/// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
+/// true length is in the header.
 const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 2048;
 const HEADER: usize = size_of::<ReplayHeader>();

@@ -43,7 +43,7 @@ use crate::{
     report::Report,
 };
 
-/// How a capture's time is cut.
+/// How the time of a capture is divided into windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// One report for everything.
@@ -57,7 +57,7 @@ pub enum Windows {
 pub struct Options {
     /// The captures, in order.
     pub files: Vec<PathBuf>,
-    /// How their time is cut.
+    /// How their time is divided into windows.
     pub windows: Windows,
     /// Through the kernel's program instead of its counterpart in userspace.
     pub kernel: bool,
@@ -87,7 +87,7 @@ pub enum ReplayError {
     Merge(#[from] MergeError),
 }
 
-/// Replays captures and hands each window's report to `deliver`; returns what was broken in them.
+/// Replays captures and hands the report of each window to `deliver`. Returns what was broken in the captures.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub fn replay(
     }
 }
 
-/// One file gives its name; several are one interface all the same.
+/// One file gives the interface its name. Several files are one interface, too.
 fn interface_name(files: &[PathBuf]) -> String {
     match files {
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
@@ -185,7 +185,7 @@ impl Run<'_> {
         datapath: &mut impl Datapath,
         progress: impl Fn(u64),
     ) -> Result<Result<(), Broken>, ReplayError> {
-        /// A look at the clock and the terminal for each packet would cost more than the packet.
+        /// Progress for every single packet would cost more than the packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
         let mut capture = match Capture::open(file) {
             Ok(capture) => capture,
@@ -207,11 +207,10 @@ impl Run<'_> {
         Ok(Ok(()))
     }
 
-    /// Lets time go on to a packet's: closes the open window if it is over, and opens the one that the packet belongs
-    /// to.
+    /// Advances the time to that of a packet: closes the open window if it is over, and opens the packet's window.
     ///
-    /// A packet from up to one interval before the open window is counted in it: captures are not sorted. One from
-    /// longer ago begins a window of its own: another capture, or a clock that was set back.
+    /// Captures are not always sorted: a packet from up to one interval before the open window is counted in it. An
+    /// older one begins a new window: it is from another capture, or the clock was set back.
     fn time(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let interval_ns = match self.windows {
             Windows::All => {

@@ -15,11 +15,10 @@ use crate::measure::{
     window::Span,
 };
 
-/// Upper edges of the packet-size buckets, in bytes: the field's usual ones (RFC 2819), then jumbo frames and merged
-/// segments.
+/// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
-/// Everything about a window that the summary does not know.
+/// What a report says of a window beside the summary.
 pub struct Context {
     /// The time.
     pub span: Span,
@@ -48,7 +47,7 @@ impl Report {
             ring_peak: _,
             sampling,
         } = summary;
-        // The bounds of the lists hold always where every packet is taken, else as often as the rest.
+        // If every packet is taken, the bounds of the lists hold always; otherwise with the usual confidence.
         let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),

@@ -1,4 +1,7 @@
 //! Aligned columns for a terminal.
+//!
+//! Own code, because these tables have no borders, no wrapping and no blanks at the ends of lines: a crate for tables
+//! would only fill columns with blanks, and that takes some thirty lines here.
 
 use std::io::{self, Write};
 
@@ -31,7 +34,7 @@ impl Tone {
     }
 }
 
-/// A text with its tone. Control characters are replaced: a report may come from anywhere, a terminal obeys them.
+/// A text with its tone. Control characters are replaced: a report may come from anywhere, and a terminal obeys them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     text: String,
@@ -44,7 +47,7 @@ impl Cell {
         Self { text: text.as_ref().chars().map(visible).collect(), tone }
     }
 
-    /// Columns on the terminal; wide characters (East Asian) are taken for narrow ones.
+    /// Columns on the terminal. Wide characters (East Asian) count as narrow ones.
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -135,7 +138,7 @@ impl Grid {
     }
 
     fn write_cells(&self, cells: &[Cell], widths: &[usize], color: bool, out: &mut impl Write) -> io::Result<()> {
-        // Blanks are owed until something follows them.
+        // Blanks are written only when something follows them.
         let mut owed = 0;
         for ((cell, width), align) in cells.iter().zip(widths).zip(&self.columns) {
             let blanks = width - cell.width();

@@ -33,7 +33,7 @@ pub struct Report {
     /// The schema's name and version.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
-    /// Observer, boot and sequence number, joined by `/`: unique for ever, the key for removing duplicates.
+    /// Observer, run and sequence number, joined by `/`. No other report ever has this id: use it to remove duplicates.
     pub id: String,
     /// The time that the report is about.
     pub window: Window,
@@ -41,11 +41,11 @@ pub struct Report {
     pub observer: Observer,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
-    /// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
+    /// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets are sampled.
     pub totals: Totals,
-    /// Estimates of how many distinct addresses and flows there were.
+    /// Estimates of the number of distinct addresses and flows.
     pub unique: Unique,
-    /// Estimate of how many flows had not been seen before.
+    /// Estimate of the number of flows that were not seen before.
     pub new_flows: NewFlows,
     /// The largest talkers by bytes.
     pub top: Top,
@@ -63,9 +63,9 @@ pub struct Report {
 pub struct Window {
     /// When it began, RFC 3339 in UTC.
     pub start: Timestamp,
-    /// When it ended, RFC 3339 in UTC; the first instant that no longer belongs to it.
+    /// When it ended, RFC 3339 in UTC: the first instant after it.
     pub end: Timestamp,
-    /// Its length in seconds, measured on a clock that no time adjustment moves.
+    /// Its length in seconds, measured on a clock that is never adjusted.
     #[schemars(range(min = 0))]
     pub seconds: f64,
 }
@@ -77,9 +77,9 @@ pub struct Observer {
     pub name: String,
     /// Its identity, the same after every restart.
     pub id: String,
-    /// The run of the daemon; another after every start.
+    /// The run of the daemon: a new value after every start.
     pub boot_id: String,
-    /// The report's number within that run; a gap is a report that was lost.
+    /// The number of the report within that run. A gap means that a report was lost.
     pub seq: u64,
     /// The version of weir.
     pub version: String,
@@ -93,48 +93,49 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
-    /// How its packets were seen: `xdp-native`, `xdp-generic`, `tcx`, `replay`, or `gone` when it disappeared, or
-    /// `left-out` when the same packets are counted on an interface that it is stacked on.
+    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `afpacket` or `replay`. `gone` if the interface
+    /// disappeared; `left-out` if weir counts the same packets on an interface below it.
     pub mode: String,
-    /// Which of its packets: `ingress` for those that it received, `egress` for those that it sent. One interface may
-    /// be listed once for each. Absent for a capture.
+    /// Which of its packets: `ingress` are those that it received, `egress` those that it sent. An interface may be
+    /// listed once for each direction. Absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// One packet in this many was taken, at random, or more at times; 1 is every packet.
+    /// One packet in this many was measured, chosen at random, or more than that for a part of the window. 1 means
+    /// every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
     /// Where every packet went.
     pub ledger: Ledger,
-    /// The packets seen for each one that the interface itself counted in this window; below 1 some passed unseen. A
-    /// little to either side is that the two are not counted at one instant. What offloads merged into one counts
-    /// as seen whether the interface counts it as one packet or as several. Absent when the interface's count is
-    /// not known, or it counted none.
+    /// The packets that weir saw, divided by those that the interface itself counted in this window. Below 1, weir did
+    /// not see some packets. Small differences are normal, because the two counts are not read at the same instant. It
+    /// does not matter whether the interface counts packets that offloads merged as one or as several. Absent if the
+    /// interface counted no packets, or if its count is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage: Option<f64>,
-    /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
+    /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     #[schemars(range(min = 0, max = 1))]
     pub kept: f64,
 }
 
-/// Every packet and byte accounted for, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
+/// Where every packet and byte went, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
-    /// Everything that came in.
+    /// All packets that weir saw.
     pub seen: Tally,
-    /// What reached the measurement as part of a flow.
+    /// Packets that were measured as part of a flow.
     pub attributed: Tally,
-    /// What sampling left out.
+    /// Packets that sampling left out.
     pub sampled_out: Tally,
-    /// What has no flow, by reason (`arp`, `non_ip`, ...); only reasons that occurred.
+    /// Packets without a flow, by reason (`arp`, `non_ip`, ...); only reasons that occurred.
     pub skipped: BTreeMap<String, Tally>,
-    /// What belonged to a flow but is missing from the measurement, by reason; every reason, zero too.
+    /// Packets that are missing from the measurement, by reason; every reason, also those with zero packets.
     pub lost: BTreeMap<String, Tally>,
 }
 
-/// Packets and bytes, counted together; exact, but for the bytes of what a packet socket dropped (`lost.socket_drop`):
-/// each such packet is taken to be as large as the mean of those that the socket handed over in the same window, or in
-/// the last one that had any.
+/// Packets and their bytes. Exact, except for the bytes of packets that a packet socket dropped (`lost.socket_drop`):
+/// each of those is counted with the mean size of the packets that the socket delivered in the same window, or in the
+/// last window in which it delivered any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Packets.
@@ -143,12 +144,12 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Sums over all interfaces: exact, but for those by version and protocol where sampling left packets out.
+/// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// Packets seen, those without a flow too.
+    /// Packets seen, also those without a flow.
     pub packets: u64,
-    /// Bytes seen, those without a flow too.
+    /// Bytes seen, also those without a flow.
     pub bytes: u64,
     /// Packets of IPv4 flows.
     pub ipv4_packets: u64,
@@ -164,7 +165,7 @@ pub struct Totals {
     pub other_packets: u64,
 }
 
-/// Estimates of how many distinct addresses and flows there were.
+/// Estimates of the number of distinct addresses and flows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unique {
     /// Distinct source addresses.
@@ -189,7 +190,7 @@ pub struct Distinct {
     pub confidence: f64,
 }
 
-/// Estimate of how many flows had not been seen before.
+/// Estimate of the number of flows that were not seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NewFlows {
     /// The estimate.
@@ -198,7 +199,7 @@ pub struct NewFlows {
     pub lower: u64,
     /// The true number is at most this.
     pub upper: u64,
-    /// The probability that a new flow was taken for a known one, 0 to 1, at the end of the window.
+    /// The probability that a new flow is taken for a known one, 0 to 1, at the end of the window.
     #[schemars(range(min = 0, max = 1))]
     pub false_positive_rate: f64,
     /// The share of the filter's bits that are set, 0 to 1, at the end of the window.
@@ -211,14 +212,14 @@ pub struct NewFlows {
 pub struct Top {
     /// What ranks them: `bytes` or `packets`.
     pub by: String,
-    /// The probability that a true number lies between its bounds, 0 to 1; for each estimate in these lists.
+    /// For each estimate in these lists, the probability that the true number lies between the bounds, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
     /// The largest flows.
     pub flows: Vec<TopFlow>,
     /// The source addresses that sent most.
     pub sources: Vec<TopSource>,
-    /// The destination addresses that most was sent to.
+    /// The destination addresses that received most.
     pub destinations: Vec<TopDestination>,
     /// The largest pairs of source and destination address, in that direction.
     pub pairs: Vec<TopPair>,
@@ -241,7 +242,8 @@ pub struct TopFlow {
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Pieces of fragmented packets, the first ones too: without ports, which are given as 0. Absent means false.
+    /// Whether these are fragments of packets, first fragments included. Fragments have no ports: the ports are 0.
+    /// Absent means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fragment: bool,
     /// Packets.
@@ -263,7 +265,7 @@ pub struct TopSource {
     pub bytes: Estimate,
 }
 
-/// One of the destination addresses that most was sent to.
+/// One of the destination addresses that received most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopDestination {
     /// Its place, from 1.
@@ -306,7 +308,7 @@ pub struct TopService {
     pub bytes: Estimate,
 }
 
-/// An estimated count; the confidence stands beside the list that it is in.
+/// An estimated count. Its list states the confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The estimate.
@@ -320,24 +322,24 @@ pub struct Estimate {
 /// Distributions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Histograms {
-    /// Bytes on the wire of each packet seen, but for those that a packet socket dropped.
+    /// Bytes on the wire of each packet seen, except those that a packet socket dropped.
     pub packet_size_bytes: Histogram,
 }
 
-/// A distribution; quantiles are upper edges of their bucket. All zero when nothing was counted.
+/// A distribution. A quantile is the upper edge of its bucket. All zero if nothing was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
     /// How many values there are.
     pub count: u64,
-    /// The least.
+    /// The smallest value.
     pub min: u64,
     /// The median.
     pub p50: u64,
-    /// Nine tenths of the values are at most this.
+    /// 90 % of the values are at most this.
     pub p90: u64,
-    /// 99 of 100 values are at most this.
+    /// 99 % of the values are at most this.
     pub p99: u64,
-    /// The greatest.
+    /// The largest value.
     pub max: u64,
     /// Each bucket as its upper edge (inclusive) and the number of packets in it, by rising edge.
     pub buckets: Vec<(u64, u64)>,
@@ -346,19 +348,19 @@ pub struct Histogram {
 /// What measuring and reporting cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfMetrics {
-    /// The daemon's user and system time per packet seen, in nanoseconds; 0 when none was seen.
+    /// Daemon CPU per packet: its user and system time per packet seen, in nanoseconds; 0 if none was seen.
     #[schemars(range(min = 0))]
     pub cpu_ns_per_packet: f64,
-    /// Memory that the daemon occupies (resident set), in bytes.
+    /// Memory that the daemon uses (resident set), in bytes.
     pub rss_bytes: u64,
     /// Memory that the configuration plans for sketches, rings and caches, in bytes.
     pub memory_bytes: u64,
-    /// Records that crossed the rings; without a kernel side, that left the flow cache.
+    /// Records that the kernel sent through the rings; without a kernel side, those that left the flow cache.
     pub records: u64,
-    /// The share of the packets that found their flow in the flow cache, 0 to 1.
+    /// The share of the packets whose flow was in the flow cache, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub cache_hit_rate: f64,
-    /// The kernel program's run time per packet, in nanoseconds; absent unless the kernel measures it.
+    /// Run time of the kernel's program per packet, in nanoseconds. Absent unless the kernel measures it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub kernel_ns_per_packet: Option<f64>,
@@ -373,7 +375,7 @@ pub struct SelfMetrics {
 /// The rings between kernel and daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rings {
-    /// The fullest that any ring was in this window, 0 to 1.
+    /// How full the fullest ring was in this window, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub peak_fill: f64,
 }
@@ -385,16 +387,16 @@ pub struct Spool {
     pub reports: u64,
     /// Their size in bytes.
     pub bytes: u64,
-    /// Reports dropped since the daemon's start because it was full.
+    /// Reports dropped since the daemon's start because the spool was full.
     pub dropped: u64,
 }
 
-/// One sink's account since the daemon's start: every report offered to it is queued, delivered or dropped.
+/// One sink's account since the daemon's start. Every report for it is queued, delivered or dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkMetrics {
     /// The sink's name.
     pub name: String,
-    /// Reports that wait or are being delivered now.
+    /// Reports that wait, or are being delivered now.
     pub queued: u64,
     /// Reports delivered.
     pub delivered: u64,

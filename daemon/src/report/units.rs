@@ -26,7 +26,7 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
     format!("{number} {prefix}{unit}").trim_end().to_owned()
 }
 
-/// A share of 1 in percent: `12.3 %`; what is not quite nothing or not quite all does not look as if it were.
+/// A share of 1 in percent: `12.3 %`. A share that is almost nothing or almost all is not rounded to 0 % or 100 %.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 {

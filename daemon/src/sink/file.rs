@@ -12,9 +12,9 @@ use super::{DeliveryError, Encoded, Sink, write_line};
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
 
-/// A file of reports (NDJSON) that may be rotated under it: moved or deleted, it is created anew.
+/// A file of reports (NDJSON). It may be rotated: if it was moved or deleted, a new one is created.
 ///
-/// A report is delivered when the system has taken it; it is not synced to the disk.
+/// A report is delivered when the system has accepted it; it is not synced to the disk.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,

@@ -15,7 +15,7 @@ use ureq::{
 use super::{DeliveryError, Encoded, Sink};
 use crate::text::with_causes;
 
-/// How much of a refusal's body an error repeats: enough for a sentence.
+/// How much of the body of a refusal an error quotes: enough for a sentence.
 const REFUSAL_BYTES_MAX: u64 = 200;
 /// How much of an answer is read so that its connection can be used again; larger ones cost a new connection.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -158,7 +158,7 @@ fn refusal(response: &mut Response<Body>) -> String {
         message += &format!(", redirects are not followed, configure the URL {location:?}");
     }
     let mut body = Vec::new();
-    // Whatever part of it arrives is told.
+    // Any part that arrives is quoted.
     let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
     let text = String::from_utf8_lossy(&body);
     let words: Vec<_> =

@@ -1,5 +1,5 @@
-//! Sinks: where reports go. Each runs on a thread of its own behind a bounded queue, so that no collector, disk or
-//! pipe can hold up the measurement.
+//! Sinks: where reports go. Each runs on its own thread behind a bounded queue, so that no collector, disk or pipe can
+//! delay the measurement.
 
 mod file;
 mod http;
@@ -25,7 +25,7 @@ use crate::report::Report;
 /// A report ready to be sent; cheap to clone for several sinks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// The report's id: unique for ever, the same in every attempt.
+    /// The report's id, which no other report has; the same in every attempt.
     pub id: String,
     /// The report as one line of JSON, its newline included.
     pub line: Arc<[u8]>,
@@ -64,10 +64,10 @@ pub enum DeliveryError {
     Closed(String),
 }
 
-/// Writes a line to `out`, in one call where the system takes it whole.
+/// Writes a line to `out`, in one call if the system accepts it whole.
 ///
-/// `torn` says whether the last line there lacks its newline; that line is ended first, so that what a crash or a full
-/// disk left over spoils no other report. It is kept up to date, after an error too.
+/// `torn` says whether the last line there lacks its newline, because of a crash or a full disk. Then that line is
+/// ended first, so that it does not spoil the next report. `torn` is kept up to date, also after an error.
 fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<()> {
     let line = if *torn { Cow::Owned([b"\n", line].concat()) } else { Cow::Borrowed(line) };
     let mut rest = &line[..];

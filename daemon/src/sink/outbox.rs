@@ -1,6 +1,6 @@
 //! A sink's thread and the bounded queue in front of it.
 //!
-//! The law of its account: every report offered is queued, delivered or dropped.
+//! The rule of its account: every report that is offered is queued, delivered or dropped.
 
 use std::{
     collections::hash_map::RandomState,
@@ -18,17 +18,17 @@ use tracing::{info, warn};
 use super::{DeliveryError, Encoded, Sink};
 use crate::report::SinkMetrics;
 
-/// The pause after a first failed attempt: a collector that restarts is back within a few of these.
+/// The pause after a first failed attempt: a collector that restarts needs a few of these.
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// The longest pause: one that comes back after a night gets its reports within half a minute.
+/// The longest pause: a collector that was down all night gets its reports within half a minute.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The longest that [`Outbox::finish`] waits, whatever it is told.
 const FINISH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Takes reports without ever blocking and hands them to a sink on a thread of its own, in order.
+/// Takes reports without ever blocking, and hands them to a sink on another thread, in order.
 ///
-/// A report that fails is tried again until it succeeds or the sink refuses it, while newer ones wait; when the queue
-/// is full, the oldest waiting one makes room, because the newest matter most. Dropping an outbox gives up what waits.
+/// A report that fails is tried again until it succeeds or the sink refuses it, while newer ones wait. If the queue is
+/// full, the oldest waiting report is dropped, because the newest matter most. Dropping an outbox drops what waits.
 #[derive(Debug)]
 pub struct Outbox {
     account: Arc<Account>,
@@ -208,7 +208,7 @@ impl Courier {
             tally.last_error = None;
         }
         if std::mem::take(&mut self.failing) {
-            info!(sink = self.account.name, "reports are delivered again");
+            info!(sink = self.account.name, "the sink accepts reports again");
         }
     }
 
@@ -225,9 +225,9 @@ impl Courier {
             return;
         }
         let consequence = match error {
-            DeliveryError::Unavailable(_) => "a report cannot be delivered; it is tried again, newer ones wait",
-            DeliveryError::Refused(_) => "a report was refused; it is dropped",
-            DeliveryError::Closed(_) => "no more reports can be delivered; they are dropped",
+            DeliveryError::Unavailable(_) => "cannot deliver a report: weir tries again, and newer reports wait",
+            DeliveryError::Refused(_) => "the sink refused a report: weir drops it",
+            DeliveryError::Closed(_) => "the sink accepts no more reports: weir drops them",
         };
         warn!(sink = self.account.name, %error, "{consequence}");
     }
@@ -268,7 +268,8 @@ impl Account {
     }
 }
 
-/// Between a half and the whole of a pause, at random: windows of all routers end together, their retries need not.
+/// Between a half and the whole of a pause, at random: the windows of all routers end together, but their retries
+/// should not come together.
 fn jittered(pause: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     pause.mul_f64(0.5 + random as f64 / u64::MAX as f64 / 2.0)

@@ -7,7 +7,7 @@ use std::{
 
 use super::{DeliveryError, Encoded, Sink, write_line};
 
-/// Standard output, unbuffered: a report is out when it is delivered.
+/// Standard output without a buffer: a delivered report is written.
 #[derive(Debug)]
 pub struct Stdout {
     out: fs::File,

@@ -1,4 +1,4 @@
-//! What the drivers of interfaces can do, from the kernel's generic netlink: families of questions, each with a name.
+//! What the drivers of interfaces can do, by generic netlink, whose families of questions have names.
 
 use std::io;
 

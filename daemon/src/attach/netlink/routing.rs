@@ -39,7 +39,7 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 
-/// What waits for the reader when hundreds of interfaces come at once; the kernel may give less.
+/// Room for the news when hundreds of interfaces appear at once; the kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
 /// An interrupted list is asked for again this often.
 const ATTEMPTS: u32 = 5;
@@ -47,7 +47,7 @@ const ATTEMPTS: u32 = 5;
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its index, of which no two are alike in one namespace at one time.
+    /// Its index, unique in a namespace at any time.
     pub ifindex: u32,
     /// Its name.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Device {
     pub up: bool,
     /// Whether it is a loopback interface.
     pub loopback: bool,
-    /// What it is if no device: `veth`, `bridge`, `vlan`, ...
+    /// The kind of a virtual interface: `veth`, `bridge`, `vlan`, ...
     pub kind: Option<String>,
     /// The interface in this namespace that it is stacked on; a veth's peer too.
     pub lower: Option<u32>,
@@ -67,7 +67,7 @@ pub struct Device {
     pub master: Option<u32>,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
-    /// Packets received and sent, by its own count; absent where it does not tell.
+    /// Packets received and sent, by its own count, if it tells.
     pub packets: Option<[u64; 2]>,
 }
 
@@ -87,7 +87,7 @@ pub enum News {
     Gone(u32),
     /// One is new or has changed.
     Changed,
-    /// More happened than could be told.
+    /// So much happened that the kernel could not tell it all.
     Missed,
 }
 
@@ -155,7 +155,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens it, in this thread's network namespace: from now on no news is missed without notice.
+    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Events {
 
 fn read_news(message: &Message<'_>) -> Option<News> {
     match message.kind {
-        // A bridge tells of ports that leave it in the same words, but for its address family.
+        // When a port leaves a bridge the kernel sends the same message, but with the bridge's address family.
         RTM_DELLINK if message.body.first() == Some(&0) => Some(News::Gone(word(message.body, 4)?)),
         RTM_NEWLINK | RTM_DELLINK => Some(News::Changed),
         _ => None,

@@ -1,5 +1,5 @@
-//! A buffer out of a packet socket, and the packets on the wire that it stands for: the same as the programs at the tc
-//! hook make of it (`ebpf/src/skb.rs`).
+//! A buffer from a packet socket, and the packets on the wire that it stands for. The programs at the tc hook count in
+//! the same way (`ebpf/src/skb.rs`).
 
 use weir_common::{
     ledger::Tally,
@@ -26,9 +26,9 @@ pub struct Frame<'a> {
     pub length: u32,
     /// The outer VLAN tag, where it is not in `bytes`.
     pub vlan: Option<[u8; VLAN_BYTES]>,
-    /// Payload in each of the packets that an offload merged, in bytes; 0 for a packet that is one.
+    /// Payload of each packet that an offload merged, in bytes; 0 for a buffer that is one packet.
     pub segment: u16,
-    /// Where the kernel tells it: the innermost transport header's protocol, and where in `bytes` it begins.
+    /// If the kernel tells it: the protocol of the innermost transport header, and where in `bytes` that begins.
     pub transport: Option<(u8, usize)>,
     /// Milliseconds, modulo 2^32.
     pub tick: u32,
@@ -63,8 +63,8 @@ impl Frame<'_> {
         &scratch[..tagged + rest.len()]
     }
 
-    /// How long the headers of TCP or UDP are, from the buffer's first byte to its payload's: what offloads repeat. 0
-    /// for others.
+    /// The length of all headers down to the payload of TCP or UDP, which offloads repeat for each packet; 0 for other
+    /// protocols.
     fn header_bytes(&self, link: Link) -> usize {
         match self.transport.or_else(|| self.outer_transport(link)) {
             Some((proto::TCP, at)) => at + usize::from(self.byte(at + 12) >> 4) * 4,

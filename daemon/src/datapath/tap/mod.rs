@@ -1,17 +1,17 @@
-//! Taps: interfaces measured by packet sockets (`AF_PACKET`), where eBPF is not to be had or not asked for.
+//! Taps: interfaces measured by packet sockets (`AF_PACKET`), where eBPF is not possible or not wanted.
 //!
 //! ```text
 //! kernel, per tap:   packets that go one way -> the socket's ring (`socket`)
 //! reader, a thread:  rings of its taps (`tapped`) -> what was on the wire (`frame`) -> userspace program -> shard
 //! ```
 //!
-//! There are as many readers as taps, but no more than CPUs. A tap is a socket of one direction of one interface, so
-//! that what a socket dropped is known for each. The attaching thread opens it and hands it to its reader; from then on
-//! only the reader touches it. Rings are read whether or not a window closes, and nothing of the eBPF path waits for
-//! them.
+//! There are as many readers as taps, but no more than CPUs. A tap is a socket for one direction of one interface, so
+//! that drops are known for each direction. The attaching thread opens the tap and hands it to its reader; from then on
+//! only the reader touches it. Readers read all the time, not only when a window closes, and nothing in the eBPF path
+//! waits for them.
 //!
-//! What it costs beside eBPF: the kernel copies each packet's beginning, and userspace parses it. What it sees: ingress
-//! after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
+//! Its cost compared with eBPF: the kernel copies the beginning of each packet, and userspace parses it. What it sees:
+//! ingress after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
 
 mod frame;
 mod socket;
@@ -76,7 +76,8 @@ impl Taps {
     pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<Inbox>)> {
         let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..readers {
-            // A tap opens and closes, and does not do so again before its reader has closed a window or idled.
+            // One opening and one closing for each slot: the next ones come after the reader has closed a window or
+            // idled.
             let (commands, told) = bounded(2 * INTERFACES_MAX as usize);
             let waker = Waker::new()?;
             inboxes.push(Inbox { commands: told, waker: waker.clone() });
@@ -85,7 +86,7 @@ impl Taps {
         Ok((Self { readers: handles, ring_bytes }, inboxes))
     }
 
-    /// Begins to measure what goes this way by an interface, into a slot.
+    /// Begins to measure one direction of an interface, into a slot.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl Taps {
 
 impl Handle {
     fn tell(&self, command: Command) {
-        // A reader that has ended is noticed by whoever waits for its windows.
+        // If the reader has ended, the coordinator notices when it waits for the reader's window.
         let _ = self.commands.send(command);
         self.waker.wake();
     }
@@ -124,8 +125,8 @@ pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
     slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs))
 }
 
-/// Whether taps may stand in for programs that could not be loaded: this process lacks the privilege for eBPF but not
-/// the one for packet sockets, and no interface asks for a program.
+/// Whether taps may replace programs that could not be loaded: this process has no privilege for eBPF but one for
+/// packet sockets, and no interface asks for a program.
 pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
     let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
     (error.is_not_permitted() || !has_cap_bpf())
@@ -133,7 +134,7 @@ pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
         && PacketSocket::is_permitted()
 }
 
-/// Whether this process may load programs, as far as its own capabilities go.
+/// Whether the capabilities of this process allow it to load programs.
 fn has_cap_bpf() -> bool {
     let either = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))

@@ -1,15 +1,14 @@
 //! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings
 //! of packets, a block at a time. The daemon's only unsafe code is here.
 //!
-//! `pnet` binds the socket to its interface and has no part in reading: its receiver takes one packet a system call,
-//! does not tell which way it went, has lost the VLAN tag that the kernel took out of it, cuts it at the length of its
-//! buffer without saying so, and knows nothing of what the socket dropped. A ring brings all of that, hundreds of
-//! packets at a time, and is as large as weir asks for without `CAP_NET_ADMIN`, which a socket's receive buffer is not.
+//! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call for each packet,
+//! does not tell the direction, loses the VLAN tag that the kernel took out, cuts long packets without notice, and does
+//! not know what the socket dropped. A ring brings all of that, hundreds of packets at a time. Its size needs no
+//! `CAP_NET_ADMIN`; that of a socket's receive buffer does.
 //!
-//! The kernel counts a packet as received under the same lock under which it gives it its place in the ring. So one
-//! reading of the socket's statistics is an exact cut: it is known how many of those that came before it are still to
-//! be read. A drop is counted after that lock is released, so the last few may be counted by the next reading; none is
-//! counted twice or never.
+//! The kernel counts a packet and gives it its place in the ring under one lock. So reading the socket's statistics is
+//! an exact cut: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it
+//! released that lock, so the next reading may bring the last few. None is counted twice, and none is forgotten.
 #![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
 
 use std::{
@@ -66,11 +65,11 @@ pub struct PacketSocket {
     cursor: Option<Cursor>,
     /// Packets that came into the ring, by the last reading of the statistics.
     queued: u64,
-    /// Packets that were read out of it, or are no longer waited for.
+    /// Packets that were read, or that nobody waits for any longer.
     read: u64,
-    /// Packets that were given up, but may still come.
+    /// Packets that were counted as lost, but may still come.
     late: u64,
-    /// Packets in a block that could not be read, not told yet.
+    /// Packets in a block that could not be read, and that are not counted as lost yet.
     unreadable: u64,
 }
 
@@ -105,8 +104,8 @@ impl PacketSocket {
         unbound().is_ok()
     }
 
-    /// Hands over packets of the next block, in order and `most` at most, but for those that were given up; gives how
-    /// many, or `None` where no block is there to be read.
+    /// Hands over at most `most` packets of the next block, in order, without those that were counted as lost. Returns
+    /// how many, or `None` if no block can be read yet.
     pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
         let block = self.blocks.get(self.block)?;
         let (header, _) = BlockHeader::read_from_prefix(block).ok()?;
@@ -115,7 +114,7 @@ impl PacketSocket {
         let mut read = 0;
         while left > 0 && read < most {
             let Some((next, frame)) = frame(block, at) else {
-                // The kernel writes no such block; what is missing of it would be declared lost.
+                // The kernel writes no such block. If it did, its packets would be counted as lost.
                 self.unreadable += u64::from(left);
                 self.read += u64::from(left);
                 left = 0;
@@ -142,8 +141,8 @@ impl PacketSocket {
         Some(read)
     }
 
-    /// Looks at the socket's statistics; gives how many packets were dropped since the last time. What came before this
-    /// is in the ring: see [`PacketSocket::unread`].
+    /// Reads the socket's statistics and returns how many packets were dropped since the last time. Packets that came
+    /// before are in the ring: see [`PacketSocket::unread`].
     ///
     /// # Errors
     ///

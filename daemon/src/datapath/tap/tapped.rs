@@ -15,13 +15,13 @@ use weir_common::{
 use super::{super::userspace::Buffer, socket::PacketSocket};
 use crate::clock;
 
-/// A packet that came is in a block that can be read some milliseconds later. One that is not after this is lost, and
-/// is passed over should it come.
+/// A packet that came can be read some milliseconds later. If it cannot be read after this time, it is counted as lost,
+/// and skipped if it comes after all.
 const OVERDUE: Duration = Duration::from_secs(1);
-/// Between two looks whether such a block has come.
+/// The pause between two looks for such a packet.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A tap, and what came of it in the open window.
+/// A tap, and its account of the open window.
 pub struct Tapped {
     /// Where its packets are counted.
     pub slot: u8,
@@ -32,14 +32,14 @@ pub struct Tapped {
     dropped: u64,
 }
 
-/// How large the buffers of a tap are: the socket tells no more of those that it dropped than how many they were.
+/// How large the buffers of a tap are. Of the buffers that it dropped, a socket only tells the number.
 struct Sizes {
     /// Handed over by the socket in the open window: buffers, and bytes on the wire.
     taken: Tally,
     /// Bytes on the wire of a buffer, in the last window that had any.
     mean: u64,
-    /// Packets, and bytes on the wire, that no buffer exceeded since the tap was opened: at least what the interface
-    /// takes for one packet. A merged buffer that was dropped may still have been larger than any that came.
+    /// The most packets, and the most bytes on the wire, of any buffer since the tap was opened; at least the longest
+    /// packet of the interface. A merged buffer that was dropped may still have been larger.
     largest: Tally,
 }
 
@@ -76,7 +76,7 @@ impl Tapped {
         Ok(dropped)
     }
 
-    /// Takes the socket's error from it, with which nobody could wait for packets.
+    /// Clears the socket's error: while it is set, waiting for packets returns at once.
     pub fn clear_error(&self) {
         if let Some(error) = self.socket.take_error() {
             // Its interface went down, most likely, and may come up again.
@@ -84,8 +84,8 @@ impl Tapped {
         }
     }
 
-    /// Hands over everything that had come when the statistics were last looked at. Gives what the packets are counted
-    /// for that were dropped since the last time, and what they may come to beyond.
+    /// Hands over everything that had come at the last look at the statistics. Returns what the packets are counted as
+    /// that were dropped since the last time, and how much more they may have been.
     ///
     /// # Errors
     ///
@@ -129,14 +129,14 @@ impl Sizes {
         Self { taken: Tally::default(), mean: largest.bytes, largest }
     }
 
-    /// A buffer came that stands for this.
+    /// Takes note of a buffer that came.
     fn take(&mut self, tally: Tally) {
         self.taken.add(Tally::new(1, tally.bytes));
         self.largest = Tally::new(self.largest.packets.max(tally.packets), self.largest.bytes.max(tally.bytes));
     }
 
-    /// Ends the window: what the buffers are counted for that were `dropped` in it, and what they may come to beyond.
-    /// All that came may have been measured in the window before, if the ring was full at its end.
+    /// Ends the window. Returns what its `dropped` buffers are counted as, and how much more they may have been. If no
+    /// buffer was measured in this window, the mean size is that of an earlier one.
     fn close(&mut self, dropped: u64) -> (Tally, Tally) {
         let taken = std::mem::take(&mut self.taken);
         if taken.packets > 0 {

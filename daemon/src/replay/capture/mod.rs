@@ -29,14 +29,14 @@ use weir_common::packet::Link;
 pub use self::broken::{Broken, Part, Reason};
 use self::{buffer::Buffer, pcap::Pcap, pcapng::Pcapng};
 
-/// A record that claims more captured bytes is broken: the largest snapshot length that capture tools write.
+/// A record with more captured bytes is broken: capture tools write no larger snapshot length.
 pub const PACKET_BYTES_MAX: u32 = 256 << 10;
-/// A pcapng block that claims more is broken, and the read buffer never grows beyond it: what other readers accept.
+/// A longer pcapng block is broken, as for other readers. The read buffer never grows beyond it.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
-/// A pcapng interface description that claims more is broken: its options, once parsed, take ten times their length.
+/// A longer pcapng interface description is broken: its options need ten times their length when they are parsed.
 pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
-/// A section of a pcapng capture that describes more interfaces is broken: what its 16-bit numbers can tell apart, and
-/// 4 MiB of memory.
+/// A section of a pcapng capture that describes more interfaces is broken: older blocks number interfaces by 16 bits,
+/// and this many descriptions already need 4 MiB.
 pub const DESCRIPTIONS_MAX: usize = 1 << 16;
 
 /// One packet of a capture, borrowed from its buffer.
@@ -47,7 +47,7 @@ pub struct Packet<'a> {
     pub time_ns: u64,
     /// What it begins with.
     pub link: Link,
-    /// Its length on the wire, in bytes as the record says; a few captures say less than they hold.
+    /// Its length on the wire in bytes, as the record says; in a few captures that is less than what was captured.
     pub wire_bytes: u32,
     /// What was captured of it.
     pub captured: &'a [u8],
@@ -110,7 +110,7 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     ///
-    /// What cannot be read, and where. Everything before it was delivered; after it there is nothing more.
+    /// What cannot be read, and where. Everything before it was delivered; nothing comes after it.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Broken> {
         if self.ended {
             return Ok(None);

@@ -8,6 +8,7 @@ use std::{
 use anyhow::Result;
 use rustix::system::uname;
 use weir::datapath::online_cpus;
+pub use weir::text::grouped as thousands;
 
 /// Writes a table: the first column to the left, all others to the right.
 ///
@@ -76,13 +77,6 @@ pub fn machine() -> Result<String> {
 pub fn least_and_median(mut figures: Vec<f64>) -> (f64, f64) {
     figures.sort_by(f64::total_cmp);
     (figures[0], figures[figures.len() / 2])
-}
-
-/// A number with its thousands apart.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
 }
 
 #[cfg(test)]

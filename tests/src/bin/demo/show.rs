@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Result;
 use serde::Serialize;
+pub use weir::text::grouped as thousands;
 
 /// The widest line of JSON, in columns.
 const WIDTH: usize = 96;
@@ -38,13 +39,6 @@ pub fn heading(text: &str) -> Result<()> {
 /// A line as it is.
 pub fn write(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout(), "{text}")?)
-}
-
-/// A number with its thousands apart.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
 }
 
 /// JSON, with a line for whatever fits one; fields keep their order.
