@@ -2,13 +2,13 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Interfaces that one daemon measures at most; a key holds the slot in one byte.
+/// The most interfaces that one daemon measures. A key holds the slot in one byte.
 pub const INTERFACES_MAX: u32 = 64;
 /// Entries of the table that finds an interface's slot: a power of two.
 pub const INTERFACE_TABLE: u32 = 1024;
-/// Places in that table where one interface index may stand.
+/// How many places of that table an interface index may have.
 pub const INTERFACE_PROBES: u32 = 4;
-/// CPUs that can have a ring.
+/// The most CPUs that can have a ring.
 pub const CPUS_MAX: u32 = 1024;
 
 /// An entry of the interface table.
@@ -29,14 +29,14 @@ impl InterfaceSlot {
     }
 }
 
-/// What stands for what an interface sends, where its index stands for what it receives. No interface has such an
-/// index, and the two stand in different halves of the table.
+/// The table's key for packets that an interface sends. The interface index itself is the key for packets that it
+/// receives. No interface has such an index, and the two keys are in different halves of the table.
 #[inline(always)]
 pub const fn egress(ifindex: u32) -> u32 {
     ifindex ^ ((1 << 31) | (INTERFACE_TABLE / 2))
 }
 
-/// How far one call of the `flush` program came.
+/// The result of one call of the `flush` program.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -63,13 +63,13 @@ impl Flush {
     }
 }
 
-/// What goes before a captured packet when it is replayed through the kernel, as XDP metadata.
+/// The XDP metadata in front of a captured packet that is replayed through the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ReplayHeader {
     /// The packet's length on the wire, in bytes.
     pub wire_bytes: u32,
-    /// How much of it was captured; the rest of the frame is padding.
+    /// How many bytes of it were captured. The rest of the frame is padding.
     pub captured: u32,
     /// The code of its [`crate::packet::Link`].
     pub link: u32,

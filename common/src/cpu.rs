@@ -1,6 +1,6 @@
-//! What the kernel side keeps for one CPU: its place in the windows, its counters, and records on their way out.
+//! What the kernel side keeps for one CPU: its window, its counters, and records that wait for the ring.
 //!
-//! One block per CPU, so that one look-up finds all of it, and no two CPUs share a cache line.
+//! There is one block per CPU, so that one look-up finds everything, and no two CPUs share a cache line.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,7 +9,7 @@ use crate::{
     record::{InterfaceEdge, Record, SizeEdge},
 };
 
-/// Records that are handed over together: one reservation in the ring for all of them.
+/// How many records are handed over together, with one reservation in the ring.
 pub const BATCH_RECORDS: usize = 32;
 
 /// One CPU's block. Only programs that run on this CPU write it.
@@ -18,7 +18,7 @@ pub const BATCH_RECORDS: usize = 32;
 pub struct Cpu {
     /// The number of the open window.
     pub epoch: u32,
-    /// Not 0 while `flush` is inside the cache or the batch.
+    /// Not 0 while `flush` changes the cache or the batch.
     pub busy: u32,
     /// Not 0 from the first call of `flush` for a window until it is closed.
     pub closing: u32,
@@ -30,23 +30,24 @@ pub struct Cpu {
     pub left_out: u32,
     /// The sampling rate by which `left_out` was drawn; 0 before the first draw.
     pub rate: u32,
-    /// The same when the window that is being closed ended.
+    /// The value of `rate` at the end of the window that is being closed.
     pub closed_rate: u32,
     /// Set by the loader: the first of this CPU's slots in the flow cache.
     pub first_slot: u32,
-    /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] do not matter to its slot.
+    /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] its slot does not depend on.
     pub place_shift: u32,
-    /// Nothing, up to the cache line's end.
+    /// Padding to the end of the cache line.
     pub padding: [u32; 6],
     /// Evicted records on their way to the ring.
     pub batch: [Record; BATCH_RECORDS],
-    /// What is counted, by epoch's parity: while one window is being closed, the next one is counted in the other set.
+    /// Two sets of counters. Even epochs use the first, odd ones the second: while one window is being closed, the next
+    /// one is counted in the other set.
     pub sets: [Set; 2],
-    /// Nothing, up to the block's end.
+    /// Padding to the end of the block.
     pub tail: [u64; 6],
 }
 
-/// What one window counts on one CPU, cumulative over all windows of the same parity.
+/// What one window counts on one CPU. It is cumulative over all windows of the same parity.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Set {
@@ -56,5 +57,5 @@ pub struct Set {
     pub sizes: SizeEdge,
 }
 
-// Blocks stand one after the other, from the beginning of a page.
+// Blocks follow one another from the beginning of a page.
 const _: () = assert!(size_of::<Cpu>().is_multiple_of(64));

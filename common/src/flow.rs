@@ -73,22 +73,22 @@ impl From<IpAddr> for Address {
 pub mod class {
     /// The packet is IPv6; without this bit it is IPv4.
     pub const V6: u8 = 1;
-    /// A piece of a fragmented packet, the first or a later one: the key has no ports, and no TCP flags are taken.
+    /// A fragment of a packet, the first or a later one. The key has no ports, and the record takes no TCP flags.
     ///
-    /// Only the first piece has the ports. If its key had them, one packet's pieces would be of two flows, with nothing
-    /// to join them by. So all pieces of a packet, first and later, share one key: addresses, protocol and this bit.
-    /// The protocol over IPv6 is what the fragment header says, which is the same in all pieces. A whole packet in
-    /// an IPv6 fragment header (an "atomic fragment", RFC 6946) is no piece, and has its ports.
+    /// Only the first fragment has the ports. If its key had them, the fragments of one packet would belong to two
+    /// flows that nothing could join. So all fragments of a packet share one key: addresses, protocol and this bit. For
+    /// IPv6 the protocol is that of the fragment header, which is the same in all fragments. A whole packet with an
+    /// IPv6 fragment header (an "atomic fragment", RFC 6946) is no fragment, and has its ports.
     pub const FRAGMENT: u8 = 2;
-    /// The transport header is not in the packet, or not within reach (cut short): the key has no ports.
+    /// The transport header is not in the packet, or the packet was cut off before it. The key has no ports.
     pub const NO_TRANSPORT: u8 = 4;
 }
 
 /// What makes two packets the same flow.
 ///
-/// Five words, so that the kernel hashes and compares it in a few instructions: the addresses, and one for everything
-/// else. Interface and epoch scope a key inside the flow cache (a flow on two interfaces, or on both sides of a window
-/// edge, has two records); [`FlowKey::identity`] drops them.
+/// A key is five words, which the kernel hashes and compares in a few instructions: four for the addresses and one for
+/// everything else. Inside the flow cache a key also has an interface and an epoch: a flow on two interfaces, or on
+/// both sides of a window's edge, has two records. [`FlowKey::identity`] removes them.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FlowKey {
@@ -103,12 +103,12 @@ pub struct FlowKey {
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 
-/// An interface slot and a window: where a flow has a record of its own.
+/// An interface slot and a window. A flow has a record of its own for each such pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
 impl Scope {
-    /// An interface's slot in a window, whose number is taken modulo 256.
+    /// The scope of an interface slot and of a window's number modulo 256.
     #[inline(always)]
     pub const fn new(interface: u8, epoch: u8) -> Self {
         Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
@@ -134,20 +134,21 @@ const INTERFACE: u32 = 48;
 const EPOCH: u32 = 56;
 
 impl FlowKey {
-    /// A flow without ports and scope: an IP protocol number (IANA), and the IP version as a bit of [`class`].
+    /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
+    /// [`class`], such as the IP version.
     #[inline(always)]
     pub const fn new(src: Address, dst: Address, proto: u8, class: u8) -> Self {
         Self { src, dst, tail: (proto as u64) << PROTO | (class as u64) << CLASS }
     }
 
-    /// The same, with the ports of a flow that had none; for ICMP and `ICMPv6` the type and the code.
+    /// The same key with ports. It must have none yet. For ICMP and `ICMPv6` they are the type and the code.
     #[must_use]
     #[inline(always)]
     pub const fn with_ports(self, src_port: u16, dst_port: u16) -> Self {
         self.with_both_ports((src_port as u32) << SRC_PORT | dst_port as u32)
     }
 
-    /// The same, with the two ports in one word, as they stand in a header, the source port first.
+    /// The same key with the two ports in one word: the source port in the upper half, as in a header.
     #[must_use]
     #[inline(always)]
     pub const fn with_both_ports(mut self, ports: u32) -> Self {
@@ -155,7 +156,7 @@ impl FlowKey {
         self
     }
 
-    /// The same, of another protocol.
+    /// The same key with another protocol.
     #[must_use]
     #[inline(always)]
     pub const fn with_proto(mut self, proto: u8) -> Self {
@@ -163,7 +164,7 @@ impl FlowKey {
         self
     }
 
-    /// The same, with more bits of [`class`].
+    /// The same key with more bits of [`class`].
     #[must_use]
     #[inline(always)]
     pub const fn with_class(mut self, bits: u8) -> Self {
@@ -171,7 +172,7 @@ impl FlowKey {
         self
     }
 
-    /// An identity's key on an interface slot and in a window.
+    /// The same key with a scope. It must have none yet.
     #[must_use]
     #[inline(always)]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -205,7 +206,7 @@ impl FlowKey {
         (self.tail >> PROTO) as u8
     }
 
-    /// IP version and what the key lacks: bits of [`class`].
+    /// The IP version, and what the key lacks: bits of [`class`].
     #[inline(always)]
     pub const fn class(&self) -> u8 {
         (self.tail >> CLASS) as u8
@@ -229,16 +230,17 @@ impl FlowKey {
         self.scope().epoch()
     }
 
-    /// The key as five words without the epoch: a flow keeps its place in the cache from window to window.
+    /// The key as five words without the epoch, so that a flow keeps its place in the cache from window to window.
     ///
-    /// Addresses as numbers, so that neighbours differ in the lowest bits: those reach every bit of a product.
+    /// Addresses are numbers here, so that neighbours differ in the lowest bits, which affect every bit of a product.
     #[inline(always)]
     pub const fn place_words(&self) -> [u64; 5] {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);
         [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
     }
 
-    /// Whether two keys, as the parser makes them, are equal: of IPv4's addresses the first words always are.
+    /// Whether two keys of the parser are equal. The first words of IPv4 addresses are always equal, and are not
+    /// compared.
     #[inline(always)]
     pub const fn is_same(&self, other: &Self) -> bool {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);

@@ -1,4 +1,4 @@
-//! The ledger: every packet accounted for, exactly.
+//! The ledger accounts for every packet, exactly.
 //!
 //! Per interface and window, for packets and for bytes:
 //! `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
@@ -35,12 +35,12 @@ impl Tally {
         Self { packets: self.packets.wrapping_sub(earlier.packets), bytes: self.bytes.wrapping_sub(earlier.bytes) }
     }
 
-    /// The mean size of a packet, in bytes; 0 where there is none.
+    /// The mean size of a packet, in bytes; 0 if there is no packet.
     #[inline(always)]
     pub const fn mean_bytes(self) -> u64 {
         match self.packets {
             0 => 0,
-            // Spares most packets a division.
+            // This spares most packets a division.
             1 => self.bytes,
             packets => self.bytes / packets,
         }
@@ -94,7 +94,7 @@ reasons! {
         Mpls = "mpls",
         /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
         MplsDepth = "mpls_depth",
-        /// PPP over Ethernet's discovery (0x8863), or a session (0x8864) of another version.
+        /// PPP over Ethernet: discovery (0x8863), or a session (0x8864) of an unknown version.
         Pppoe = "pppoe",
         /// PPP that carries neither IP nor MPLS: link control, authentication, address negotiation.
         Ppp = "ppp",
@@ -122,11 +122,11 @@ reasons! {
     Loss {
         /// The ring was full when its record was evicted: userspace did not keep up.
         RingFull = "ring_full",
-        /// Its CPU has no ring: it came online after start.
+        /// Its CPU has no ring, because the CPU came online after the daemon's start.
         NoRing = "no_ring",
-        /// A packet socket dropped it: its ring was full because userspace did not keep up, or the buffer was of a kind
-        /// that the socket cannot describe. These are counted as they would have come, so that what an offload had
-        /// merged counts as one, and their bytes are an estimate: see [`Counters::lost`].
+        /// A packet socket dropped it: its ring was full because userspace did not keep up, or the socket could not
+        /// describe the buffer. The socket counts buffers, so packets that an offload had merged count as one. Their
+        /// bytes are an estimate: see [`Counters::lost`].
         SocketDrop = "socket_drop",
     }
 }
@@ -137,16 +137,17 @@ reasons! {
 pub struct Counters {
     /// Every packet.
     pub seen: Tally,
-    /// Those among them that offloads had merged into the one before: the packets, less the socket buffers that they
-    /// came in.
+    /// Packets that offloads had merged into an earlier one: the number of packets minus the number of socket buffers
+    /// that they came in.
     pub merged: u64,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
-    /// Packets whose record could not be handed over, by [`Loss`]. All are counted, but for the bytes of
-    /// [`Loss::SocketDrop`], of which nobody knows more than how many packets they were: each is taken to be as large
-    /// as the mean of those that the same socket handed over in the same window, or in the last one that had any.
+    /// Packets whose record could not be handed over, by [`Loss`]. All numbers are exact, except the bytes of
+    /// [`Loss::SocketDrop`]. The kernel tells only how many packets a socket dropped. Each of them is taken to have the
+    /// mean size of the packets that the same socket handed over in the same window, or in the last window that had
+    /// any.
     pub lost: [Tally; Loss::COUNT],
 }
 
@@ -198,12 +199,12 @@ impl Ledger {
         self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
     }
 
-    /// Everything that was counted but reached no sketch for want of room.
+    /// All packets that were counted but whose records were lost.
     pub fn lost(&self) -> Tally {
         self.counters.lost.iter().copied().sum()
     }
 
-    /// Everything without a flow key.
+    /// All packets without a flow key.
     pub fn skipped(&self) -> Tally {
         self.counters.skipped.iter().copied().sum()
     }

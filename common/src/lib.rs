@@ -1,10 +1,11 @@
 //! What weir's kernel and user sides share.
 //!
-//! No I/O, no clock, no threads, no allocator. In pipeline order: [`control`] is what the two sides tell each other,
-//! [`cpu`] what the kernel side keeps for a CPU, [`packet`] parses bytes to a [`flow`] key, [`record`] is what
-//! one flow did, [`sampling`] is the valve, [`ledger`] accounts for every packet, [`hash`] is keyed.
+//! This crate does no I/O, reads no clock, starts no threads and allocates no memory. In pipeline order: [`control`] is
+//! what the two sides tell each other; [`cpu`] is what the kernel side keeps for one CPU; [`packet`] parses bytes to a
+//! [`flow`] key; [`record`] is what one flow did; [`sampling`] leaves packets out; [`ledger`] accounts for every
+//! packet; [`hash`] finds a flow's place in the cache.
 //!
-//! With the feature `sketch`, which only userspace has, flow keys and tallies go into the sketches of `weir-sketch`.
+//! The feature `sketch` is for userspace: it lets flow keys and tallies go into the sketches of `weir-sketch`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! What crosses from the kernel to userspace: records and edges, fixed in size and layout.
 //!
-//! Entries of the ring are told apart by their length, which the assertions below keep distinct.
+//! Entries of the ring are distinguished by their length. The assertions below prove that the lengths differ.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,23 +12,23 @@ use crate::{
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
-/// Also the flow cache's slot, one cache line: eviction is a plain copy.
+/// It is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Record {
-    /// Whose it is.
+    /// The flow.
     pub key: FlowKey,
     /// Bytes on the wire.
     pub bytes: u64,
-    /// Packets; the count never begins anew, see [`Record::takes`].
+    /// Packets. The count never wraps: see [`Record::takes`].
     pub packets: u32,
-    /// The sampling rate in force: one packet in this many was counted.
+    /// The sampling rate: one packet in this many was counted.
     pub sampling: u16,
     /// All TCP flags seen, `ORed` (RFC 9293: FIN is bit 0).
     pub tcp_flags: u8,
-    /// Nothing.
+    /// Padding.
     pub padding: u8,
-    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32; in userspace milliseconds, likewise.
+    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace: milliseconds modulo 2^32.
     pub first_tick: u32,
     /// When its last packet came.
     pub last_tick: u32,
@@ -36,20 +36,20 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
-/// A record in words, and which of them has packets, sampling rate and TCP flags: they are loaded, compared and stored
-/// together.
+/// How many words a record has, and which word holds packets, sampling rate and TCP flags. These are loaded, compared
+/// and stored together.
 const WORDS: usize = size_of::<Record>() / 8;
 const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
 
-/// Where they begin in that word.
+/// Where each of them begins in that word.
 const PACKETS: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const SAMPLING: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
 const TCP_FLAGS: u32 = if cfg!(target_endian = "little") { 48 } else { 8 };
 
-/// What a record takes of a packet, besides its key.
+/// What a record takes from a packet, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The packet and its bytes; more packets where an offload merged some.
+    /// The packet and its bytes. More than one packet if an offload merged some.
     pub tally: Tally,
     /// When it came; see [`Record::first_tick`].
     pub tick: u32,
@@ -60,7 +60,7 @@ pub struct Sample {
 }
 
 impl Record {
-    /// Counts with this bit may have no room for what an offload merges into one packet.
+    /// A count with this bit may have no room for all packets that an offload merges into one.
     const FULL: u32 = 1 << 31;
 
     /// The record of a flow's first packet.
@@ -117,26 +117,27 @@ impl Record {
     }
 }
 
-/// One interface's counters at a window's edge, cumulative over all windows of the same parity on this CPU.
+/// The counters of one interface at a window's edge. They are cumulative over all windows of the same parity on this
+/// CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct InterfaceEdge {
     /// The interface's slot.
     pub interface: u32,
-    /// The epoch that this closes.
+    /// The epoch that this entry closes.
     pub epoch: u32,
     /// What was counted.
     pub counters: Counters,
-    /// One packet in this many was to be taken by the draw that was pending when the window ended: what it left out
-    /// has no record that could tell.
+    /// The sampling rate of the draw that was pending when the window ended. No record tells the rate of the packets
+    /// that this draw left out.
     pub sampling: u64,
 }
 
-/// Packet sizes at a window's edge, cumulative likewise; it comes last and closes the window on this CPU.
+/// Packet sizes at a window's edge, also cumulative. This entry comes last and closes the window on this CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct SizeEdge {
-    /// The epoch that this closes.
+    /// The epoch that this entry closes.
     pub epoch: u64,
     /// Packets by [`crate::size::size_class`].
     pub packets: [u64; SIZE_CLASSES],
@@ -148,19 +149,19 @@ const _: () = {
     assert!(size_of::<InterfaceEdge>() != size_of::<SizeEdge>());
 };
 
-/// One entry of a ring, borrowed in place.
+/// One entry of a ring, borrowed from the ring's memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// Flows' records, at least one.
+    /// Records of flows, at least one.
     Records(&'a [Record]),
     /// An interface's counters at the edge.
     Interface(&'a InterfaceEdge),
-    /// Packet sizes: the end of the edge.
+    /// Packet sizes, the last entry of an edge.
     Sizes(&'a SizeEdge),
 }
 
 impl<'a> Entry<'a> {
-    /// Reads an entry of the ring; `None` for a length or an alignment that no entry has.
+    /// Reads an entry of the ring. `None` if no entry has this length or this alignment.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         if !bytes.is_empty() && bytes.len().is_multiple_of(size_of::<Record>()) {

@@ -1,26 +1,26 @@
 //! Sampling: one packet in N, at random, so that no pattern in the traffic can hide between the samples.
 //!
-//! Each packet is taken with the probability 1/N on its own; instead of a draw for each, one draw says how many are
-//! left out before the next is taken, which follows the geometric distribution (Vitter, 1987). A packet that is taken
-//! stands for N: sums of what was taken, times N, are unbiased, also where N changes in between, because the next draw
-//! takes the new N and each packet stands for the N of its own draw.
+//! Each packet is taken with the probability 1/N, independently of all others. There is no draw for each packet. One
+//! draw says how many packets are left out before the next one is taken, which follows the geometric distribution
+//! (Vitter, 1987). A packet that is taken stands for N packets, so sums of taken packets, times N, are unbiased. They
+//! stay unbiased while N changes: the next draw uses the new N, and each packet stands for the N of its own draw.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The largest N.
 pub const RATE_MAX: u32 = u16::MAX as u32;
 
-/// How many packets one CPU leaves out; what userspace tells the kernel side.
+/// How many packets one CPU leaves out. Userspace sets it for the kernel side.
 ///
-/// A cache line, so that CPUs do not share one.
+/// It fills a cache line, so that CPUs do not share one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Valve {
     /// N: one packet in this many is taken, 1 to [`RATE_MAX`].
     pub rate: u32,
-    /// 1 / -log2(1 - 1/N), with 16 bits behind the point; 0 for N = 1.
+    /// 1 / -log2(1 - 1/N), with 16 fractional bits; 0 for N = 1.
     pub scale: u32,
-    /// Nothing, up to the cache line's end.
+    /// Padding to the end of the cache line.
     pub padding: [u64; 7],
 }
 
@@ -30,7 +30,7 @@ impl Valve {
     /// Takes every packet.
     pub const OPEN: Self = Self { rate: 1, scale: 0, padding: [0; 7] };
 
-    /// Takes one packet in `rate`, which is brought into the range from 1 to [`RATE_MAX`].
+    /// Takes one packet in `rate`, which is clamped to the range from 1 to [`RATE_MAX`].
     #[cfg(feature = "sketch")]
     pub fn one_in(rate: u32) -> Self {
         let rate = rate.clamp(1, RATE_MAX);
@@ -38,7 +38,7 @@ impl Valve {
         Self { rate, scale: (scale * 65_536.0) as u32, padding: [0; 7] }
     }
 
-    /// How many packets to leave out before the next is taken, by a random number of 32 bits.
+    /// How many packets to leave out before the next one is taken, from a random number of 32 bits.
     ///
     /// By inversion: with u uniform in (0, 1], floor(log u / log(1 - 1/N)) is geometric.
     #[inline(always)]
@@ -47,7 +47,7 @@ impl Valve {
     }
 }
 
-/// -log2((x + 1) / 2^32), with 16 bits behind the point: bit by bit, by squaring.
+/// -log2((x + 1) / 2^32), with 16 fractional bits, computed bit by bit by squaring.
 #[inline(always)]
 const fn minus_log2(x: u32) -> u32 {
     const BITS: u32 = 16;

@@ -1,8 +1,9 @@
-//! Packet-size classes: exact for every packet of an ordinary MTU, within 1/64 for jumbo frames, within 1/16 for what
-//! offloads merge.
+//! Packet-size classes: exact for packets up to an ordinary MTU, within 1/64 for jumbo frames, and within 1/16 for
+//! packets that offloads merged.
 //!
-//! The kernel counts packets per class, because a record keeps only a flow's sum of bytes. Three linear ranges, and
-//! not an HDR histogram's octaves, because the verifier follows two comparisons better than a logarithm.
+//! The kernel counts packets per class, because a record has only the sum of bytes of a flow. There are three linear
+//! ranges, and not the octaves of an HDR histogram, because the verifier follows two comparisons more easily than a
+//! logarithm.
 
 /// Sizes below this have a class of their own.
 const EXACT: u64 = 2048;

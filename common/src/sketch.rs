@@ -1,4 +1,4 @@
-//! What sketches ask of flow keys and tallies: their bytes in an image, and which of two is larger.
+//! What sketches need to know about flow keys and tallies: their bytes in an image, and which of two is larger.
 
 use weir_sketch::{
     Columns,
@@ -10,7 +10,7 @@ use crate::{
     ledger::Tally,
 };
 
-/// Packets and bytes; the larger is who has more bytes.
+/// Packets and bytes. The larger of two tallies is the one with more bytes.
 impl Columns for Tally {
     #[inline(always)]
     fn from_columns([packets, bytes]: [u64; 2]) -> Self {
@@ -21,17 +21,18 @@ impl Columns for Tally {
         [self.packets, self.bytes]
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
+    fn magnitude(self) -> u64 {
         self.bytes
     }
-    /// A packet counts as much as 512 bytes, in units of four bytes. So the largest by either are among the largest.
+    /// A packet is worth 512 bytes, in units of four bytes. So the largest flows by packets and by bytes both have
+    /// large scores.
     #[inline(always)]
     fn score(self) -> u64 {
         (self.bytes >> 2) + (Ord::min(self.packets, 1 << 54) << 7)
     }
 }
 
-/// What "large" means.
+/// The number that makes a flow large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// By packets.
@@ -41,7 +42,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The number that counts.
+    /// The number of this metric.
     #[inline(always)]
     pub const fn of(self, tally: Tally) -> u64 {
         match self {
@@ -51,7 +52,7 @@ impl Metric {
     }
 }
 
-/// Its octets.
+/// The 16 octets of the address.
 impl PlainKey for Address {
     const BYTES: usize = 16;
 
@@ -63,7 +64,7 @@ impl PlainKey for Address {
     }
 }
 
-/// Source, destination, both ports, protocol, class, interface and epoch.
+/// Source, destination, both ports, protocol, class, interface, epoch: 40 bytes.
 impl PlainKey for FlowKey {
     const BYTES: usize = 40;
 
@@ -118,7 +119,7 @@ mod tests {
         let (one, other) = (Tally::new(3, u64::MAX), Tally::new(5, 7));
         assert_eq!(one.saturating_add(other), Tally::new(8, u64::MAX));
         assert_eq!((one.least(other), one.most(other)), (Tally::new(3, 7), Tally::new(5, u64::MAX)));
-        assert_eq!((Weight::rank(other), Weight::score(other)), (7, 1 + 5 * 128));
+        assert_eq!((Weight::magnitude(other), Weight::score(other)), (7, 1 + 5 * 128));
         assert_eq!([Metric::Packets, Metric::Bytes].map(|metric| metric.of(other)), [5, 7]);
     }
 }

@@ -1,59 +1,61 @@
-//! Batches of the sketches that count: what is done with each key is the sketch's, what is done with many is here.
+//! Batches for the sketches of frequency. What is done with each key is part of the sketch; what is done with many keys
+//! is here.
 //!
 //! ```text
-//! if the counters fit the CPU's own cache:
-//!     for each group of keys: find all places by vectors, then touch those of one key after the other
-//! else for each key: ask for the places of one further on, touch its own
+//! if the counters fit into the core's own cache:
+//!     for each group of keys: find all places by vectors, then touch the cells of one key after the other
+//! else for each key: prefetch the cells of a later key, touch its own
 //! ```
 //!
-//! Estimates of keys that are near wait for nothing that another key does: on a CPU whose gathers are fast they are read
-//! by vectors, too.
+//! Estimates of keys that are in the cache do not depend on each other. So on a processor with fast gathers they are
+//! read by vectors too.
 
 use core::cell::Cell;
 
 use super::Weight;
 use crate::simd::{dispatch, gathers};
 
-/// Above this size a batch asks for its cells ahead. What fits a CPU's own cache is there sooner than the asking.
+/// A batch prefetches the cells of larger sketches. Cells that fit into the core's own cache are there sooner than a
+/// prefetch.
 const PREFETCH_ABOVE_BYTES: usize = 1 << 20;
-/// So many keys ahead it asks: at a line each about as many as a core can wait for at once.
+/// How many keys ahead it prefetches: with one line each, about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
-/// Keys of a batch whose places are found together.
+/// How many keys' places are found together.
 pub const GROUP: usize = 64;
 
-/// Whether counters are so many that batches ask for theirs ahead.
+/// Whether there are so many counters that batches prefetch theirs.
 pub const fn is_far<C>(counters: &[C]) -> bool {
     size_of_val(counters) > PREFETCH_ABOVE_BYTES
 }
 
-/// Finds the places of keys in a sketch, each of which is told by `N` numbers.
+/// Finds the places of keys in a sketch. A place is `N` numbers.
 pub trait Places<const N: usize> {
     /// Of one key.
     fn of(&self, hash: u64) -> [u32; N];
 
-    /// Of many: `places[n][key]` is the n-th number of a key's.
+    /// Of many keys: `places[n][key]` is the n-th number of the key's place.
     fn of_group(&self, places: &mut [[u32; GROUP]; N], hashes: &[u64; GROUP]);
 }
 
-/// [`scale`](crate::hash::scale) to less than 2^32, by digits of 32 bits: vectors have no wider products.
+/// [`scale`](crate::hash::scale) to a number below 2^32, by digits of 32 bits, because vectors have no wider products.
 #[inline(always)]
 pub const fn scale_in_lanes(word: u64, end: usize) -> u32 {
     let end = end as u32 as u64;
     (((word >> 32) * end + ((word as u32 as u64 * end) >> 32)) >> 32) as u32
 }
 
-/// The block that a hash is scaled to; none of none. Without a check that compilers do not see through: no block is above
-/// the last.
+/// The block that a hash is scaled to; `None` if there are no blocks. The minimum spares a bounds check that compilers
+/// cannot remove themselves: no block is above the last.
 #[inline(always)]
 pub fn block_in_lanes<B>(blocks: &[B], hash: u64) -> Option<&B> {
     let last = blocks.len().checked_sub(1)?;
     Some(&blocks[(scale_in_lanes(hash, blocks.len()) as usize).min(last)])
 }
 
-/// Calls `touch` with the places of each key of a batch and the value that goes with it; where counters are far, `ask` is
-/// called with the places some keys before.
+/// Calls `touch` with the place of each key of a batch and the value that belongs to it. If the counters are far, it
+/// calls `ask` with the place some keys before.
 ///
-/// Asking takes so much longer that finding places twice costs nothing.
+/// Waiting for memory takes so long that finding places twice costs nothing.
 #[inline(always)]
 pub fn visit<T, C: AsRef<[T]>, V, const N: usize>(
     counters: &mut C,
@@ -85,7 +87,7 @@ pub fn visit<T, C: AsRef<[T]>, V, const N: usize>(
     }
 }
 
-/// Puts what `estimate` says of the places of each key into its place; otherwise as [`visit`].
+/// Sets each element of the output to what `estimate` returns for the place of its key. Otherwise as [`visit`].
 #[inline(always)]
 pub fn estimate_each<T, W, const N: usize>(
     mut counters: &[T],
@@ -100,21 +102,21 @@ pub fn estimate_each<T, W, const N: usize>(
     });
 }
 
-/// Counters that can be read in lanes: an estimate takes loads and arithmetic, and not one branch.
+/// Counters that can be read in lanes: an estimate takes loads and arithmetic, and no branch.
 ///
-/// Whether it comes to gathers is the compiler's choice. Where it makes none the answers are the same, but take longer
-/// than one by one: `scripts/bench sketches` tells.
+/// The compiler decides whether it uses gathers. If it uses none, the answers are the same but take longer than one by
+/// one; the benchmark shows it.
 pub trait Lanes {
-    /// What an estimate is.
+    /// The type of an estimate.
     type Weight: Weight;
 
-    /// The estimate of a key, inlined always. Compilers make lanes of it if they see that no index is out of bounds:
-    /// where it cannot be, but only this module knows, it is to be brought below the length.
+    /// The estimate of a key, always inlined. Compilers use lanes only if they see that no index is out of bounds. If
+    /// only this module knows that, the index must be clamped below the length.
     fn estimate(&self, hash: u64) -> Self::Weight;
 }
 
-/// Estimates all keys in lanes, if this CPU is better at that; says whether it is. Many more than its own cache holds
-/// must not be read so: nothing is asked for ahead.
+/// Estimates all keys in lanes if this processor is faster that way; returns whether it is. Not for counters beyond the
+/// core's own cache, because nothing is prefetched.
 #[inline(always)]
 pub fn estimate_in_lanes<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) -> bool {
     let gathers = gathers();

@@ -1,27 +1,28 @@
-//! Blocked Bloom filter: was this key here before?
+//! Blocked Bloom filter: was this key here before? All bits of a key lie in one cache line.
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
-//! planned at construction and computed exactly from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
+//! planned at construction, and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.01: 1.2 MiB (10.1 bits a key). One cache line a key, in which it sets one bit in
-//! each of eight words: with AVX-512 the whole line is one register, with AVX2 two. Where lines come from memory, a
-//! lookup takes as long as a line does with as many on their way as a core has room for: 9 to 10 ns on a Xeon with 16,
-//! whichever way they are asked for, and for any filter of one line a key. What batches save there is the hashing.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (10.1 bits a key). A key has one cache line, and sets one bit
+//! in each of its eight words. With AVX-512 the whole line is one register, with AVX2 it is two. If lines come from
+//! memory, a lookup takes 9 to 10 ns on a Xeon, which can wait for 16 lines at once. That holds for every filter of one
+//! line a key, however it asks for the lines. What a batch saves there is the hashing.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Putze, Sanders and Singler,
-//! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is the choice of Apache
-//! Parquet's split-block filter, there with eight words of 32 bits. With 64, as here, keys spread more evenly over
-//! blocks: a fifth fewer false positives in the same memory, for the same time with AVX-512; with AVX2 alone a lookup
-//! inside the cache takes a little longer than it would with 32.
+//! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is also what the
+//! split-block filter of Apache Parquet has, with eight words of 32 bits. With 64 bits, as here, keys spread more
+//! evenly over blocks: the same memory gives a fifth fewer false positives. The time is the same with AVX-512. With
+//! AVX2 alone a lookup inside the cache takes a little longer than with 32 bits.
 //!
-//! **Why not a crate**: this is faster, plans for the uneven load of blocks, and reports its rate from its state.
+//! **Why not a crate**: this one is faster, plans for the uneven load of blocks, and computes its rate from its state.
 
 use alloc::{boxed::Box, vec};
 use core::hint::black_box;
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Items,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
@@ -34,7 +35,7 @@ pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 #[repr(align(64))]
 struct Block([u64; LANES]);
 
-/// A Bloom filter that keeps a key within one cache line.
+/// A Bloom filter that keeps all bits of a key in one cache line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedBloom {
     blocks: Box<[Block]>,
@@ -43,10 +44,11 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    /// A filter that, when it holds `items` keys, finds a foreign key at `false_positive_rate` or less.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// keys.
     ///
-    /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
-    /// beyond some billion keys the rate is higher than planned, as [`BlockedBloom::false_positive_rate`] tells.
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
+    /// beyond a billion keys or so the rate is higher than planned: see [`BlockedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id)
     }
@@ -55,22 +57,23 @@ impl BlockedBloom {
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent.
+    /// Inserts the key with this hash; returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`BlockedBloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`BlockedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
         find_one(&self.blocks[block], word)
     }
 
-    /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a core's
-    /// second-level cache; within it, costs time.
+    /// Prefetches the cache line of the key with this hash. Saves time if the filter is larger than a core's
+    /// second-level cache, and costs time if it is not.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
@@ -81,13 +84,17 @@ impl BlockedBloom {
         insert_many(&mut self.blocks, hashes);
     }
 
-    /// Looks up many keys: `found[i]` is what [`BlockedBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`BlockedBloom::contains`] returns for `hashes[i]`. Stops at the end
+    /// of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         find_many(&self.blocks, hashes, found);
     }
 
-    /// Takes in another filter: afterwards this one is as if it had been fed both.
+    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -95,8 +102,8 @@ impl BlockedBloom {
         Ok(())
     }
 
-    /// Forgets everything; writes every block. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every block, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block([0; LANES]));
@@ -107,38 +114,38 @@ impl BlockedBloom {
         self.plan.fill_of(self.bits_set())
     }
 
-    /// The probability that a foreign key is found, exactly, from the bits that are set. Reads the whole filter.
+    /// The exact probability that an absent key is found, from the bits that are set. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         self.plan.rate_of(self.bits_set())
     }
 
-    /// Whether it holds more keys than it was planned for, by more than chance. Reads the whole filter.
+    /// Whether it holds more keys than planned, by more than chance explains. Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %. Reads the whole filter. Far
-    /// beyond the plan, where many blocks are full, there is no upper bound.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. Reads the whole
+    /// filter. Far beyond the plan, when many blocks are full, there is no upper bound.
     pub fn estimated_items(&self) -> Estimate {
         self.items().estimate()
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.plan.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
@@ -155,7 +162,7 @@ impl BlockedBloom {
         self.plan.blocks
     }
 
-    /// Inserts many keys; tells how many were absent.
+    /// Inserts many keys; returns how many were absent.
     pub fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
         count_new(&mut self.blocks, hashes)
     }
@@ -207,7 +214,7 @@ impl<const ROTATES: bool> Change<Block> for Insert<ROTATES> {
 }
 
 impl Block {
-    /// Sets the key's bits; tells whether one was clear.
+    /// Sets the key's bits; returns whether one was clear.
     #[inline(always)]
     fn insert<const ROTATES: bool>(&mut self, word: u64) -> bool {
         let is_new = !self.covers::<ROTATES>(word);
@@ -217,8 +224,8 @@ impl Block {
         is_new
     }
 
-    /// Whether each lane has the key's bit. All are looked at, without a branch: absent keys miss at an unforeseeable
-    /// lane.
+    /// Whether each lane has the key's bit. All lanes are read, without a branch: which lane an absent key misses
+    /// cannot be predicted.
     #[inline(always)]
     fn covers<const ROTATES: bool>(&self, word: u64) -> bool {
         let lanes = self.0.iter().zip(bits::<ROTATES>(word));
@@ -239,28 +246,6 @@ fn bits<const ROTATES: bool>(word: u64) -> [u64; LANES] {
     fields(word).map(|bit| if ROTATES { 1u64.rotate_left(bit as u32) } else { 1 << bit })
 }
 
-impl Sketch for BlockedBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for BlockedBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for BlockedBloom {
     const KIND: Kind = Kind::BlockedBloom;
 
@@ -277,31 +262,6 @@ impl Image for BlockedBloom {
             Ok(())
         })?;
         Ok(Self { blocks, plan, key_id })
-    }
-}
-
-impl Filter for BlockedBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

@@ -1,28 +1,29 @@
-//! Blocked count-min: how many packets and bytes, in one or two cache lines a key?
+//! Blocked count-min: how much did this key have? All counters of a key lie in one or two cache lines.
 //!
-//! As [`CountMin`](super::CountMin), but all cells of a key lie in one block of 16: two in one half, one in the other.
-//! With 32-bit counters a block is a cache line, with 64-bit ones two that are neighbours. So where count-min with four
-//! rows waits for four lines and as many pages, this waits for one page and one line or two.
+//! It is a [`CountMin`](super::CountMin) in which all cells of a key lie in one block of 16: two in one half, one in
+//! the other. With 32-bit counters a block is one cache line; with 64-bit counters it is two adjacent ones. Count-min
+//! with four rows waits for four lines in four pages; this sketch waits for one page and one line or two.
 //!
-//! **Errs** upwards only, by about as much as count-min with four rows of the same size together: that keys of one
-//! block meet again and again costs what three cells, of which each is in use less, save. Measured with 1 MiB of 32-bit
-//! counters, mean excess in packets, beside count-min's:
+//! **Errors**: only upwards, by about as much as a count-min of four rows in the same memory. Keys of one block collide
+//! again and again, which costs accuracy. Three cells instead of four are each used less, which saves as much. The mean
+//! excess with 1 MiB of 32-bit counters, beside that of count-min:
 //!
-//! | 10 million packets | plain | conservative |
+//! | 10 million additions | plain | conservative |
 //! |---|---|---|
 //! | Zipf 1.05, 670,000 keys | 17.8 / 19.9 | 11.3 / 10.5 |
 //! | uniform, 1,000,000 keys | 87.2 / 111.6 | 49.1 / 55.6 |
 //!
-//! The mean hides the difference that matters: two keys of a block share all three cells with a probability of 1/448,
-//! so beside each large key one in 448 times the number of blocks is estimated like it: in the first line of the table
-//! the largest excess was 48,690 packets, and count-min's 407. [`BlockedCountMin::excess`] counts them in. Where the
-//! largest keys are looked for, [`HeavyLight`](super::HeavyLight) keeps those out of the cells. And where there are few
-//! keys for so many cells, three cells are worse than four rows, both being nearly exact.
+//! The mean hides the difference that matters. Two keys of a block share all three cells with a probability of 1/448.
+//! So for each large key, one key in 448 times the number of blocks is estimated to be as large: in the first row of
+//! the table the largest excess was 48,690, and that of count-min 407. [`BlockedCountMin::excess`] includes such keys.
+//! To find the largest keys take [`HeavyLight`](super::HeavyLight), which keeps them out of the cells. If there are few
+//! keys for so many cells, three cells are worse than four rows, and both are nearly exact.
 //!
-//! **Cost** at error 0.0005: 1,360 blocks of 64 bytes with 32-bit counters = 85 KiB, 340 KiB with packets and bytes. An
-//! update touches one cache line with 32-bit counters, two with 64-bit ones, at most three with packets and bytes.
+//! **Cost** at error 0.0005: 1,360 blocks of 64 bytes with 32-bit counters = 85 KiB; 340 KiB with two numbers of 64
+//! bits. An update touches one cache line with 32-bit counters, two with 64-bit ones, and at most three with two
+//! numbers.
 //!
-//! **Papers**: count-min: Cormode and Muthukrishnan, 2005; blocks: Putze, Sanders and Singler, "Cache-, hash- and
+//! **Papers**: count-min: Cormode and Muthukrishnan, 2005. Blocks: Putze, Sanders and Singler, "Cache-, hash- and
 //! space-efficient Bloom filters", 2007, there for bits.
 //!
 //! **Why not a crate**: none has it.
@@ -31,11 +32,11 @@ use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, marker::PhantomData};
 
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, scale_in_lanes, visit},
-    check_mergeable,
     count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     weight::{Weight, excess, sum},
 };
 use crate::{
@@ -51,16 +52,16 @@ const HALF: usize = CELLS / 2;
 const DEPTH: usize = 3;
 /// Rows of the count-min sketch that has as many cells.
 const ROWS: usize = 4;
-/// Blocks at most: 4 GiB with 32-bit counters.
+/// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 26;
 
-/// What the keys of one block share: with 32-bit counters a cache line, with 64-bit ones two.
+/// The counters that the keys of one block share: one cache line with 32-bit counters, two with 64-bit ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block<W>([W; CELLS]);
 
-/// A count-min sketch with all cells of a key in one block; of packets and bytes with conservative update unless said
-/// otherwise.
+/// A count-min sketch with all cells of a key in one block. Without type parameters it counts `u64` with conservative
+/// update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedCountMin<W = u64, U = Conservative> {
     blocks: Box<[Block<W>]>,
@@ -70,17 +71,17 @@ pub struct BlockedCountMin<W = u64, U = Conservative> {
 }
 
 impl<W: Weight> BlockedCountMin<W> {
-    /// A sketch with conservative update and as many cells as a [`CountMin`](super::CountMin) of four rows and this
-    /// error has: e / `error` a row, at most in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
+    /// A sketch with conservative update. It has as many cells as a [`CountMin`](super::CountMin) of four rows and this
+    /// error, e / `error` a row, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest.
     ///
-    /// How the blocks fill decides what the error comes to: ask [`BlockedCountMin::excess`].
+    /// The real error depends on how the blocks fill: see [`BlockedCountMin::excess`].
     pub fn with_error(error: f64, key_id: u64) -> Self {
         Self::new(error, key_id)
     }
 }
 
 impl<W: Weight> BlockedCountMin<W, Plain> {
-    /// A sketch with plain update; otherwise as [`BlockedCountMin::with_error`].
+    /// A sketch with plain update. Otherwise as [`BlockedCountMin::with_error`].
     pub fn plain_with_error(error: f64, key_id: u64) -> Self {
         Self::new(error, key_id)
     }
@@ -93,15 +94,14 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         Self { blocks, total: W::default(), key_id, update: PhantomData }
     }
 
-    /// Adds `weight` to the key with this hash; gives the key's estimate including it, never below the truth.
+    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
         self.raise(hash, weight)
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`BlockedCountMin::add`] does one after the other; as many as
-    /// the shorter of the two has.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -111,15 +111,15 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         });
     }
 
-    /// The weight of the key with this hash, never below the truth.
+    /// The estimate for the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
         let Block(cells) = &self.blocks[self.block(hash)];
         least(read(cells, indices(hash)))
     }
 
-    /// Puts what [`BlockedCountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the
-    /// two has.
+    /// Sets `estimates[i]` to what [`BlockedCountMin::estimate`] returns for `hashes[i]`; stops at the end of the
+    /// shorter slice.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         let blocks = &*self.blocks;
         if is_far(blocks) || !estimate_in_lanes(&Table(blocks), hashes, estimates) {
@@ -129,13 +129,14 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         }
     }
 
-    /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
-    /// they are, block by block, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
+    /// An upper bound of what an estimate exceeds the truth by, which holds with at least the probability `confidence`.
+    /// It is computed from the present counters, block by block, and rounded up by less than 2 %. Reads the sketch a
+    /// dozen times for each number of a weight.
     ///
-    /// It holds as, and for the reason, given at [`CountMin::excess`](super::CountMin::excess).
+    /// When and why it holds: see [`CountMin::excess`](super::CountMin::excess).
     pub fn excess(&self, confidence: f64) -> W {
-        // Of a half, all pairs of cells are as likely, and of the other all cells; each half has the pair in half of
-        // the cases.
+        // All pairs of cells of one half are equally likely, and so are all cells of the other half. Each half has the
+        // pair in half of the cases.
         let share = |above: [usize; 2]| {
             let ways = |[pair, other]: [usize; 2]| pair * pair.saturating_sub(1) * other;
             (ways(above) + ways([above[1], above[0]])) as f64 / (2 * HALF * (HALF - 1) * HALF) as f64
@@ -147,16 +148,21 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         })
     }
 
-    /// Between what the weight of the key with this hash lies, given what [`BlockedCountMin::excess`] says. The upper
-    /// end always holds, the lower one with the excess's confidence.
+    /// Bounds of the weight of the key with this hash, from a result of [`BlockedCountMin::excess`]. The upper bound
+    /// always holds; the lower one with the confidence of the excess.
     #[inline]
     pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
         let upper = self.estimate(hash);
         Bounds { lower: upper.saturating_sub(excess), upper }
     }
 
-    /// Adds another sketch cell by cell: with plain updates, exactly as if one had been fed both; with conservative
-    /// ones estimates stay upper bounds, but may exceed those of one sketch fed with everything.
+    /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
+    /// fed both streams. With conservative ones estimates remain upper bounds, but may be higher than those of one
+    /// sketch that was fed both.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
@@ -166,30 +172,30 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         Ok(())
     }
 
-    /// Forgets everything; writes every cell. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every cell, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
         self.total = W::default();
     }
 
-    /// All that was added.
+    /// The sum of everything that was added.
     pub const fn total(&self) -> W {
         self.total
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CounterBlocks { count: self.blocks.len(), bytes: size_of::<Block<W>>() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.blocks)
     }
@@ -211,7 +217,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 }
 
-/// So many blocks: a key's place is its block, and in there its cells.
+/// A number of blocks. The place of a key is its block and its cells there.
 #[derive(Clone, Copy)]
 struct Blocks(usize);
 
@@ -227,13 +233,13 @@ impl Places<2> for Blocks {
     }
 }
 
-/// A key's cells as one number, a digit each.
+/// A key's cells as one number, with a digit for each.
 #[inline(always)]
 const fn pack([one, two, across]: [u32; DEPTH]) -> u32 {
     one | two << 4 | across << 28
 }
 
-/// A key's cells out of one number.
+/// A key's cells from that number.
 #[inline(always)]
 const fn unpack(key: u32) -> [usize; DEPTH] {
     let key = key as usize;
@@ -247,7 +253,7 @@ const fn indices(hash: u64) -> [usize; DEPTH] {
     [one as usize, two as usize, across as usize]
 }
 
-/// Asks for cells ahead of their use.
+/// Prefetches cells.
 #[inline(always)]
 fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
     let Block(cells) = &blocks[block as usize];
@@ -255,7 +261,7 @@ fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
 }
 
 dispatch! {
-    /// Finds the places of a group of keys in so many blocks.
+    /// Finds the places of a group of keys.
     fn place(found: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64; GROUP]) {
         place_each(found, blocks, hashes);
     }
@@ -283,22 +289,7 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-impl<W: Weight, U: Update> Sketch for BlockedCountMin<W, U> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their largest.
 impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     const KIND: Kind = Kind::BlockedCountMin;
 
@@ -323,31 +314,8 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     }
 }
 
-impl<W: Weight, U: Update> Frequency for BlockedCountMin<W, U> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight, U: Update> Merge for BlockedCountMin<W, U> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// The key's cells in its block, by the hash's low half, of which the number of a block reads nothing: any cell,
-/// another one of its half (all as likely, to one part in 9,362) and one of the other half.
+/// The key's cells in its block, from the low half of the hash, which the choice of the block does not use: any cell,
+/// another cell of its half (all equally likely, to one part in 9,362), and one of the other half.
 #[inline(always)]
 const fn places(low: u32) -> [u32; DEPTH] {
     const STEPS: u32 = HALF as u32 - 1;

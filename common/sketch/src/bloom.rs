@@ -1,22 +1,24 @@
 //! Bloom filter: was this key here before?
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
-//! planned at construction and computed from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
+//! planned at construction, and computed from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.01: 1.2 MiB (9.6 bits a key), the least of this family; but a key has its bits in 7
-//! cache lines. It is the reference that the others are held against: [`BlockedBloom`](super::BlockedBloom) needs 5 %
-//! more memory and is several times as fast.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (9.6 bits a key), the least of this family. But the bits of a
+//! key lie in 7 cache lines. This filter is the reference for the others: [`BlockedBloom`](super::BlockedBloom) needs 5
+//! % more memory and is several times as fast.
 //!
-//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; two hashes for all
-//! positions: Kirsch and Mitzenmacher, "Less hashing, same performance: building a better Bloom filter", 2006.
+//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. Two hashes for all positions:
+//! Kirsch and Mitzenmacher, "Less hashing, same performance: building a better Bloom filter", 2006.
 //!
-//! **Why not a crate**: crates report the rate that was planned, and for some keys set fewer bits than they say.
+//! **Why not a crate**: crates report the planned rate instead of the present one, and set fewer bits than they say for
+//! some keys.
 
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Occupancy,
 };
 use crate::{
@@ -24,15 +26,15 @@ use crate::{
     simd::prefetch,
 };
 
-/// Bits at most: 4 GiB.
+/// The most bits: 4 GiB.
 pub const BITS_MAX: u64 = 1 << 35;
-/// The lowest rate of false positives that can be planned for.
+/// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
-/// The highest: a filter that is wrong half of the time.
+/// The highest rate: such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// What a core's second-level cache has room for, beside other things.
+/// What a core's second-level cache has room for, besides other data.
 const NEAR_BYTES: usize = 1 << 20;
-/// So many keys ahead are words asked for: of seven bits a key, more than a core can wait for at once.
+/// How many keys ahead words are prefetched. With seven bits a key, that is more than a core can wait for at once.
 const AHEAD: usize = 4;
 
 /// A classic Bloom filter.
@@ -41,18 +43,19 @@ pub struct Bloom {
     words: Box<[u64]>,
     /// Bits a key.
     hashes: u32,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl Bloom {
-    /// A filter that, when it holds `items` keys (n), finds a foreign key at `false_positive_rate` (p) or less: of
-    /// k = -log2 p bits a key and m = -n ln p / (ln 2)^2 bits, or the little more that k as a whole number takes.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` (p) when it holds `items`
+    /// keys (n). It has k = -log2 p bits a key and m = -n ln p / (ln 2)^2 bits in all, and a little more because k is a
+    /// whole number.
     ///
-    /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`], not-a-number to the highest; more than [`BITS_MAX`]
-    /// bits are not allocated, so beyond some billion keys the rate is higher than planned, as
-    /// [`Bloom::false_positive_rate`] tells.
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. More than [`BITS_MAX`] bits are
+    /// not allocated, so beyond a billion keys or so the rate is higher than planned: see
+    /// [`Bloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate.clamp(RATE_MIN, RATE_MAX) };
@@ -65,7 +68,7 @@ impl Bloom {
         Self { words, hashes: hashes as u32, capacity, key_id }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent.
+    /// Inserts the key with this hash; returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let mut is_new = false;
@@ -76,7 +79,8 @@ impl Bloom {
         is_new
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`Bloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`Bloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.positions(hash).all(|(word, bit)| self.words[word] & bit != 0)
@@ -93,28 +97,32 @@ impl Bloom {
         }
     }
 
-    /// Looks up many keys: `found[i]` is what [`Bloom::contains`] says of `hashes[i]`. Looks at as many as the shorter of
-    /// the two has.
+    /// Looks up many keys: `found[i]` becomes what [`Bloom::contains`] returns for `hashes[i]`. Stops at the end of the
+    /// shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         let is_far = self.is_far();
         for (nth, (&hash, found)) in hashes.iter().zip(found).enumerate() {
             if is_far {
                 self.ask_for(hashes.get(nth + AHEAD));
             }
-            // All bits are looked at, without a branch: which one an absent key misses cannot be foreseen.
+            // All bits are read, without a branch: which bit an absent key misses cannot be predicted.
             *found = self.positions(hash).fold(true, |all, (word, bit)| all & (self.words[word] & bit != 0));
         }
     }
 
-    /// Takes in another filter: afterwards this one is as if it had been fed both.
+    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
         Ok(())
     }
 
-    /// Forgets everything; writes every word. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every word, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.words.fill(0);
@@ -126,12 +134,12 @@ impl Bloom {
         set as f64 / self.bits() as f64
     }
 
-    /// The probability that a foreign key is found, from the bits that are set. Reads the whole filter.
+    /// The probability that an absent key is found, from the bits that are set. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         libm::pow(self.fill(), f64::from(self.hashes))
     }
 
-    /// Whether it holds more keys than it was planned for, by more than chance: four standard deviations of as many
+    /// Whether it holds more keys than planned, by more than chance explains: four standard deviations of as many
     /// independent bits. Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let bits = self.bits() as f64;
@@ -139,30 +147,30 @@ impl Bloom {
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %. Reads the whole filter. Of a full one
-    /// there is no upper bound.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. Reads the whole
+    /// filter. A full filter has no upper bound.
     pub fn estimated_items(&self) -> Estimate {
         let (slots, draws) = (self.bits() as f64, f64::from(self.hashes));
         let clear: u64 = self.words.iter().map(|word| u64::from(word.count_zeros())).sum();
         Occupancy { slots, draws, per_key: draws / slots }.items(clear as f64).estimate()
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Bits { count: self.bits(), hashes: self.hashes }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.len() * size_of::<u64>()
     }
@@ -171,12 +179,12 @@ impl Bloom {
         self.words.len() as u64 * u64::BITS as u64
     }
 
-    /// Whether it is larger than a core's second-level cache, so that asking for words ahead pays.
+    /// Whether it is larger than a core's second-level cache, so that prefetching saves time.
     const fn is_far(&self) -> bool {
         size_of_val(&*self.words) > NEAR_BYTES
     }
 
-    /// Asks for the words of a key that comes later.
+    /// Prefetches the words of a later key.
     #[inline(always)]
     fn ask_for(&self, hash: Option<&u64>) {
         hash.into_iter().flat_map(|&hash| self.positions(hash)).for_each(|(word, _)| prefetch(&self.words[word]));
@@ -198,28 +206,6 @@ impl Bloom {
     }
 }
 
-impl Sketch for Bloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for Bloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for Bloom {
     const KIND: Kind = Kind::Bloom;
 
@@ -239,31 +225,6 @@ impl Image for Bloom {
             Ok(())
         })?;
         Ok(Self { words, hashes, capacity, key_id })
-    }
-}
-
-impl Filter for Bloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

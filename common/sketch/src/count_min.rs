@@ -1,25 +1,25 @@
-//! Count-min: how many packets and bytes did this key have?
+//! Count-min: how much did this key have?
 //!
-//! **Errs** upwards only. With the share `error` and the probability `p` that it was built for, an estimate exceeds
-//! the truth by more than `error * total` with probability at most `p`; total is everything that was added. That is
-//! the guarantee of the plan; [`CountMin::excess`] says, mostly much less, from the counters as they are. Two
-//! estimates, of packets and of bytes, each hold on their own.
+//! **Errors**: only upwards. The sketch is built for a share `error` and a probability `p`: an estimate exceeds the
+//! truth by more than `error * total` with a probability of at most `p`, where total is everything that was added. That
+//! is the guarantee of the plan. [`CountMin::excess`] computes a bound from the present counters, which is mostly much
+//! lower. If a weight has two numbers, all of this holds for each of them.
 //!
-//! Two updates, told apart by type. [`Conservative`] raises only what must be raised: it never estimates more than
-//! the plain one, and on skewed traffic much less (Zipf 1.05, 10 million packets of 670,000 keys, 1 MiB, 4 rows: 10.5
-//! against 19.9 packets too many). [`Plain`] adds everywhere: it is cheaper, and two of them merge to exactly what one
-//! would be that was fed both.
+//! There are two updates, told apart by type. [`Conservative`] raises only the counters that must be raised. It never
+//! estimates more than the plain one, and much less on skewed streams (Zipf 1.05, 10 million additions to 670,000 keys,
+//! 1 MiB, 4 rows: 10.5 too many on average, against 19.9). [`Plain`] raises all counters. It is cheaper, and merging
+//! two such sketches gives exactly the sketch that was fed both streams.
 //!
-//! **Cost** at error 0.0005 and probability 0.001: 5,437 cells x 7 rows x 16 bytes = 595 KiB; an update touches one
-//! cache line a row. Far beyond the caches each row costs some 10 ns, in huge pages 8.
+//! **Cost** at error 0.0005 and probability 0.001: 5,437 cells x 7 rows x 16 bytes = 595 KiB with two numbers. An
+//! update touches one cache line for each row. Far beyond the caches each row costs some 10 ns, and 8 ns with huge
+//! pages.
 //!
-//! **Papers**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its
-//! applications", 2005; conservative update: Estan and Varghese, "New directions in traffic measurement and
-//! accounting", 2002; the column by a product instead of a remainder: Lemire, "Fast random integer generation in an
-//! interval", 2019.
+//! **Papers**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications",
+//! 2005. Conservative update: Estan and Varghese, "New directions in traffic measurement and accounting", 2002. The
+//! column by a product instead of a remainder: Lemire, "Fast random integer generation in an interval", 2019.
 //!
-//! **Why not a crate**: one touch of a cell must update packets and bytes, from a hash that is already there, and two
-//! routers' sketches must merge; crates commonly hash the item themselves, keep one count and say no bounds.
+//! **Why not a crate**: here one touch of a cell updates two numbers, from a ready hash, and sketches of several
+//! machines merge. Crates commonly hash the item themselves, keep one number and state no bounds.
 
 mod image;
 mod rows;
@@ -32,21 +32,21 @@ use self::rows::{Grid, Rows};
 pub use self::update::{Conservative, Plain, Update};
 pub(super) use self::update::{least, read};
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{estimate_each, estimate_in_lanes, is_far, visit},
-    check_mergeable,
+    merge::check_mergeable,
     weight::{Weight, excess, sum},
 };
 use crate::simd::prefetch;
 
-/// Most rows: at e^-8 an estimate misses its bound once in 3,000, and each row costs a cache miss.
+/// The most rows: with e^-8 an estimate misses its bound once in 3,000, and each row costs a cache miss.
 pub const DEPTH_MAX: usize = 8;
-/// Cells a row at most: 1 GiB a row, an error of 4e-8.
+/// The most cells a row: 1 GiB a row, and an error of 4e-8.
 pub const WIDTH_MAX: usize = 1 << 26;
-/// Cells a row at least: an error of 68 % is the largest that says anything.
+/// The fewest cells a row: an error of 68 % is the largest that says anything.
 pub const WIDTH_MIN: usize = 4;
 
-/// Calls a method made for this number of rows, so that its loops over the rows are unrolled.
+/// Calls a method that is compiled for this number of rows, so that its loops over the rows are unrolled.
 macro_rules! for_depth {
     ($sketch:ident.$method:ident($($argument:expr),*)) => {
         match $sketch.depth {
@@ -62,7 +62,7 @@ macro_rules! for_depth {
     };
 }
 
-/// A count-min sketch; of packets and bytes with conservative update unless said otherwise.
+/// A count-min sketch. Without type parameters it counts `u64` with conservative update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountMin<W = u64, U = Conservative> {
     /// Row after row.
@@ -76,19 +76,19 @@ pub struct CountMin<W = u64, U = Conservative> {
 }
 
 impl<W: Weight> CountMin<W> {
-    /// A sketch with conservative update whose estimates exceed the truth by more than `error` (a share of all that is
-    /// added) with at most the probability `probability_of_more`.
+    /// A sketch with conservative update. An estimate exceeds the truth by more than `error` (a share of everything
+    /// that is added) with a probability of at most `probability_of_more`.
     ///
     /// The width e / `error` is rounded up, within [`WIDTH_MIN`] and [`WIDTH_MAX`]; the depth ln(1 / probability) is
-    /// rounded up, within 1 and [`DEPTH_MAX`]. Not-a-number gives the smallest. `error()` and
-    /// `probability_of_more()` say what it came to.
+    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest. `error()` and `probability_of_more()` return
+    /// what was built.
     pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         Self::new(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight> CountMin<W, Plain> {
-    /// A sketch with plain update; otherwise as [`CountMin::with_error`].
+    /// A sketch with plain update. Otherwise as [`CountMin::with_error`].
     pub fn plain_with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         Self::new(error, probability_of_more, key_id)
     }
@@ -103,43 +103,45 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         Self { cells, width, depth, total: W::default(), key_id, update: PhantomData }
     }
 
-    /// Adds `weight` to the key with this hash; gives the key's estimate including it, never below the truth.
+    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
         for_depth!(self.add_in(hash, weight))
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`CountMin::add`] does one after the other; as many as the
-    /// shorter of the two has.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
         for_depth!(self.add_batch_in(hashes, weights));
     }
 
-    /// The weight of the key with this hash, never below the truth.
+    /// The estimate for the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
         for_depth!(self.estimate_in(hash))
     }
 
-    /// Puts what [`CountMin::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two has.
+    /// Sets `estimates[i]` to what [`CountMin::estimate`] returns for `hashes[i]`; stops at the end of the shorter
+    /// slice.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         for_depth!(self.estimate_batch_in(hashes, estimates));
     }
 
-    /// By how much an estimate can exceed the truth, with at least the probability `confidence`: from the counters as
-    /// they are, rounded up by less than 2 %. Reads the sketch a dozen times for each number.
+    /// An upper bound of what an estimate exceeds the truth by, which holds with at least the probability `confidence`.
+    /// It is computed from the present counters, and rounded up by less than 2 %. Reads the sketch a dozen times for
+    /// each number of a weight.
     ///
-    /// It holds for a key chosen without regard to its estimate and for hashes as if drawn at random, for packets and
-    /// for bytes each; after merging and with either update. A confidence of 1 (or more, or not-a-number) gives
-    /// what no cell exceeds. Why: let the sketch be without that key. Adding to a key raises no cell by more than
-    /// the weight, and what was in a cell before keeps its effect on later updates, so with the key no cell is
-    /// higher by more than what the key had: the key's excess is at most the least of its cells in the sketch
-    /// without it. Where these lie the sketch without it says nothing about. So the excess is above `x` with at
-    /// most the product, over the rows, of the shares of cells above `x`; and with the key these shares are, if
-    /// anything, larger.
+    /// It holds for a key that was chosen without regard to its estimate, for hashes that look random, and for each
+    /// number of a weight; also after merging, and with either update. A confidence of 1 (or more, or NaN) gives a
+    /// number that no cell exceeds.
+    ///
+    /// Why it holds: think of the sketch without that key. Adding to the key raises no cell by more than the weight. So
+    /// with the key no cell is higher by more than what the key had, and the excess of the key is at most the least of
+    /// its cells in the sketch without it. That sketch says nothing about which cells these are. So the probability of
+    /// an excess above `x` is at most the product, over the rows, of the shares of cells above `x`. With the key, these
+    /// shares are only larger.
     pub fn excess(&self, confidence: f64) -> W {
         let share_above = |row: &[W], read: fn(W) -> u64, excess: u64| {
             row.iter().filter(|&&cell| read(cell) > excess).count() as f64 / self.width as f64
@@ -149,19 +151,24 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         })
     }
 
-    /// Between what the weight of the key with this hash lies, given what [`CountMin::excess`] says. The upper end
-    /// always holds, the lower one with the excess's confidence.
+    /// Bounds of the weight of the key with this hash, from a result of [`CountMin::excess`]. The upper bound always
+    /// holds; the lower one with the confidence of the excess.
     #[inline]
     pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
         let upper = self.estimate(hash);
         Bounds { lower: upper.saturating_sub(excess), upper }
     }
 
-    /// Adds another sketch cell by cell: with plain updates, exactly as if one had been fed both.
+    /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
+    /// fed both streams.
     ///
-    /// With conservative updates estimates stay upper bounds, and the error stays a share `error()` of the total of
-    /// both. But the saving happened in each sketch apart: the excess after merging is up to the sum of both, where one
-    /// sketch fed with everything might have done better.
+    /// With conservative updates estimates remain upper bounds, and the error remains a share `error()` of the total of
+    /// both. But the excess can be as large as that of both together; one sketch that was fed both streams might have
+    /// done better.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
@@ -169,20 +176,20 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         Ok(())
     }
 
-    /// Forgets everything; writes every cell. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every cell, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.cells.fill(W::default());
         self.total = W::default();
     }
 
-    /// All that was added.
+    /// The sum of everything that was added.
     pub const fn total(&self) -> W {
         self.total
     }
 
-    /// By what share of [`CountMin::total`] an estimate can exceed the truth.
+    /// The share of [`CountMin::total`] that an estimate may exceed the truth by.
     pub fn error(&self) -> f64 {
         E / self.width as f64
     }
@@ -202,17 +209,17 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         self.depth
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Cells { depth: self.depth, width: self.width }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.cells.len() * size_of::<W>()
     }
@@ -242,54 +249,16 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     }
 }
 
-/// Asks for cells ahead of their use.
+/// Prefetches cells.
 #[inline(always)]
 fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
     slots.iter().for_each(|&slot| prefetch(&cells[slot as usize]));
 }
 
-/// Slots, to be used as indices.
+/// Slots, for use as indices.
 #[inline(always)]
 fn indices<const DEPTH: usize>(slots: [u32; DEPTH]) -> [usize; DEPTH] {
     core::array::from_fn(|row| slots[row] as usize)
-}
-
-impl<W: Weight, U: Update> Sketch for CountMin<W, U> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<W: Weight, U: Update> Frequency for CountMin<W, U> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight, U: Update> Merge for CountMin<W, U> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

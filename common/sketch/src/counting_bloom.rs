@@ -1,24 +1,26 @@
-//! Counting Bloom filter: is this key here, of those that come and go?
+//! Counting Bloom filter: is this key here? For keys that come and go.
 //!
-//! **Errs** towards "yes": a foreign key is found at a rate that is planned at construction and computed exactly from
-//! the counters that are not zero. A key that is here is always found, so long as nobody removes what was never
-//! inserted. A counter that has reached 15 stays there: keys inserted some 15 times, all counted, are never forgotten.
+//! **Errors**: towards "yes". An absent key is found at a rate that is planned at construction, and computed exactly
+//! from the counters that are not zero. A key that is here is always found, as long as nobody removes a key that was
+//! never inserted. A counter that has reached 15 stays there. So keys that were inserted about 15 times are never
+//! forgotten.
 //!
-//! **Cost** for 1,000,000 keys at 0.01: 5.5 MiB (46 bits a key, four and a half times a blocked Bloom filter). One
-//! cache line a key, in which it has one counter of 4 bits in each of eight words. That line has its price: at 42 bits
-//! a key the rate is 1.4 %, where counters spread over the whole filter, in seven lines a key, would have 0.65 %; for
-//! that it takes 51 bits.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 5.5 MiB (46 bits a key, four and a half times a blocked Bloom
+//! filter). A key has one cache line, with one counter of 4 bits in each of its eight words. One line instead of
+//! several has a price. At 42 bits a key the rate is 1.4 %; counters that are spread over the whole filter, in seven
+//! lines a key, would have 0.65 %. This filter takes 51 bits for that.
 //!
-//! **Papers**: Fan, Cao, Almeida and Broder, "Summary cache: a scalable wide-area web cache sharing protocol", 2000
-//! (4 bits suffice); Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007.
+//! **Papers**: Fan, Cao, Almeida and Broder, "Summary cache: a scalable wide-area web cache sharing protocol", 2000 (4
+//! bits suffice); Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007.
 //!
-//! **Why not a crate**: theirs take seven lines a key, and report the rate that was planned.
+//! **Why not a crate**: those of crates take seven lines a key, and report the planned rate.
 
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
@@ -35,7 +37,7 @@ pub const COUNT_MAX: u64 = (1 << COUNTER_BITS) - 1;
 #[repr(align(64))]
 struct Block([u64; LANES]);
 
-/// A Bloom filter that counts, and so can forget.
+/// A Bloom filter that counts insertions, so that keys can be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountingBloom {
     blocks: Box<[Block]>,
@@ -44,34 +46,35 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// A filter that, when it holds `items` distinct keys, finds a foreign key at `false_positive_rate` or less.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// distinct keys.
     ///
-    /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
-    /// beyond some hundred million keys the rate is higher than planned, as [`CountingBloom::false_positive_rate`]
-    /// tells.
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
+    /// beyond a hundred million keys or so the rate is higher than planned: see [`CountingBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let plan = Plan::new(items, false_positive_rate, u64::BITS / COUNTER_BITS);
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
     }
 
-    /// Inserts the key with this hash once more; tells whether it was absent.
+    /// Inserts the key with this hash once more; returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash is here; wrongly true at [`CountingBloom::false_positive_rate`].
+    /// Whether the key with this hash is in; true by mistake with the probability
+    /// [`CountingBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
         find_one(&self.blocks[block], word)
     }
 
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes other keys' counts with it, and
-    /// they may be forgotten.
+    /// Remove only keys that were inserted. An absent key that is found by mistake lowers the counters of other keys,
+    /// which may then not be found.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
@@ -83,19 +86,23 @@ impl CountingBloom {
         insert_many(&mut self.blocks, hashes);
     }
 
-    /// Removes one insertion of each of many keys; tells of how many there was one.
+    /// Removes one insertion of each of many keys; returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         remove_many(&mut self.blocks, hashes)
     }
 
-    /// Looks up many keys: `found[i]` is what [`CountingBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`CountingBloom::contains`] returns for `hashes[i]`. Stops at the
+    /// end of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         find_many(&self.blocks, hashes, found);
     }
 
-    /// Takes in another filter, adding its counts: afterwards this one is as if it had been fed both. Sums stop at
-    /// [`COUNT_MAX`], so that a key which both have often may never be forgotten.
+    /// Merges another filter into this one by adding its counters: afterwards it is as if the keys of both had been
+    /// inserted here. Sums stop at [`COUNT_MAX`], so a key that both hold often may stay for ever.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -103,8 +110,8 @@ impl CountingBloom {
         Ok(())
     }
 
-    /// Forgets everything; writes every block. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every block, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block([0; LANES]));
@@ -115,39 +122,38 @@ impl CountingBloom {
         self.plan.fill_of(self.taken())
     }
 
-    /// The probability that a foreign key is found, exactly, from the counters that are not zero. Reads the whole
-    /// filter.
+    /// The exact probability that an absent key is found, from the counters that are not zero. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         self.plan.rate_of(self.taken())
     }
 
-    /// Whether it holds more keys than it was planned for, by more than chance. Reads the whole filter.
+    /// Whether it holds more keys than planned, by more than chance explains. Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
 
-    /// About how many distinct keys are here, with bounds that hold at 99.9 %. Reads the whole filter. Far beyond
-    /// the plan, where many blocks are full, there is no upper bound.
+    /// About how many distinct keys are in, with bounds that hold with a probability of 99.9 %. Reads the whole filter.
+    /// Far beyond the plan, when many blocks are full, there is no upper bound.
     pub fn estimated_items(&self) -> Estimate {
         self.plan.items_of(self.taken()).estimate()
     }
 
-    /// How many distinct keys it was planned for.
+    /// How many distinct keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.plan.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
@@ -216,7 +222,7 @@ impl Change<Block> for CountOut {
 }
 
 impl Block {
-    /// Counts the key in; tells whether one of its counters was zero.
+    /// Adds one to the key's counters; returns whether one of them was zero.
     #[inline(always)]
     fn insert(&mut self, word: u64) -> bool {
         let is_new = !self.covers(word);
@@ -226,7 +232,7 @@ impl Block {
         is_new
     }
 
-    /// Counts the key out; tells whether it was here.
+    /// Subtracts one from the key's counters; returns whether the key was in.
     #[inline(always)]
     fn remove(&mut self, word: u64) -> bool {
         let is_here = self.covers(word);
@@ -239,7 +245,7 @@ impl Block {
     /// Whether none of the key's counters is zero.
     #[inline(always)]
     fn covers(&self, word: u64) -> bool {
-        // All are looked at, without a branch: absent keys miss at an unforeseeable lane.
+        // All lanes are read, without a branch: which lane an absent key misses cannot be predicted.
         self.0.iter().zip(ones_at(word)).fold(true, |all, (lane, one)| all & (lane & (one * COUNT_MAX) != 0))
     }
 }
@@ -253,7 +259,8 @@ const fn is_full(lane: u64, one: u64) -> bool {
 /// A count of one in the key's counter of each lane.
 #[inline(always)]
 fn ones_at(word: u64) -> [u64; LANES] {
-    // Of six bits the upper four choose among 16 counters: with the lower two clear they are the counter's first bit.
+    // The upper four of six bits choose one of 16 counters. With the lower two bits clear, the six are the number of
+    // the counter's first bit.
     fields(word).map(|field| 1 << (field & 0b11_1100))
 }
 
@@ -269,35 +276,13 @@ const fn sum(one: u64, other: u64) -> u64 {
     const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const fn sum_even(one: u64, other: u64) -> u64 {
         let sum = (one & EVEN) + (other & EVEN);
-        // What is carried out of a counter fills it.
+        // A carry out of a counter fills it.
         let carried = sum >> COUNTER_BITS & EVEN;
         (sum | (carried * COUNT_MAX)) & EVEN
     }
     sum_even(one, other) | sum_even(one >> COUNTER_BITS, other >> COUNTER_BITS) << COUNTER_BITS
 }
 
-impl Sketch for CountingBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for CountingBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// Never full: beyond its plan only the rate rises.
 impl Image for CountingBloom {
     const KIND: Kind = Kind::CountingBloom;
 
@@ -314,40 +299,6 @@ impl Image for CountingBloom {
             Ok(())
         })?;
         Ok(Self { blocks, plan, key_id })
-    }
-}
-
-impl Filter for CountingBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for CountingBloom {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 

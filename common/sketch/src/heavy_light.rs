@@ -1,36 +1,36 @@
-//! Heavy and light: how many packets and bytes, exactly for the few large keys, closely for the many small ones?
+//! Heavy and light: how much did this key have? Almost exactly for few large keys, closely for many small ones.
 //!
-//! A block keeps its four largest keys apart, each with a counter of its own, and all others in half as wide counters,
-//! one a key. Large keys never reach these light cells, and without them half the bits suffice: that is where the
-//! accuracy comes from. A key that outgrows the smallest of the four takes its place; its light cell is raised to what
-//! that one had, so that every estimate stays an upper bound.
+//! A block has a counter of its own for each of its four largest keys. All other keys share *light cells* of half the
+//! width, one cell a key. Large keys never reach the light cells, so half the bits suffice there: that is where the
+//! accuracy comes from. A key that outgrows the smallest of the four takes its place. Its light cell is raised to the
+//! count of the key that leaves, so every estimate remains an upper bound.
 //!
-//! **Errs** upwards only: the truth is never above `upper`. `lower` is 0 for a small key; for a large one it is what it
-//! has had since it came in or less, and holds unless another key has the same block and the same 32-bit fingerprint:
-//! one chance in 2^32 for each key of the block. Mean excess in packets with 1 MiB of 32-bit counters, beside a
-//! conservative count-min's of four rows and of the best number of rows:
+//! **Errors**: only upwards. The truth is never above `upper`. For a small key `lower` is 0. For a large key `lower` is
+//! at most what it has had since it became large. That fails only if another key has the same block and the same 32-bit
+//! fingerprint: one chance in 2^32 for each key of the block. The mean excess with 1 MiB of 32-bit counters, beside
+//! conservative count-min with four rows and with the best number of rows:
 //!
-//! | 10 million packets | heavy and light | count-min, 4 rows | best |
+//! | 10 million additions | heavy and light | count-min, 4 rows | best |
 //! |---|---|---|---|
 //! | Zipf 1.05, 670,000 keys | 4.8 | 10.5 | 8.0 (2 rows) |
 //! | uniform, 1,000,000 keys | 21.6 | 55.6 | 35.2 (2 rows) |
 //!
-//! The largest error of all was 126 and 55 packets, where count-min's of two rows was 6,463 and 50.
+//! The largest errors were 126 and 55; those of count-min with two rows were 6,463 and 50.
 //!
-//! One light cell a key, and not two of which the less counts: with two rows of cells, and seven large keys a block of
-//! twice the size, the error was 3.4 and 20.5 packets, and an estimate took twice as long.
+//! A key has one light cell. Two cells of which the smaller counts, with seven large keys in blocks of twice the size,
+//! had errors of 3.4 and 20.5, and an estimate took twice as long.
 //!
-//! **Cost** at error 0.0005: 237 blocks of 128 bytes with 32-bit counters = 30 KiB, 119 KiB with packets and bytes. A
-//! large key touches one cache line (with packets and bytes at most two), a small one at most two, unless it outgrows a
-//! large one.
+//! **Cost** at error 0.0005: 237 blocks of 128 bytes with 32-bit counters = 30 KiB; 119 KiB with two numbers of 64
+//! bits. A large key touches one cache line (with two numbers at most two). A small key touches at most two, unless it
+//! outgrows a large one.
 //!
-//! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact
-//! counts before a sketch, exchanged with what outgrows them); Yang et al., "Elastic sketch: adaptive and fast
-//! network-wide measurements", 2018 (heavy buckets before narrow light counters); the bound on what is outside:
+//! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact counts
+//! before a sketch, exchanged with keys that outgrow them); Yang et al., "Elastic sketch: adaptive and fast
+//! network-wide measurements", 2018 (heavy buckets before narrow light counters). The bound for keys that are not kept:
 //! Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005.
-//! Coming in at random (Ben Basat et al., "Randomized admission policy", 2017) changed the error by less than 2 %.
+//! Random admission (Ben Basat et al., "Randomized admission policy", 2017) changed the error by less than 2 %.
 //!
-//! **Why not a crate**: crates' sketches of this kind lose the bound when a key is put out, or keep one count.
+//! **Why not a crate**: sketches of this kind in crates lose the bound when a key is evicted, or keep one number only.
 
 mod block;
 mod image;
@@ -41,18 +41,17 @@ use core::f64::consts::E;
 pub use self::block::WAYS;
 use self::block::{Block, CELLS, fingerprint, place};
 use super::{
-    Bounds, Frequency, Geometry, Merge, MergeError, Sketch,
+    Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, visit},
-    check_mergeable,
+    merge::check_mergeable,
     weight::{Weight, sum},
 };
 use crate::{hash::scale, simd::prefetch};
 
-/// Blocks at most: 4 GiB with 32-bit counters.
+/// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 25;
 
-/// A sketch that counts the largest keys of each block apart; of packets and bytes, the largest by bytes, unless said
-/// otherwise.
+/// A sketch that counts the largest keys of each block apart. Without a type parameter it counts `u64`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeavyLight<W: Weight = u64> {
     blocks: Box<[Block<W>]>,
@@ -62,18 +61,18 @@ pub struct HeavyLight<W: Weight = u64> {
 
 impl<W: Weight> HeavyLight<W> {
     /// A sketch with as many light cells as a [`CountMin`](super::CountMin) of this error has in two rows: e / `error`
-    /// each, at most in [`BLOCKS_MAX`] blocks. Not-a-number gives the smallest.
+    /// each, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest.
     ///
-    /// No estimate exceeds that of a plain count-min of one row of these cells while no light cell is full, which each
-    /// is at 2^32 - 2 (at 65,534 where counts have 32 bits: take 64 for more). [`HeavyLight::bounds`] tell what each comes
-    /// to.
+    /// As long as no light cell is full, no estimate is higher than that of a plain count-min of one row of these
+    /// cells. A cell is full at 2^32 - 2 (at 65,534 if weights have 32 bits: take 64 for more). [`HeavyLight::bounds`]
+    /// gives the error of each key.
     pub fn with_error(error: f64, key_id: u64) -> Self {
         let cells = libm::ceil(2.0 * E / error.clamp(1e-9, 1.0)) as usize;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
         Self { blocks, total: W::default(), key_id }
     }
 
-    /// Adds `weight` to the key with this hash; gives the key's estimate including it, never below the truth.
+    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
@@ -81,8 +80,7 @@ impl<W: Weight> HeavyLight<W> {
         self.blocks[at].add(fingerprint(hash), weight)
     }
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`HeavyLight::add`] does one after the other; as many as the
-    /// shorter of the two has.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -92,14 +90,14 @@ impl<W: Weight> HeavyLight<W> {
         });
     }
 
-    /// The weight of the key with this hash, never below the truth.
+    /// The estimate for the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {
         self.blocks[self.block(hash)].upper(fingerprint(hash))
     }
 
-    /// Puts what [`HeavyLight::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two
-    /// has.
+    /// Sets `estimates[i]` to what [`HeavyLight::estimate`] returns for `hashes[i]`; stops at the end of the shorter
+    /// slice.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         let blocks = &*self.blocks;
         if is_far(blocks) || !estimate_in_lanes(&Table(blocks), hashes, estimates) {
@@ -109,12 +107,12 @@ impl<W: Weight> HeavyLight<W> {
         }
     }
 
-    /// Between what the weight of the key with this hash lies.
+    /// Bounds of the weight of the key with this hash.
     #[inline]
     pub fn bounds(&self, hash: u64) -> Bounds<W> {
         let (block, fingerprint) = (&self.blocks[self.block(hash)], fingerprint(hash));
         match block.way(fingerprint) {
-            // What it may have had before it came in was at most what its light cell said then, and that only grows.
+            // Before it became large it had at most what its light cell had then, and that only grows.
             way @ 0..WAYS => {
                 Bounds { lower: block.counts[way].saturating_sub(block.outside(fingerprint)), upper: block.counts[way] }
             }
@@ -122,15 +120,19 @@ impl<W: Weight> HeavyLight<W> {
         }
     }
 
-    /// Takes in another sketch: of both blocks' large keys the largest stay. Bounds hold, and stay as close as the sum
-    /// of both sketches' were; one sketch fed with everything might have done better. The order of merges may change
-    /// which of a block's keys stay large.
+    /// Merges another sketch into this one. The largest of both blocks' large keys stay large. Bounds hold; they are as
+    /// wide as those of both sketches together, and one sketch that was fed both streams might have done better. The
+    /// order of merges may change which keys of a block stay large.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
         let empty = Block::default();
         for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
-            // What is empty leaves the other as it is, the order of its ways too.
+            // An empty block leaves the other as it is, including the order of its ways.
             if *block == empty {
                 *block = *other;
             } else if *other != empty {
@@ -140,30 +142,30 @@ impl<W: Weight> HeavyLight<W> {
         Ok(())
     }
 
-    /// Forgets everything; writes every cell. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every cell, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
         self.total = W::default();
     }
 
-    /// All that was added.
+    /// The sum of everything that was added.
     pub const fn total(&self) -> W {
         self.total
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CounterBlocks { count: self.blocks.len(), bytes: size_of::<Block<W>>() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.blocks)
     }
@@ -179,7 +181,7 @@ impl<W: Weight> HeavyLight<W> {
     }
 }
 
-/// So many blocks: a key's place is its block, and in there its fingerprint.
+/// A number of blocks. The place of a key is its block and its fingerprint.
 #[derive(Clone, Copy)]
 struct Blocks(usize);
 
@@ -217,51 +219,13 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-/// Asks for what a key may touch. Not for counts behind the first line: whose they are is not known yet, and large keys
-/// come often enough to be near.
+/// Prefetches what a key may touch. Not the counts behind the first line: large keys come so often that their counts
+/// are in the cache.
 #[inline(always)]
 fn ask<W: Weight>(blocks: &[Block<W>], [at, fingerprint]: [u32; 2]) {
     let block = &blocks[at as usize];
     prefetch(block);
     prefetch(&block.light[place(fingerprint)]);
-}
-
-impl<W: Weight> Sketch for HeavyLight<W> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<W: Weight> Frequency for HeavyLight<W> {
-    type Weight = W;
-
-    fn add(&mut self, hash: u64, weight: W) -> W {
-        self.add(hash, weight)
-    }
-    fn estimate(&self, hash: u64) -> W {
-        self.estimate(hash)
-    }
-    fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
-        self.add_batch(hashes, weights);
-    }
-    fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
-        self.estimate_batch(hashes, estimates);
-    }
-}
-
-impl<W: Weight> Merge for HeavyLight<W> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

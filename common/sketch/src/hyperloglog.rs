@@ -1,25 +1,28 @@
 //! `HyperLogLog`: how many distinct keys?
 //!
-//! **Errs** both ways, by a relative standard error of 1.04 / sqrt(registers), less for counts below the number of
-//! registers (of 16 registers: 7 % more). Its bias is below 0.6 / registers of the count, from 0 up, which is nothing
-//! beside that error. Below some hundredth of the registers the rounded value is nearly always exact.
+//! **Errors**: both ways. The relative standard error is 1.04 / sqrt(registers), and less for counts below the number
+//! of registers (with 16 registers: 7 % more). The bias is below 0.6 / registers of the count, for every count, which
+//! is negligible beside that error. If the count is below a hundredth of the registers, the rounded value is nearly
+//! always exact.
 //!
-//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB; an insertion touches one register; an answer reads
-//! them all.
+//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB. An insertion touches one register; an answer reads them
+//! all.
 //!
 //! **Papers**: Flajolet, Fusy, Gandouet and Meunier, "`HyperLogLog`: the analysis of a near-optimal cardinality
-//! estimation algorithm", 2007; the estimator: Ertl, "New cardinality estimation algorithms for `HyperLogLog`
-//! sketches", 2017 (the improved raw estimator, section 2: no switch between formulas, no table of biases).
+//! estimation algorithm",
+//! 2007. The estimator: Ertl, "New cardinality estimation algorithms for `HyperLogLog` sketches", 2017 (the improved
+//!       raw estimator, section 2, which needs no switch between formulas and no table of biases).
 //!
-//! **Why not a crate**: it must take a hash that is already there, keep its key's fingerprint, and say its bounds;
-//! crates commonly hash the item themselves, correct by tables or switch to linear counting, and say no bounds.
+//! **Why not a crate**: this one takes ready hashes, keeps the fingerprint of their key, and states its bounds. Crates
+//! commonly hash the item themselves, correct by tables or switch to linear counting, and state no bounds.
 
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    floor::{self, Floor, GROUP},
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    lowest_rank::{self, GROUP, LowestRank},
+    merge::check_mergeable,
     rank,
 };
 
@@ -27,33 +30,33 @@ mod compact;
 
 pub use compact::CompactHyperLogLog;
 
-/// Registers at least: 2^4, an error of 26 %.
+/// The fewest registers: 2^4, an error of 26 %.
 pub const PRECISION_MIN: u32 = 4;
-/// Registers at most: 2^18, an error of 0.2 % in 256 KiB.
+/// The most registers: 2^18, an error of 0.2 % in 256 KiB.
 pub const PRECISION_MAX: u32 = 18;
-/// The probability that [`HyperLogLog::bounds`] hold the truth.
+/// The probability with which [`HyperLogLog::bounds`] hold.
 pub const CONFIDENCE: f64 = 0.999;
-/// As many standard deviations to both sides of a normal distribution hold [`CONFIDENCE`] of it.
+/// So many standard deviations to both sides hold [`CONFIDENCE`] of a normal distribution.
 const Z: f64 = 3.2905;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;
-/// From this floor on it pays to look only at the hashes above it: a quarter of them.
-const FLOOR_MIN: u8 = 2;
+/// From this lowest rank on it saves time to look only at the hashes above it: a quarter of them.
+const LOWEST_MIN: u8 = 2;
 
 /// A `HyperLogLog` sketch with one byte a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HyperLogLog {
-    /// In each the highest rank seen; 0 while empty.
+    /// The highest rank that each register has seen; 0 if none.
     registers: Box<[u8]>,
     /// How many high bits of a hash choose the register.
     precision: u32,
     key_id: u64,
-    floor: Floor,
+    lowest_rank: LowestRank,
 }
 
 impl HyperLogLog {
     /// A sketch with at most this relative standard error, within 0.26 ([`PRECISION_MIN`]) and 0.00204
-    /// ([`PRECISION_MAX`]). Not-a-number gives the smallest.
+    /// ([`PRECISION_MAX`]). NaN gives the smallest.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(precision_for(relative_error), key_id)
     }
@@ -61,22 +64,27 @@ impl HyperLogLog {
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
-        Self { registers: vec![0; 1 << precision].into_boxed_slice(), precision, key_id, floor: Floor::default() }
+        Self {
+            registers: vec![0; 1 << precision].into_boxed_slice(),
+            precision,
+            key_id,
+            lowest_rank: LowestRank::default(),
+        }
     }
 
-    /// Counts the key with this hash, once however often it comes.
+    /// Counts the key with this hash. It counts once, however often it comes.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let place = rank::place(hash, self.precision, self.registers.len() - 1);
         raise(&mut self.registers, place);
     }
 
-    /// Counts many keys: faster than one by one, most so once there were many more keys than registers, when few hashes
-    /// can still raise one.
+    /// Counts many keys. This is faster than one by one, most of all when there were many more keys than registers and
+    /// few hashes can still raise one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
-            let floor = self.floor.before(hashes.len(), &self.registers, |least| least);
-            insert_all(&mut self.registers, self.precision, floor, hashes);
+            let lowest = self.lowest_rank.before(hashes.len(), &self.registers, |least| least);
+            insert_all(&mut self.registers, self.precision, lowest, hashes);
         }
     }
 
@@ -88,7 +96,8 @@ impl HyperLogLog {
         *register = rank.max(*register);
     }
 
-    /// In each register the highest rank seen; 0 while empty. The number of the register is a hash's highest bits.
+    /// The highest rank that each register has seen, 0 if none. The highest bits of a hash are the number of its
+    /// register.
     pub(crate) const fn registers(&self) -> &[u8] {
         &self.registers
     }
@@ -98,13 +107,13 @@ impl HyperLogLog {
         self.count_from(&self.histogram())
     }
 
-    /// How many distinct keys there were: the nearest whole number, and bounds that hold the truth with at
-    /// least the probability [`CONFIDENCE`].
+    /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
+    /// [`CONFIDENCE`].
     ///
-    /// A normal approximation with the standard error of large counts, which is wider than that of small ones by
-    /// enough to hold their lumpy distribution too (keys that share a register). It is taken relative to the truth
-    /// and relative to the count, whichever is wider: with few registers the distribution is skewed. That each
-    /// register not empty was filled by a key of its own bounds the truth for certain.
+    /// The bounds are a normal approximation with the standard error of large counts. That of small counts is lower by
+    /// enough to make up for their uneven distribution (keys that share a register). The error is taken relative to the
+    /// truth or to the count, whichever is wider, because the distribution is skewed with few registers. And the truth
+    /// is at least the number of registers that are not empty.
     pub fn bounds(&self) -> Estimate {
         let histogram = self.histogram();
         let count = self.count_from(&histogram);
@@ -112,19 +121,23 @@ impl HyperLogLog {
         bounds_of(count, self.relative_error(), filled)
     }
 
-    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.registers.iter_mut().zip(&other.registers).for_each(|(rank, other)| *rank = (*rank).max(*other));
         Ok(())
     }
 
-    /// Forgets everything; writes every register. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every register, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
-        self.floor = Floor::default();
+        self.lowest_rank = LowestRank::default();
     }
 
     /// The relative standard error of large counts.
@@ -137,23 +150,23 @@ impl HyperLogLog {
         self.precision
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// Ertl's improved raw estimator, without what is left of its bias: the reciprocal of a sum that varies is too
-    /// large by the sum's relative variance.
+    /// Ertl's improved raw estimator, corrected for the rest of its bias: the reciprocal of a varying sum is too large
+    /// by the relative variance of the sum.
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
@@ -172,39 +185,6 @@ impl HyperLogLog {
         let mut histogram = [0; rank::RANK_MAX as usize + 1];
         self.registers().iter().for_each(|rank| histogram[*rank as usize] += 1);
         histogram
-    }
-}
-
-impl Sketch for HyperLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for HyperLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for HyperLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
     }
 }
 
@@ -228,8 +208,8 @@ impl Image for HyperLogLog {
     }
 }
 
-/// The nearest whole number to a count with this relative standard error, and bounds as at [`HyperLogLog::bounds`].
-/// `filled` registers are not empty.
+/// The nearest whole number to a count with this relative standard error, and bounds as those of
+/// [`HyperLogLog::bounds`]. `filled` registers are not empty.
 pub(super) fn bounds_of(count: f64, relative_error: f64, filled: u64) -> Estimate {
     let margin = Z * relative_error;
     let lower = (libm::floor(count * (1.0 - margin)) as u64).max(filled);
@@ -237,7 +217,7 @@ pub(super) fn bounds_of(count: f64, relative_error: f64, filled: u64) -> Estimat
     Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
 }
 
-/// The least precision with at most this error, or the nearest that there is.
+/// The least precision with at most this error, or the nearest possible one.
 fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
     (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
@@ -246,7 +226,7 @@ fn precision_for(relative_error: f64) -> u32 {
 /// How many registers hold each rank.
 type Histogram = [u64; rank::RANK_MAX as usize + 1];
 
-/// Always stores: a branch would be foreseen only once nearly no key changes anything.
+/// Always stores. A branch could be predicted only when hardly any key changes a register.
 #[inline(always)]
 fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
     let register = &mut registers[index];
@@ -254,22 +234,22 @@ fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
 }
 
 crate::simd::dispatch! {
-    fn insert_all(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-        insert_slice(registers, precision, floor, hashes);
+    fn insert_all(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+        insert_slice(registers, precision, lowest, hashes);
     }
 }
 
 #[inline(always)]
-fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
+fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
     let last = registers.len() - 1;
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
-        if floor < FLOOR_MIN {
+        if lowest < LOWEST_MIN {
             // First all places, by vectors; then the registers.
             rank::places(group, precision, last).for_each(|place| raise(registers, place));
         } else {
-            let above = floor::above(group, precision, floor);
-            floor::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));
+            let above = lowest_rank::above(group, precision, lowest);
+            lowest_rank::for_each(group, above, |hash| raise(registers, rank::place(hash, precision, last)));
         }
     }
     rest.iter().for_each(|hash| raise(registers, rank::place(*hash, precision, last)));
@@ -357,15 +337,15 @@ mod tests {
             hashes.chunks(1_000).for_each(|hashes| batched.insert_batch(hashes));
             assert_eq!(batched.registers, single.registers, "{precision}");
             let least = single.registers.iter().copied().min().unwrap_or(0);
-            for floor in 0..=least {
+            for lowest in 0..=least {
                 for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
                     let mut registers = single.registers.clone();
-                    registers.iter_mut().for_each(|register| *register = (*register).min(floor));
+                    registers.iter_mut().for_each(|register| *register = (*register).min(lowest));
                     let (hashes, at): (&[u64], &mut [u8]) = (&hashes, &mut registers);
-                    at_level!(level, (at: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-                        insert_slice(at, precision, floor, hashes);
+                    at_level!(level, (at: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+                        insert_slice(at, precision, lowest, hashes);
                     });
-                    assert_eq!(registers, single.registers, "{precision} {floor} {level:?}");
+                    assert_eq!(registers, single.registers, "{precision} {lowest} {level:?}");
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! A sketch with its key: takes items, not hashes.
+//! A sketch together with its hash key: it takes items instead of hashes.
 
 use core::hash::Hash;
 
 use super::{Bounds, Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK, Weight};
 use crate::hash::{Key, KeyedHash};
 
-/// Items of a batch that are hashed before the sketch gets them: 2 KiB of hashes, so that a large sketch waits seldom for
-/// lines that it could not ask for ahead.
+/// Items of a batch that are hashed before the sketch gets them. They make 2 KiB of hashes: enough for a large sketch
+/// to prefetch most of its lines.
 const BATCH: usize = 256;
 
-/// The comfortable end of any sketch: hashes items of any type with a secret key.
+/// A sketch that takes items of any type, and hashes them with a secret key.
 ///
 /// ```
 /// use weir_sketch::{HyperLogLog, Keyed, hash::Key};
@@ -27,18 +27,18 @@ pub struct Keyed<S> {
 }
 
 impl<S: Sketch> Keyed<S> {
-    /// What `build` makes of the key's fingerprint, with hashes made with this key.
+    /// The sketch that `build` makes for the fingerprint of this key, and the hash of this key.
     pub fn new(key: Key, build: impl FnOnce(u64) -> S) -> Self {
         Self { sketch: build(key.id()), hash: KeyedHash::new(key) }
     }
 
-    /// The hash of an item, for the sketch's own methods.
+    /// The hash of an item, for methods of the sketch that take hashes.
     #[inline]
     pub fn hash<T: Hash + ?Sized>(&self, item: &T) -> u64 {
         self.hash.of(item)
     }
 
-    /// The sketch, to be fed with ready hashes.
+    /// The sketch, for methods that take ready hashes.
     pub const fn sketch_mut(&mut self) -> &mut S {
         &mut self.sketch
     }
@@ -53,7 +53,7 @@ impl<S> core::ops::Deref for Keyed<S> {
 }
 
 impl<S: Merge> Keyed<S> {
-    /// Takes in another sketch.
+    /// Merges another sketch into this one.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl<S: Merge> Keyed<S> {
 }
 
 impl<S: Filter> Keyed<S> {
-    /// Inserts an item; tells whether it was absent.
+    /// Inserts an item; returns whether it was absent.
     ///
     /// # Errors
     ///
@@ -73,22 +73,22 @@ impl<S: Filter> Keyed<S> {
         self.sketch.insert(self.hash.of(item))
     }
 
-    /// Inserts many items.
+    /// Inserts many items, in order.
     ///
     /// # Errors
     ///
-    /// The filter is full; those before the one that found no room are in.
+    /// The filter is full. The items before the one that found no room are in.
     pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> Result<(), Full> {
         let Self { sketch, hash } = self;
         items.chunks(BATCH).try_for_each(|items| sketch.insert_batch(hash_all(hash, items, &mut [0; BATCH])))
     }
 
-    /// Whether an item was inserted; wrongly true at the filter's rate.
+    /// Whether an item was inserted; true by mistake with the filter's rate of false positives.
     pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.contains(self.hash.of(item))
     }
 
-    /// Looks up many items: `found[i]` is for `items[i]`; as many as the shorter of the two has.
+    /// Looks up many items: `found[i]` is for `items[i]`; stops at the end of the shorter slice.
     pub fn contains_batch<T: Hash>(&self, items: &[T], found: &mut [bool]) {
         for (items, found) in items.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             self.sketch.contains_batch(hash_all(&self.hash, items, &mut [0; BATCH]), found);
@@ -97,12 +97,12 @@ impl<S: Filter> Keyed<S> {
 }
 
 impl<S: Remove> Keyed<S> {
-    /// Removes one insertion of an item; tells whether there was one.
+    /// Removes one insertion of an item; returns whether there was one.
     pub fn remove<T: Hash + ?Sized>(&mut self, item: &T) -> bool {
         self.sketch.remove(self.hash.of(item))
     }
 
-    /// Removes one insertion of each of many items; tells of how many there was one.
+    /// Removes one insertion of each of many items; returns how many insertions there were.
     pub fn remove_batch<T: Hash>(&mut self, items: &[T]) -> u64 {
         let Self { sketch, hash } = self;
         items.chunks(BATCH).map(|items| sketch.remove_batch(hash_all(hash, items, &mut [0; BATCH]))).sum()
@@ -110,24 +110,24 @@ impl<S: Remove> Keyed<S> {
 }
 
 impl<S: Frequency> Keyed<S> {
-    /// Adds `weight` to an item; gives its estimate including it, never below the truth.
+    /// Adds `weight` to an item; returns the item's estimate, which includes it and is never below the truth.
     pub fn add<T: Hash + ?Sized>(&mut self, item: &T, weight: S::Weight) -> S::Weight {
         self.sketch.add(self.hash.of(item), weight)
     }
 
-    /// What an item had, at most.
+    /// The estimate of an item, never below the truth.
     pub fn estimate<T: Hash + ?Sized>(&self, item: &T) -> S::Weight {
         self.sketch.estimate(self.hash.of(item))
     }
 
-    /// Adds `weights[i]` to `items[i]`; as many as the shorter of the two has.
+    /// Adds `weights[i]` to `items[i]`; stops at the end of the shorter slice.
     pub fn add_batch<T: Hash>(&mut self, items: &[T], weights: &[S::Weight]) {
         for (items, weights) in items.chunks(BATCH).zip(weights.chunks(BATCH)) {
             self.sketch.add_batch(hash_all(&self.hash, items, &mut [0; BATCH]), weights);
         }
     }
 
-    /// Puts what `items[i]` had, at most, into `estimates[i]`; as many as the shorter of the two has.
+    /// Sets `estimates[i]` to the estimate of `items[i]`; stops at the end of the shorter slice.
     pub fn estimate_batch<T: Hash>(&self, items: &[T], estimates: &mut [S::Weight]) {
         for (items, estimates) in items.chunks(BATCH).zip(estimates.chunks_mut(BATCH)) {
             self.sketch.estimate_batch(hash_all(&self.hash, items, &mut [0; BATCH]), estimates);
@@ -136,19 +136,19 @@ impl<S: Frequency> Keyed<S> {
 }
 
 impl<K: Copy + Eq + Default + Hash, W: Weight> Keyed<TopK<K, W>> {
-    /// Adds `weight` to a key that may be among the largest.
+    /// Adds `weight` to a key. (This also keeps the key, if it is among the largest.)
     pub fn add_key(&mut self, key: K, weight: W) {
         self.sketch.add(self.hash.of(&key), key, weight);
     }
 
-    /// Between what a key's weight lies, held or not.
+    /// Bounds of a key's weight, whether the key is held or not.
     pub fn bounds_of(&self, key: &K) -> Bounds<W> {
         self.sketch.bounds(self.hash.of(key), key)
     }
 }
 
 impl<S: Distinct> Keyed<S> {
-    /// Counts an item, once however often it comes.
+    /// Counts an item. It counts once, however often it comes.
     pub fn count_in<T: Hash + ?Sized>(&mut self, item: &T) {
         self.sketch.insert(self.hash.of(item));
     }

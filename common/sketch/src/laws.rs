@@ -1,7 +1,7 @@
 //! What holds for every sketch that merges.
 //!
-//! States are compared as they print: `Debug` shows every counter, register and bit. (But those of [`Spread`], which
-//! print thousands of registers, one with the other.)
+//! States are compared by their `Debug` text, which shows every counter, register and bit. (Only [`Spread`]s, which
+//! print thousands of registers, are compared directly.)
 
 use core::fmt::Debug;
 use std::{error::Error, format};
@@ -170,8 +170,8 @@ impl Lawful for Quotient {
 const KEY: Key = Key([11, 13]);
 /// Of a count-min, small and larger.
 const ERRORS: [f64; 2] = crate::test_size::of([0.05, 0.01], [0.4, 0.2]);
-/// Records of a stream, and keys that there are: of 600, each stream has about 290.
-const RECORDS: u64 = crate::test_size::of(400, 30);
+/// Additions of a stream, and keys that there are: of 600, each stream has about 290.
+const ADDITIONS: u64 = crate::test_size::of(400, 30);
 const KEYS: u64 = crate::test_size::of(600, 45);
 /// The streams share keys.
 const STREAMS: [u64; 3] = [1, 2, 3];
@@ -179,7 +179,7 @@ const STREAMS: [u64; 3] = [1, 2, 3];
 /// Feeds the stream with this seed.
 fn feed<S: Lawful>(sketch: &mut S, seed: u64) {
     let mut random = SplitMix64(seed);
-    for _ in 0..RECORDS {
+    for _ in 0..ADDITIONS {
         sketch.feed(hash(0, random.word() % KEYS), random.weight());
     }
 }

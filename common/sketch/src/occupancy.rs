@@ -1,8 +1,9 @@
 //! Occupancy: how many keys took the slots that are taken, and how wrong can that be?
 //!
-//! Keys draw slots of an array, and several may draw the same one. So the share that stays free falls by the same factor
-//! with every key, on average, and its logarithm tells their number (linear counting). That number varies as the free
-//! slots do, and is a little too high on average, as a logarithm bends; both are known, and the second is taken off.
+//! Each key draws slots of an array, and several keys may draw the same slot. On average every key lowers the share of
+//! free slots by the same factor, so the logarithm of that share tells the number of keys (linear counting). The number
+//! varies as the free slots do. It is also a little too high on average, because a logarithm is not a straight line.
+//! Both are known, and the second is subtracted.
 //!
 //! **Paper**: Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for database
 //! applications", 1990.
@@ -11,8 +12,8 @@ use core::ops::Add;
 
 use super::Estimate;
 
-/// As many standard deviations to either side of a normal distribution hold 99.95 %; what is stated is 99.9 %, for it is
-/// not quite a normal one.
+/// So many standard deviations to either side hold 99.95 % of a normal distribution. Bounds are stated with 99.9 %,
+/// because the distribution is not quite normal.
 const Z: f64 = 3.48;
 
 /// An array of slots, of which each key draws some.
@@ -27,7 +28,7 @@ pub(super) struct Occupancy {
 }
 
 impl Occupancy {
-    /// How many keys came, if so many slots are free. None counts as half a one.
+    /// How many keys came, if so many slots are free. If none is free, half a slot is assumed.
     pub fn items(&self, free: f64) -> Items {
         let load = -libm::log(free.max(0.5) / self.slots);
         let variance = self.slots * (libm::expm1(load) - load) / (self.draws * self.draws);
@@ -43,17 +44,17 @@ pub(super) struct Items {
     count: f64,
     variance: f64,
     arrays: f64,
-    /// Of them, so many are full.
+    /// How many of them are full.
     full: f64,
-    /// What these were counted with.
+    /// The number of keys assumed for these.
     in_full: f64,
 }
 
 impl Items {
-    /// None, to no array.
+    /// No keys in no array.
     pub const NONE: Self = Self { count: 0.0, variance: 0.0, arrays: 0.0, full: 0.0, in_full: 0.0 };
 
-    /// As many to each of so many arrays.
+    /// The same number of keys in each of so many arrays.
     pub fn times(self, arrays: u64) -> Self {
         let times = arrays as f64;
         Self {
@@ -65,8 +66,8 @@ impl Items {
         }
     }
 
-    /// The number, with bounds that hold at 99.9 %. A full array may have had twice what it was counted with. Where more
-    /// than a tenth are full they may have had anything, and there is no upper bound.
+    /// The number, with bounds that hold with a probability of 99.9 %. A full array is allowed twice the keys that were
+    /// assumed for it. If more than a tenth of the arrays are full, there is no upper bound.
     pub fn estimate(self) -> Estimate {
         let margin = Z * libm::sqrt(self.variance);
         let lower = libm::floor(self.count - margin) as u64;

@@ -1,4 +1,4 @@
-//! What the tests hold the sketches against: exact counts, and seeded traffic.
+//! What the tests compare the sketches with: exact counts, and random streams from a seed.
 
 use std::collections::HashMap;
 use std::vec::Vec;

@@ -1,22 +1,27 @@
-//! Partial-key hashing: two places for a key, either known from the other and the key's fingerprint alone.
+//! Partial-key hashing: a key has two places, and either place is known from the other one and the key's fingerprint
+//! alone.
 //!
-//! So a fingerprint can move to its other place without its key. Any number of places: the two add up to a number that
-//! the fingerprint gives, modulo their count, where the paper has an exclusive or and a power of two.
+//! So a fingerprint can move to its other place without its key. There can be any number of places: the two places of a
+//! key add up to a number that follows from the fingerprint, modulo the number of places. (The paper has an exclusive
+//! or, and a power of two.)
 //!
 //! **Paper**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
 
 use crate::simd;
 
-/// What a filter keeps of a key, and where.
+#[cfg(test)]
+pub(super) mod laws;
+
+/// What a filter keeps of a key, and the two places for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub fingerprint: u16,
-    /// Rarely the same twice.
+    /// They are rarely equal.
     pub choices: [u32; 2],
 }
 
 impl Place {
-    /// The place of a hash among `count`, at least one; its fingerprint is even in `LOWEST..=u16::MAX`.
+    /// The place of a hash among `count` places, at least one. Its fingerprint is uniform in `LOWEST..=u16::MAX`.
     #[inline(always)]
     pub fn of<const LOWEST: u16>(hash: u64, count: u32) -> Self {
         let fingerprint = LOWEST + scale(hash as u32, u32::from(u16::MAX - LOWEST) + 1) as u16;
@@ -25,14 +30,14 @@ impl Place {
     }
 }
 
-/// The places of some keys, each part of them in an array of its own, so that all are computed in lanes.
+/// The places of some keys, each part of them in an array of its own, so that they are computed in lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub fingerprints: [u16; BATCH],
     pub choices: [[u32; BATCH]; 2],
 }
 
-/// Keys that are looked at together: so many lines may be on their way from memory.
+/// How many keys are processed together: as many lines can be on their way from memory.
 pub(super) const BATCH: usize = 32;
 
 impl Places {
@@ -53,7 +58,7 @@ impl Places {
         Place { fingerprint: self.fingerprints[nth], choices: [one[nth], two[nth]] }
     }
 
-    /// Asks for the lines in which their buckets begin.
+    /// Prefetches the lines in which their buckets begin.
     #[inline(always)]
     fn prefetch<T>(&self, buckets: &[T]) {
         for choices in &self.choices {
@@ -66,7 +71,7 @@ impl Places {
 pub(super) struct Ahead<'a, const LOWEST: u16> {
     hashes: core::slice::Chunks<'a, u64>,
     next: Places,
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     is_far: bool,
 }
 
@@ -101,19 +106,19 @@ impl<'a, const LOWEST: u16> Ahead<'a, LOWEST> {
 /// The other place of a fingerprint.
 #[inline(always)]
 pub(super) fn other(place: u32, fingerprint: u16, count: u32) -> u32 {
-    // Multiples of the golden ratio: any run of fingerprints is spread evenly.
+    // Multiples of the golden ratio spread any run of fingerprints evenly.
     let sum = scale(u32::from(fingerprint).wrapping_mul(0x9e37_79b1), count);
     let difference = sum.wrapping_sub(place);
     if sum < place { difference.wrapping_add(count) } else { difference }
 }
 
-/// An even word brought within `0..count` by a product instead of a division.
+/// A number in `0..count` from a uniform word, by a product instead of a division.
 #[inline(always)]
 fn scale(word: u32, count: u32) -> u32 {
     ((u64::from(word) * u64::from(count)) >> 32) as u32
 }
 
-/// One hash for each pair of a first place and a fingerprint: what all hashes are alike.
+/// One hash for each pair of a first place and a fingerprint. Every hash is equivalent to one of these.
 #[cfg(test)]
 pub(super) fn all_hashes<const LOWEST: u16>(count: u32) -> impl Iterator<Item = u64> {
     let word = |nth: u32, of: u32| (u64::from(nth) << 32).div_ceil(u64::from(of));

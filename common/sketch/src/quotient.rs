@@ -1,25 +1,26 @@
-//! Quotient filter: is this key here, and has not been removed? Mergeable, and resizable without the keys.
+//! Quotient filter: is this key here? For keys that come and go. It merges, and changes its size without the keys.
 //!
-//! A key's fingerprint is cut in two: the quotient says where it lies, the remainder is what is kept there. As the
-//! place says the quotient, whole fingerprints can be read back, in order, and put into a filter of another size.
+//! A fingerprint is cut in two. The quotient says where the key lies; the remainder is what is kept there. The place
+//! tells the quotient, so whole fingerprints can be read back, in order, and put into a filter of another size.
 //!
-//! Sixteen quotients share a cache line: four bits a quotient count its fingerprints, their remainders follow side by
-//! side, sorted. What has no room *spills* into the next line, before that line's own. So the same fingerprints always
-//! give the same bits, in whatever order they came, went and were merged.
+//! Sixteen quotients share a cache line. Four bits for each quotient count its fingerprints. Their remainders follow
+//! side by side, sorted. Remainders that have no room *spill* into the next line, before the remainders of that line.
+//! So the same fingerprints always give the same bits, in whatever order they were inserted, removed and merged.
 //!
-//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
-//! inserted and not removed. A foreign key is found at 0.005 % at most, computed exactly from the fingerprints; growing
-//! adds to that in proportion.
+//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of 0.005 % at most, which is computed
+//! exactly from the fingerprints. The rate grows in proportion when the filter is resized for more keys.
 //!
-//! **Cost** for 1,000,000 keys: 2.5 MiB (21 bits a key); one cache line a key, and a few more when nearly full.
+//! **Cost** for 1,000,000 keys: 2.5 MiB (21 bits a key). A key has one cache line, and a few more when the filter is
+//! nearly full.
 //!
 //! **Papers**: Bender, Farach-Colton, Johnson, Kraner, Kuszmaul, Medjedovic, Montes, Shetty, Spillane and Zadok, "Don't
-//! thrash: how to cache your hash on flash", 2012. There, three bits a slot mark runs, which are found by a walk;
-//! Pandey, Bender, Johnson and Patro, "A general-purpose counting filter", 2017, find them by rank and select. Counts
-//! instead cost two bits more, and are added up by one multiplication.
+//! thrash: how to cache your hash on flash", 2012. There, three bits for each slot mark runs, which are found by a
+//! walk. Pandey, Bender, Johnson and Patro, "A general-purpose counting filter", 2017, find them by rank and select.
+//! The counts that are used here cost two bits more, and one multiplication adds them up.
 //!
-//! **Why not a crate**: sizes other than powers of two, twice the speed, and merging that changes nothing when it
-//! fails.
+//! **Why not a crate**: this one takes sizes other than powers of two, is twice as fast, and a merge that fails changes
+//! nothing.
 
 mod batch;
 mod image;
@@ -32,29 +33,29 @@ use self::{
     batch::{contains_batch, insert_batch, remove_batch},
     line::{COUNT_BITS, Line},
 };
-use super::{Filter, Full, Geometry, Merge, MergeError, Remove, Sketch, check_mergeable};
+use super::{Full, Geometry, MergeError, merge::check_mergeable};
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Remainders a line.
 pub const SLOTS: usize = 27;
 /// Quotients a line.
 pub const QUOTIENTS: usize = 16;
-/// Fingerprints a quotient, at most: what four bits count.
+/// The most fingerprints of one quotient: as many as four bits count.
 pub const RUN_MAX: usize = 15;
 /// Bits a remainder.
 pub const REMAINDER_BITS: u32 = 16;
 
-/// The load that is planned for.
+/// The planned load.
 const LOAD: f64 = 0.9;
 /// The load at which it is full, in percent. Insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90 %, 200
 /// here.
 const LOAD_MAX_PERCENT: u64 = 95;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
 
-/// A quotient filter of 16-bit remainders: a multiset, so that a key that was inserted twice is found until it was
-/// removed twice. One key goes in 15 times at most.
+/// A quotient filter of 16-bit remainders. It is a multiset: a key that was inserted twice is found until it was
+/// removed twice. One key can be inserted 15 times at most.
 ///
 /// ```
 /// use weir_sketch::{Keyed, Quotient, hash::Key};
@@ -70,16 +71,17 @@ const PREFETCH_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Quotient {
     lines: Box<[Line]>,
-    /// How many of a hash's high bits are kept, by place and remainder together. Stays when it is resized.
+    /// How many high bits of each hash are kept, by the place and the remainder together. Does not change when the
+    /// filter is resized.
     fingerprint_bits: u32,
     /// How many fingerprints are in.
     items: u64,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
-/// Where a fingerprint belongs, and what is kept of it there.
+/// Where a fingerprint belongs, and what is kept there.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Place {
     quotient: u32,
@@ -92,7 +94,7 @@ impl Place {
         self.quotient as usize / QUOTIENTS
     }
 
-    /// Which of its line's quotients it has.
+    /// Which of the quotients of its line it has.
     #[inline(always)]
     const fn nth(self) -> u32 {
         self.quotient % QUOTIENTS as u32
@@ -100,7 +102,7 @@ impl Place {
 }
 
 impl Quotient {
-    /// A filter for as many keys. More than [`LINES_MAX`] lines are not built: then it is full before.
+    /// A filter for this many keys. More than [`LINES_MAX`] lines are not allocated: such a filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let lines = lines_for(items);
         // So that the fingerprints of one quotient differ in their remainders.
@@ -109,72 +111,72 @@ impl Quotient {
     }
 
     fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
-        // For no more than there are lines for.
+        // No more than the lines have room for.
         let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
         let lines = vec![Line::default(); lines].into_boxed_slice();
         Self { lines, fingerprint_bits, items: 0, capacity, key_id }
     }
 
-    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// It is full, or one of its quotients is (see [`RUN_MAX`]): nothing has changed, and everything inserted before is
-    /// still found.
+    /// The filter is full, or one of its quotients is (see [`RUN_MAX`]). The filter did not change, and all keys that
+    /// were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is in; wrongly true at [`Quotient::false_positive_rate`].
+    /// Whether the key with this hash is in; true by mistake with the probability [`Quotient::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         search(&self.lines, self.place(hash)).1
     }
 
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
     }
 
-    /// Inserts many keys, one after the other.
+    /// Inserts many keys, in order.
     ///
     /// # Errors
     ///
-    /// As for one; those before it are in.
+    /// As for one key. The keys before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         insert_batch(self, hashes)
     }
 
-    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         remove_batch(self, hashes)
     }
 
-    /// Looks up many keys: `found[i]` is what [`Quotient::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`Quotient::contains`] returns for `hashes[i]`. Stops at the end of
+    /// the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         contains_batch(self, hashes, found);
     }
 
-    /// The fingerprints that are in, each as often as it is, in ascending order: hashes of which the low bits are zero.
-    /// Inserted into another filter of at most as many [`Quotient::fingerprint_bits`], they are found there by the same
-    /// keys. Each costs a division of 128 bits.
+    /// The fingerprints that are in, each as often as it was inserted, in ascending order. They are hashes whose low
+    /// bits are zero. A filter of at most as many [`Quotient::fingerprint_bits`] that they are inserted into finds the
+    /// same keys. Each costs a division of 128 bits.
     pub fn fingerprints(&self) -> impl Iterator<Item = u64> {
         self.places().map(|place| self.fingerprint(place))
     }
 
-    /// Takes in another filter: afterwards this one has what both had, each as often as in both together. It is the
-    /// very filter that all their keys would have made. (They go into a copy first, so that nothing has changed if
-    /// it fails.)
+    /// Merges another filter into this one: afterwards it holds each key as often as both did together. It is the same
+    /// filter, bit by bit, that all their keys would have made. (The work is done on a copy, so that nothing has
+    /// changed if it fails.)
     ///
     /// # Errors
     ///
-    /// They differ in geometry or key; or there is no room for what both have: [`Quotient::resize`] both before.
-    /// Nothing has changed then.
+    /// They differ in geometry or key, or there is no room for what both hold: [`Quotient::resize`] both before. The
+    /// filter did not change.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let full = MergeError::Full { items: self.items + other.items, room: self.items_max() };
@@ -187,13 +189,13 @@ impl Quotient {
         Ok(())
     }
 
-    /// Moves what is in to a filter for another number of keys. It needs no keys, and their fingerprints stay what they
-    /// are, so the rate of false positives depends on the number of keys only. To less than half of what it was made
-    /// for it does not shrink, as then the remainders would be too short.
+    /// Changes the number of keys that the filter has room for. It needs no keys. Fingerprints stay as they are, so the
+    /// rate of false positives depends only on how many keys are in. It does not shrink to less than half of its first
+    /// size, because remainders would be too short.
     ///
     /// # Errors
     ///
-    /// There is more in than that has room for. Nothing has changed then.
+    /// The filter holds more than the new size has room for. It did not change.
     pub fn resize(&mut self, items: u64) -> Result<(), Full> {
         let lines_min = (1usize << (self.fingerprint_bits - REMAINDER_BITS)).div_ceil(QUOTIENTS);
         let lines = lines_for(items).max(lines_min);
@@ -204,25 +206,25 @@ impl Quotient {
         Ok(())
     }
 
-    /// Forgets everything; writes every line. (Not inlined: next to the allocation, the writes would be optimised out,
-    /// and the pages would not become resident.)
+    /// Empties it. Writes every line, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.lines.fill(Line::default());
         self.items = 0;
     }
 
-    /// How many keys are in, each as often as it was inserted and not removed.
+    /// How many insertions are in: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How many of a hash's high bits it keeps.
+    /// How many high bits of each hash it keeps.
     pub const fn fingerprint_bits(&self) -> u32 {
         self.fingerprint_bits
     }
@@ -232,7 +234,7 @@ impl Quotient {
         self.items as f64 / (self.lines.len() * SLOTS) as f64
     }
 
-    /// The probability that a foreign key is found, exactly: the share of all fingerprints that are in. Reads the whole
+    /// The exact probability that an absent key is found: the share of all fingerprints that are in. Reads the whole
     /// filter.
     pub fn false_positive_rate(&self) -> f64 {
         let mut before = None;
@@ -240,33 +242,34 @@ impl Quotient {
         libm::ldexp(distinct as f64, -(self.fingerprint_bits as i32))
     }
 
-    /// Whether it holds more than it was planned for.
+    /// Whether it holds more than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Quotients { count: self.lines.len() * QUOTIENTS, fingerprint_bits: self.fingerprint_bits }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.lines)
     }
 
-    /// How many fingerprints go in. At least one slot stays free: where what spills comes to rest.
+    /// How many fingerprints go in. At least one slot stays free, so that spilled remainders find an end.
     const fn items_max(&self) -> u64 {
         (self.lines.len() * SLOTS) as u64 * LOAD_MAX_PERCENT / 100
     }
 
-    /// The fingerprint times the number of quotients: the upper half is the quotient, and the lower half how far into
-    /// that quotient it lies, of which the remainder is the high bits. Any number of quotients, and no division.
+    /// The fingerprint times the number of quotients. The upper half of the product is the quotient. The lower half is
+    /// how far into that quotient the fingerprint lies, and its high bits are the remainder. This needs no division,
+    /// and allows any number of quotients.
     #[inline(always)]
     fn place(&self, hash: u64) -> Place {
         let fingerprint = hash & (u64::MAX << (u64::BITS - self.fingerprint_bits));
@@ -275,7 +278,7 @@ impl Quotient {
         Place { quotient: (product >> u64::BITS) as u32, remainder }
     }
 
-    /// The fingerprint at a place: the first that is not before it, as there is only one.
+    /// The fingerprint at a place: the first one that is not before it, because there is only one.
     fn fingerprint(&self, Place { quotient, remainder }: Place) -> u64 {
         let place = u128::from(quotient) << REMAINDER_BITS | u128::from(remainder);
         let quotients = (self.lines.len() * QUOTIENTS) as u128;
@@ -283,7 +286,7 @@ impl Quotient {
         (fingerprint as u64) << (u64::BITS - self.fingerprint_bits)
     }
 
-    /// All that is in, in order.
+    /// All fingerprints, in order.
     fn places(&self) -> impl Iterator<Item = Place> {
         let quotients = (self.lines.len() * QUOTIENTS) as u32;
         (0..quotients).map(|quotient| Place { quotient, remainder: 0 }).flat_map(move |place| {
@@ -326,8 +329,8 @@ impl Quotient {
         self.items += 1;
     }
 
-    /// Puts a remainder so many slots after a line's first one; what was there moves on, up to the first free slot.
-    /// Where that is too far away, nothing changes.
+    /// Inserts a remainder this many slots after the first slot of a line. The remainders from there on move by one, up
+    /// to the first free slot. If that is too far away, nothing changes.
     #[inline(always)]
     fn open(&mut self, mut line: usize, mut at: usize, mut remainder: u16) -> bool {
         let mut is_last = self.lines[line].has_room();
@@ -350,7 +353,8 @@ impl Quotient {
         }
     }
 
-    /// Takes out the remainder so many slots after a line's first one; what had moved on for it moves back.
+    /// Removes the remainder this many slots after the first slot of a line. The remainders that had moved for it move
+    /// back.
     fn close(&mut self, mut line: usize, mut at: usize) {
         loop {
             let next = after(&self.lines, line);
@@ -370,9 +374,10 @@ impl Quotient {
         }
     }
 
-    /// Whether all lines up to the next one with room can count one more that has spilled into them.
+    /// Whether all lines up to the next one with room can count one more spilled remainder.
     ///
-    /// There is one with room, as never all slots are taken. Only keys that were chosen to collide spill that far.
+    /// There is a line with room, because never all slots are taken. Only keys that were chosen to collide spill that
+    /// far.
     fn can_spill(&self, line: usize) -> bool {
         let mut next = after(&self.lines, line);
         while !self.lines[next].has_room() && self.lines[next].spilled < u16::MAX {
@@ -381,63 +386,9 @@ impl Quotient {
         self.lines[next].spilled < u16::MAX
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
-    }
-}
-
-impl Sketch for Quotient {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for Quotient {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Filter for Quotient {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        self.insert(hash)
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes)
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for Quotient {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 
@@ -446,7 +397,7 @@ fn lines_for(items: u64) -> usize {
     (libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD) as usize).min(LINES_MAX)
 }
 
-/// How many slots after its line's first a fingerprint belongs, and whether it is there.
+/// How many slots after the first slot of its line a fingerprint belongs, and whether it is there.
 #[inline(always)]
 fn search(lines: &[Line], place: Place) -> (usize, bool) {
     let line = &lines[place.line()];
@@ -458,7 +409,7 @@ fn search(lines: &[Line], place: Place) -> (usize, bool) {
     (run.start + smaller, is_there)
 }
 
-/// The same where the run ends in a later line.
+/// The same if the run ends in a later line.
 #[inline(always)]
 fn search_spilled(lines: &[Line], place: Place, Range { mut start, mut end }: Range<usize>) -> (usize, bool) {
     let (mut line, mut at, mut is_there) = (place.line(), start, false);
@@ -480,7 +431,7 @@ fn after(lines: &[Line], line: usize) -> usize {
     if line + 1 < lines.len() { line + 1 } else { 0 }
 }
 
-/// The remainder so many slots after a line's first.
+/// The remainder this many slots after the first slot of a line.
 fn remainder(lines: &[Line], line: usize, at: usize) -> u16 {
     lines[(line + at / SLOTS) % lines.len()].remainders[at % SLOTS]
 }

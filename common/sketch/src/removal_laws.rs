@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A filter as the laws see it.
-trait Lawful: Image + Remove + core::fmt::Debug {
+pub(super) trait Lawful: Image + Remove + core::fmt::Debug {
     type Identity: Hash + Eq;
     fn with_capacity(items: u64) -> Self;
     fn identity(&self, hash: u64) -> Self::Identity;

@@ -1,25 +1,27 @@
-//! Scalable Bloom filter: was this key here before, of nobody knows how many?
+//! Scalable Bloom filter: was this key here before? For an unknown number of keys.
 //!
-//! A row of [`BlockedBloom`]s, its stages. New keys go to the last; when that holds as many as planned, a larger one
-//! with a lower rate is added. All are asked.
+//! It is a list of [`BlockedBloom`]s, its stages. New keys go to the last stage. When that holds as many keys as
+//! planned, a larger stage with a lower rate is added. A lookup asks all stages.
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; a foreign one is found at a rate whose
-//! expectation stays below the plan however many keys there are, because the stages' rates are a falling geometric
-//! series with the plan as its sum; and that is computed exactly from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. The rate at which an absent key is found is
+//! computed exactly from the bits that are set. Its expectation stays below the plan, however many keys there are,
+//! because the rates of the stages are a falling geometric series of which the plan is the sum.
 //!
-//! **Cost**: memory grows with the keys. 1,000,000 keys that began with room for 10,000 take 2.6 MiB at 0.01, twice as
-//! much as if their number had been known, in seven stages, the last not yet full. An absent key takes one cache line
-//! in each stage. An insertion that makes it grow allocates.
+//! **Cost**: memory grows with the keys. 1,000,000 keys at a rate of 0.01, with room for 10,000 at first, take 2.6 MiB
+//! in seven stages, of which the last is not yet full. That is twice as much as for a known number of keys. An absent
+//! key touches one cache line in each stage. An insertion that adds a stage allocates.
 //!
 //! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
 //!
-//! **Why not a crate**: they have classic stages, a cache line for each bit; and report the rate that was planned.
+//! **Why not a crate**: those of crates have classic stages, with one cache line for each bit, and report the planned
+//! rate.
 
 use alloc::vec::Vec;
 
 use super::{
-    BlockedBloom, Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    BlockedBloom, Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
     occupancy::Items,
     split_block::{BLOCKS_MAX, Plan},
 };
@@ -37,7 +39,7 @@ pub const TIGHTENING: f64 = 0.85;
 pub const TIGHTENING_MIN: f64 = 0.5;
 /// The most that it may be: nearer to 1, the first stages would have nothing left of the rate.
 pub const TIGHTENING_MAX: f64 = 0.95;
-/// So many keys are looked up in one stage before the next.
+/// How many keys are looked up in one stage before the next stage.
 const CHUNK: usize = 256;
 
 /// A Bloom filter that grows.
@@ -66,28 +68,28 @@ struct Settings {
 }
 
 impl ScalableBloom {
-    /// A filter that begins with room for `items` keys, and however many it holds finds a foreign key at
-    /// `false_positive_rate` or less; each stage takes [`GROWTH`] times as many keys as the one before, at
-    /// [`TIGHTENING`] times its rate.
+    /// A filter that begins with room for `items` keys. It finds an absent key with a probability of at most
+    /// `false_positive_rate`, however many keys it holds. Each stage takes [`GROWTH`] times as many keys as the one
+    /// before, and has [`TIGHTENING`] times its rate.
     ///
-    /// The rate is brought within 7e-9 and [`RATE_MAX`]. It ends growing when the next stage would need more than
-    /// 4 GiB or a rate below [`RATE_MIN`]; then its rate rises, as [`ScalableBloom::false_positive_rate`] tells.
+    /// The rate is clamped to 7e-9 and [`RATE_MAX`]. The filter stops growing when the next stage would need more than
+    /// 4 GiB or a rate below [`RATE_MIN`]. From then on its rate rises: see [`ScalableBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         Self::with_growth(items, false_positive_rate, GROWTH, TIGHTENING, key_id)
     }
 
-    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and tightening (from
-    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; not-a-number gives [`TIGHTENING`]).
+    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and another tightening (from
+    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; NaN gives [`TIGHTENING`]).
     ///
-    /// More growth is faster, with fewer stages, and leaves more of the last one empty. Less tightening keeps later
-    /// stages small and makes the first one larger.
+    /// With more growth there are fewer stages, which is faster, but more of the last one is empty. A number closer to
+    /// 1 for the tightening keeps later stages small and makes the first one larger.
     pub fn with_growth(items: u64, false_positive_rate: f64, growth: u32, tightening: f64, key_id: u64) -> Self {
         let tightening = if tightening.is_nan() { TIGHTENING } else { tightening };
         let tightening = tightening.clamp(TIGHTENING_MIN, TIGHTENING_MAX);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
         let settings = Settings {
             items: items.max(1),
-            // At least so much that the first stage's share of it can be planned for.
+            // At least so much that the first stage's share of it can be planned.
             false_positive_rate: rate.clamp(RATE_MIN / (1.0 - tightening), RATE_MAX),
             growth: growth.clamp(2, GROWTH_MAX),
             tightening,
@@ -96,14 +98,15 @@ impl ScalableBloom {
         Self { current, items: 0, past: Vec::new(), growths: 0, settings }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent. Allocates when it grows.
+    /// Inserts the key with this hash; returns whether it was absent. Allocates when it grows.
     pub fn insert(&mut self, hash: u64) -> bool {
         let is_new = !self.past.iter().any(|stage| stage.contains(hash)) && self.current.insert(hash);
         self.took(u64::from(is_new));
         is_new
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`ScalableBloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`ScalableBloom::false_positive_rate`].
     pub fn contains(&self, hash: u64) -> bool {
         // The last stages first: they hold the most keys.
         self.stages().rev().any(|stage| stage.contains(hash))
@@ -113,7 +116,8 @@ impl ScalableBloom {
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         let mut rest = hashes;
         while !rest.is_empty() {
-            // No more than there is room for: a key that comes twice must not meet a new stage the second time.
+            // No more than there is room for. Otherwise a key that comes twice could be inserted into a new stage the
+            // second time.
             let room = match self.current.capacity().saturating_sub(self.items) {
                 0 => CHUNK,
                 room => room.min(CHUNK as u64) as usize,
@@ -133,8 +137,8 @@ impl ScalableBloom {
         }
     }
 
-    /// Looks up many keys: `found[i]` is what [`ScalableBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`ScalableBloom::contains`] returns for `hashes[i]`. Stops at the
+    /// end of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         let count = hashes.len().min(found.len());
         for (chunk, found) in hashes[..count].chunks(CHUNK).zip(found[..count].chunks_mut(CHUNK)) {
@@ -143,16 +147,20 @@ impl ScalableBloom {
         }
     }
 
-    /// Takes in another filter, of whatever size, as stages beside its own, but for the empty ones: afterwards it finds
-    /// what either found, and a foreign key at no more than both rates together, which may be above the plan of each.
-    /// It grows on as if it had not merged.
+    /// Merges another filter of any size into this one: its stages that are not empty are added to the list. Afterwards
+    /// this filter finds what either found. Its rate is at most the sum of both rates, which may be above the plan of
+    /// each. It continues to grow as before.
+    ///
+    /// # Errors
+    ///
+    /// The other has another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
         self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
         Ok(())
     }
 
-    /// Forgets everything, and is small again; writes every block.
+    /// Empties it, and makes it small again. Writes every block, so that its pages become resident.
     pub fn clear(&mut self) {
         if self.growths > 0 {
             self.current = BlockedBloom::from_plan(self.settings.stage(0), self.key_id());
@@ -168,26 +176,25 @@ impl ScalableBloom {
         set / self.blocks() as f64
     }
 
-    /// The probability that a foreign key is found by any stage, exactly, from the bits that are set. Reads the whole
-    /// filter.
+    /// The exact probability that any stage finds an absent key, from the bits that are set. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
     }
 
-    /// Whether its rate is above the planned one by more than chance: because its last stage is over-full and it cannot
-    /// grow any more, or because it has merged others. Reads the whole filter.
+    /// Whether its rate is higher than planned, by more than chance explains: because the filter cannot grow any more,
+    /// or because others were merged into it. Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let has_merged = self.past.len() > self.growths as usize;
         self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %; those of merged filters each for
-    /// itself. Reads the whole filter.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. A key of several
+    /// merged filters counts for each of them. Reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         self.stages().map(BlockedBloom::items).sum::<Items>().estimate()
     }
 
-    /// The stages, the one that takes new keys last.
+    /// The stages. The last one takes new keys.
     pub fn stages(&self) -> impl DoubleEndedIterator<Item = &BlockedBloom> {
         self.past.iter().chain([&self.current])
     }
@@ -197,12 +204,12 @@ impl ScalableBloom {
         Geometry::Blocks { count: self.blocks() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.current.key_id()
     }
 
-    /// Everything it occupies now, in bytes.
+    /// The memory that it takes now, in bytes, with itself.
     pub fn memory_bytes(&self) -> usize {
         let inline = size_of::<Self>() - size_of::<BlockedBloom>();
         inline + self.stages().map(BlockedBloom::memory_bytes).sum::<usize>()
@@ -212,7 +219,7 @@ impl ScalableBloom {
         self.stages().map(BlockedBloom::blocks).sum()
     }
 
-    /// Counts new keys in the last stage, and adds another if it is full.
+    /// Counts new keys of the last stage, and adds another stage if it is full.
     fn took(&mut self, new: u64) {
         self.items += new;
         if self.items >= self.current.capacity()
@@ -232,7 +239,7 @@ impl Settings {
         Plan::new(items as u64, self.rate(nth), u64::BITS)
     }
 
-    /// The stage after the `nth`, if it can hold its rate.
+    /// The stage after the `nth`, if it can keep its rate.
     fn next_stage(&self, nth: i32) -> Option<Plan> {
         let plan = self.stage(nth + 1);
         (self.rate(nth + 1) >= RATE_MIN && plan.blocks < BLOCKS_MAX).then_some(plan)
@@ -253,28 +260,8 @@ fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], f
     }
 }
 
-impl Sketch for ScalableBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id()
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for ScalableBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-/// The stages one after the other, as they are written alone. How far it grows later is in the image, too.
+/// The stages one after the other, each as its own image would have it. The settings for later growth are in the image
+/// too.
 impl Image for ScalableBloom {
     const KIND: Kind = Kind::ScalableBloom;
 
@@ -290,20 +277,20 @@ impl Image for ScalableBloom {
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let first = payload.varint("the first stage's keys")?;
         let growth = payload.within("the growth", 2..=GROWTH_MAX.into(), "from 2 to GROWTH_MAX", Reader::varint)?;
-        // So many that adding to them can never overflow.
+        // Not so many that adding to them could overflow.
         let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
         let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
         let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
         let rate = f64::from_bits(payload.u64("the false-positive rate")?);
         let tightening = f64::from_bits(payload.u64("the tightening")?);
-        // What is out of range is brought into it, as when a filter is built; the first stage is replaced by the real
-        // one.
+        // Settings out of range are clamped, as when a filter is built. The first stage is replaced by the real one.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
         let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
-        // Only this stage's memory was allowed. As it is what the settings lead to, so are the first, which is smaller,
-        // and the next: whoever sends a small filter cannot have a large one built.
+        // Only the memory of this stage was allowed. It is what the settings lead to. So the first stage, which is
+        // smaller, and the next stage follow from the settings too: a small image cannot make the reader build a large
+        // filter.
         if current.plan() != settings.stage(growths as i32) {
             let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
             return Err(ImageError::Value { field: "the last stage's blocks", at, found, expected });
@@ -313,32 +300,6 @@ impl Image for ScalableBloom {
             BlockedBloom::read(payload, key_id)
         });
         Ok(Self { current, items, past: past.collect::<Result<_, _>>()?, growths: growths as i32, settings })
-    }
-}
-
-/// Never full: where it cannot grow, only the rate rises.
-impl Filter for ScalableBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(self.insert(hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
     }
 }
 

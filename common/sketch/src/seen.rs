@@ -1,20 +1,21 @@
-//! Seen: was this flow here lately?
+//! Seen: was this key here lately? For several threads.
 //!
-//! Two generations of a [`SharedBloom`]: new flows go to the current one, both are asked. When the current one is as
-//! full as planned, [`Seen::rotate`] empties the previous one and makes it current. A flow that is seen again moves on
-//! to the current generation: what keeps talking is never forgotten, what is silent for a whole generation is.
+//! There are two generations, each a [`SharedBloom`]. New keys go to the current generation; a lookup asks both. When
+//! the current one is as full as planned, [`Seen::rotate`] empties the previous one and makes it current. A key that
+//! comes again moves to the current generation. So a key that keeps coming is never forgotten, and a key that is absent
+//! for a whole generation is.
 //!
-//! **Errs** towards "seen": a new flow is missed at [`Seen::false_positive_rate`], the rate of asking both. Towards
-//! "new" in two cases only: a flow that was silent for a whole generation, and a flow that two threads see for the
-//! first time at the very instant of a rotation.
+//! **Errors**: towards "seen", a new key is missed at [`Seen::false_positive_rate`], the rate of asking both
+//! generations. Towards "new", there are two cases only: a key that was absent for a whole generation, and a key that
+//! two threads see for the first time at the very moment of a rotation.
 //!
-//! **Cost** for 1,000,000 flows a generation at 0.001: 2 x 2.3 MiB; one cache line for a known flow, two for a
-//! new one.
+//! **Cost** for 1,000,000 keys a generation at a rate of 0.001: 2 x 2.3 MiB. A known key costs one cache line, a new
+//! key two.
 //!
-//! **Papers**: those of [`SharedBloom`]; two generations, both asked: Yoon, "Aging Bloom filter with two active
-//! buffers for dynamic sets", 2010.
+//! **Papers**: those of [`SharedBloom`]; two generations, both asked: Yoon, "Aging Bloom filter with two active buffers
+//! for dynamic sets", 2010.
 //!
-//! **Why not a crate**: rotation without a lock, beside threads that insert, and without losing what they insert.
+//! **Why not a crate**: this one rotates without a lock while other threads insert, and loses nothing that they insert.
 
 use core::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -23,19 +24,19 @@ use core::sync::atomic::{
 
 use super::SharedBloom;
 
-/// Two rotating generations of flows, shared by threads.
+/// Two rotating generations of keys that several threads share.
 #[derive(Debug)]
 pub struct Seen {
     generations: [SharedBloom; 2],
-    /// How many rotations there were; its parity is the current generation.
+    /// How many rotations there were. Its lowest bit is the number of the current generation.
     epoch: AtomicUsize,
     /// Whether a rotation is under way.
     rotating: AtomicBool,
 }
 
 impl Seen {
-    /// Two generations of `items` flows each, which when both are full find a new flow at `false_positive_rate` or
-    /// less. The settings' ranges are those of [`SharedBloom::with_capacity`].
+    /// Two generations of `items` keys each. When both are full, they take a new key for a known one with a probability
+    /// of at most `false_positive_rate`. The ranges of the settings are those of [`SharedBloom::with_capacity`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         // Of each, so that 1 - (1 - each)^2 is the rate of asking both.
         let each = 1.0 - libm::sqrt(1.0 - false_positive_rate.clamp(0.0, 1.0));
@@ -43,10 +44,11 @@ impl Seen {
         Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
     }
 
-    /// Puts the flow with this hash into the current generation; tells whether it is new: in neither before.
+    /// Inserts the key with this hash into the current generation; returns whether it is new, which means that neither
+    /// generation held it.
     ///
-    /// If a rotation happens meanwhile, the flow is put into the generation that has become current as well: the one
-    /// it went to is the next to be emptied, and might be while we write to it.
+    /// If a rotation happens meanwhile, the key is also inserted into the generation that has become current: the other
+    /// one is the next to be emptied, perhaps while this thread writes to it.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         let mut epoch = self.epoch.load(Acquire);
@@ -61,24 +63,24 @@ impl Seen {
         }
     }
 
-    /// Whether the flow with this hash was seen in the current or the previous generation.
+    /// Whether the key with this hash is in the current or the previous generation.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.generations.iter().any(|generation| generation.contains(hash))
     }
 
-    /// Asks for the cache lines of the flow with this hash, ahead of its insertion. Pays where a generation is larger
-    /// than a core's second-level cache; within it, costs time.
+    /// Prefetches the cache lines of the key with this hash. Saves time if a generation is larger than a core's
+    /// second-level cache, and costs time if it is not.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        // Of both: a new flow, and one that moves on, needs both.
+        // Of both: a new key, and one that moves on, needs both.
         self.generations.iter().for_each(|generation| generation.prefetch(hash));
     }
 
-    /// Forgets the previous generation, and starts a new one in its place.
+    /// Empties the previous generation and makes it the current one.
     ///
-    /// It is emptied first and only then becomes current, so nothing that is inserted meanwhile is lost. One thread
-    /// should call this; a second caller returns at once while a rotation is under way.
+    /// The generation is emptied before it becomes current, so nothing that is inserted meanwhile is lost. One thread
+    /// should call this. A second caller returns at once while a rotation is under way.
     pub fn rotate(&self) {
         if self.rotating.swap(true, Acquire) {
             return;
@@ -90,39 +92,39 @@ impl Seen {
         self.rotating.store(false, Release);
     }
 
-    /// Whether the current generation has the fill that was planned for its capacity. Reads it whole: ask once an
-    /// interval, not once a flow.
+    /// Whether the current generation is as full as planned. Reads all of it: ask now and then, not for every key.
     pub fn should_rotate(&self) -> bool {
         self.fill() >= self.current().planned_fill()
     }
 
-    /// Forgets everything; writes every word. Flows that other threads insert meanwhile may be forgotten or stay.
+    /// Empties both generations. Writes every word, so that their pages become resident. Keys that other threads insert
+    /// meanwhile may be lost or stay.
     pub fn clear(&self) {
         self.generations.iter().for_each(SharedBloom::clear);
     }
 
-    /// The probability that a new flow is taken for a known one: that either generation finds it. Reads both whole.
+    /// The probability that a new key is taken for a known one, because either generation finds it. Reads both.
     pub fn false_positive_rate(&self) -> f64 {
         let [one, other] = self.generations.each_ref().map(SharedBloom::false_positive_rate);
         1.0 - (1.0 - one) * (1.0 - other)
     }
 
-    /// The share of the current generation's bits that are set. Reads it whole.
+    /// The share of the current generation's bits that are set. Reads all of it.
     pub fn fill(&self) -> f64 {
         self.current().fill()
     }
 
-    /// How many flows a generation was planned for.
+    /// How many keys a generation was built for.
     pub const fn capacity(&self) -> u64 {
         self.generations[0].capacity()
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.generations[0].key_id()
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub fn memory_bytes(&self) -> usize {
         let inline = size_of::<Self>() - size_of_val(&self.generations);
         inline + self.generations.iter().map(SharedBloom::memory_bytes).sum::<usize>()
@@ -148,34 +150,34 @@ mod tests {
     #[test]
     fn a_flow_is_new_once_and_forgotten_after_a_silent_generation() {
         let seen = Seen::with_capacity(1_000, 1e-6, 7);
-        let (talker, silent) = (hash(1, 1), hash(1, 2));
-        seen.prefetch(talker);
-        assert!(seen.insert(talker) && seen.insert(silent));
+        let (steady, silent) = (hash(1, 1), hash(1, 2));
+        seen.prefetch(steady);
+        assert!(seen.insert(steady) && seen.insert(silent));
         for _ in 0..5 {
             seen.rotate();
-            assert!(!seen.insert(talker), "a flow that keeps talking is known for ever");
+            assert!(!seen.insert(steady), "a key that keeps coming is known for ever");
         }
         assert!(!seen.contains(silent) && seen.insert(silent));
         seen.rotate();
         assert!(seen.contains(silent), "one rotation forgets nothing of the generation that ends");
-        assert!(!seen.insert(talker));
+        assert!(!seen.insert(steady));
         seen.rotate();
-        assert!(!seen.contains(silent) && seen.contains(talker));
+        assert!(!seen.contains(silent) && seen.contains(steady));
     }
 
     #[test]
     fn it_asks_for_rotation_at_its_capacity() {
-        const FLOWS: u64 = crate::test_size::of(50_000, 400);
-        let seen = Seen::with_capacity(FLOWS, 0.01, 7);
+        const KEYS: u64 = crate::test_size::of(50_000, 400);
+        let seen = Seen::with_capacity(KEYS, 0.01, 7);
         // The fill is known to within 0.2 % of the plan at this size; a tenth of a generation is far beyond it.
-        let insert = |flows: core::ops::Range<u64>| flows.filter(|item| seen.insert(hash(1, *item))).count();
-        insert(0..FLOWS * 9 / 10);
+        let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
+        insert(0..KEYS * 9 / 10);
         assert!(!seen.should_rotate());
-        insert(FLOWS * 9 / 10..FLOWS * 11 / 10);
+        insert(KEYS * 9 / 10..KEYS * 11 / 10);
         assert!(seen.should_rotate());
         seen.rotate();
         assert!(!seen.should_rotate() && seen.fill() == 0.0);
-        insert(2 * FLOWS..3 * FLOWS);
+        insert(2 * KEYS..3 * KEYS);
         // One generation exactly full, one a tenth over.
         assert!((0.009..0.014).contains(&seen.false_positive_rate()), "{}", seen.false_positive_rate());
         seen.clear();
@@ -185,11 +187,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn new_flows_are_missed_at_the_stated_rate() {
-        const FLOWS: u64 = 20_000;
-        let seen = Seen::with_capacity(FLOWS, 0.02, 7);
-        (0..FLOWS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
+        const KEYS: u64 = 20_000;
+        let seen = Seen::with_capacity(KEYS, 0.02, 7);
+        (0..KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         seen.rotate();
-        (FLOWS..2 * FLOWS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
+        (KEYS..2 * KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         let stated = seen.false_positive_rate();
         // 4,000 of 200,000 expected: a tenth of that is six standard deviations.
         let missed = (0..200_000).filter(|item| seen.contains(hash(2, *item))).count() as f64 / 200_000.0;
@@ -200,22 +202,22 @@ mod tests {
     #[test]
     fn a_rotation_beside_inserting_threads_loses_nothing() {
         const WORKERS: u64 = 2;
-        const FLOWS: u64 = crate::test_size::of(400, 40);
+        const KEYS: u64 = crate::test_size::of(400, 40);
         const ROUNDS: u64 = crate::test_size::of(100, 4);
-        // Large for its flows, so that emptying a generation takes as long as inserting a round's.
+        // Large for its keys, so that emptying a generation takes as long as inserting a round's.
         let seen = Seen::with_capacity(crate::test_size::of(100_000, 2_000), 1e-6, 7);
         let barrier = Barrier::new(WORKERS as usize + 1);
         let work = &|worker| {
             let mut forgotten = 0;
             for round in 0..ROUNDS {
-                let flow = |item| hash(worker, round * FLOWS + item);
+                let key = |item| hash(worker, round * KEYS + item);
                 barrier.wait();
-                (0..FLOWS).for_each(|item| {
-                    seen.insert(flow(item));
+                (0..KEYS).for_each(|item| {
+                    seen.insert(key(item));
                 });
                 barrier.wait();
-                // One rotation happened at some moment of this round, so all its flows must still be known.
-                forgotten += (0..FLOWS).filter(|item| !seen.contains(flow(*item))).count();
+                // One rotation happened at some moment of this round, so all its keys must still be known.
+                forgotten += (0..KEYS).filter(|item| !seen.contains(key(*item))).count();
             }
             forgotten
         };

@@ -1,18 +1,18 @@
 //! Shared Bloom filter: was this key here before, in any thread?
 //!
-//! **Errs** only towards "yes": a key that was inserted is always found; one that was not is found at a rate that is
-//! planned at construction and computed exactly from the bits that are set.
+//! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
+//! planned at construction, and computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at 0.001: 2.0 MiB (17.0 bits a key); one cache line a key, and two atomic updates to
-//! insert a new one; the exact rate reads everything. For one thread alone [`BlockedBloom`](super::BlockedBloom) is
-//! smaller: with a bit in each of eight words it takes 15.7 bits a key, but each word takes an atomic update of some 20
-//! cycles.
+//! **Cost** for 1,000,000 keys at a rate of 0.001: 2.0 MiB (17.0 bits a key). A key has one cache line, and a new key
+//! costs two atomic updates. The exact rate reads the whole filter. For a single thread
+//! [`BlockedBloom`](super::BlockedBloom) is smaller: it sets a bit in each of eight words and takes 15.7 bits a key.
+//! Here each word would cost an atomic update of some 20 cycles.
 //!
-//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; a word in each of a block's
-//! sectors: Lang, Neumann, Kemper and Boncz, "Performance-optimal filtering", 2019 (there: cache-sectorised).
+//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. One word in each sector of a
+//! block: Lang, Neumann, Kemper and Boncz, "Performance-optimal filtering", 2019 (there called cache-sectorised).
 //!
-//! **Why not a crate**: worker threads share one filter without a lock, and it must plan for the uneven load of words
-//! and report its rate from its state; crates report the rate that was planned.
+//! **Why not a crate**: several threads share this filter without a lock. It plans for the uneven load of words, and
+//! computes its rate from its state; crates report the planned rate.
 
 use alloc::boxed::Box;
 use core::{
@@ -24,8 +24,9 @@ use core::{
 };
 
 use super::{
-    Estimate, Filter, Full, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    merge::check_mergeable,
     occupancy::{Items, Occupancy},
     split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
 };
@@ -39,7 +40,7 @@ const SECTORS: usize = 2;
 const WORDS: usize = 4;
 /// Bits of a key in its word, some of which may be the same.
 const BITS: usize = 4;
-/// So many keys ahead of its use a line is asked for: about as many as a core can wait for at once.
+/// How many keys ahead a line is prefetched: about as many as a core can wait for at once.
 const AHEAD: usize = 16;
 /// Bits a word.
 const WIDTH: f64 = u64::BITS as f64;
@@ -49,22 +50,24 @@ const WIDTH: f64 = u64::BITS as f64;
 #[repr(align(64))]
 struct Block([[AtomicU64; WORDS]; SECTORS]);
 
-/// A Bloom filter that threads share.
+/// A Bloom filter that several threads share.
 ///
-/// Bits say nothing about other memory; only inserting orders its own, so that one thread is told of a new key.
+/// Reading a bit says nothing about other memory of the thread that set it. Only insertions are ordered among
+/// themselves, so that one thread learns that a key is new.
 #[derive(Debug)]
 pub struct SharedBloom {
     blocks: Box<[Block]>,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl SharedBloom {
-    /// A filter that, when it holds `items` keys, finds a foreign key at `false_positive_rate` or less.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// keys.
     ///
-    /// The rate is brought within [`RATE_MIN`] and [`RATE_MAX`]; more than [`BLOCKS_MAX`] blocks are not built, so
-    /// beyond some billion keys the rate is higher than planned, as [`SharedBloom::false_positive_rate`] tells.
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
+    /// beyond a billion keys or so the rate is higher than planned: see [`SharedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
@@ -72,18 +75,21 @@ impl SharedBloom {
         Self { blocks, capacity, key_id }
     }
 
-    /// Inserts the key with this hash; tells whether it was absent.
+    /// Inserts the key with this hash; returns whether it was absent.
     ///
-    /// Of threads that insert the same absent key at once, at most one is told so: the one that sets a bit in the last
-    /// word in which it found one missing. (Two that are told by the same word would each have set its last missing
-    /// bit. If one is told by the first word, it found the second complete before, with the bit that the other set
-    /// there, who had been to the first word before: so it would have found that complete, too.) None is told in
-    /// one case: at that instant other keys set the very bits. A key that is there costs no write, so that threads
-    /// keep sharing its cache line.
+    /// If several threads insert the same absent key at once, `true` is returned to at most one of them: the one that
+    /// sets a bit in the last word in which it found a bit missing. In one case it is returned to none: if other keys
+    /// set the same bits at that moment. A key that is in costs no write, so threads keep sharing its cache line.
+    ///
+    /// Why at most one: two threads that get `true` from the same word would each have set the last missing bit of it.
+    /// If one thread gets it from the first word, it found the second word complete before, with the bit that the other
+    /// thread set there. That thread had completed the first word before, so the first thread would have found it
+    /// complete too.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         let ([first, second], [first_mask, second_mask]) = self.words_of(hash);
-        // From the last word to the first, and then written from the first to the last: the order is the proof.
+        // Words are read from the last to the first, and written from the first to the last. The proof above rests on
+        // this order.
         let second_missing = second_mask & !second.load(Acquire);
         let first_missing = first_mask & !first.load(Acquire);
         if first_missing | second_missing == 0 {
@@ -94,7 +100,8 @@ impl SharedBloom {
         if second_missing != 0 { second_set != 0 } else { first_set != 0 }
     }
 
-    /// Whether the key with this hash was inserted; wrongly true at [`SharedBloom::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`SharedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (words, masks) = self.words_of(hash);
@@ -109,8 +116,8 @@ impl SharedBloom {
         }
     }
 
-    /// Looks up many keys: `found[i]` is what [`SharedBloom::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`SharedBloom::contains`] returns for `hashes[i]`. Stops at the end
+    /// of the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         for (nth, (&hash, found)) in hashes.iter().zip(found).enumerate() {
             self.ask_ahead(hashes, nth);
@@ -118,14 +125,18 @@ impl SharedBloom {
         }
     }
 
-    /// Asks for the cache line of the key with this hash, ahead of its use. Pays where the filter is larger than a
-    /// core's second-level cache; within it, costs time.
+    /// Prefetches the cache line of the key with this hash. Saves time if the filter is larger than a core's
+    /// second-level cache, and costs time if it is not.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
     }
 
-    /// Takes in another filter: afterwards this one is as if it had been fed both.
+    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words().zip(other.words()).for_each(|(word, other)| {
@@ -134,7 +145,8 @@ impl SharedBloom {
         Ok(())
     }
 
-    /// Forgets everything; writes every word. Keys that other threads insert meanwhile may be forgotten or stay.
+    /// Empties it. Writes every word, so that its pages become resident. Keys that other threads insert meanwhile may
+    /// be lost or stay.
     pub fn clear(&self) {
         self.words().for_each(|word| word.store(0, Relaxed));
     }
@@ -144,61 +156,61 @@ impl SharedBloom {
         self.words().map(fill_of).sum::<f64>() / (self.blocks.len() * SECTORS * WORDS) as f64
     }
 
-    /// The fill to expect when it holds as many keys as were planned.
+    /// The expected fill when it holds as many keys as planned.
     pub fn planned_fill(&self) -> f64 {
-        // A word's keys are Poisson around a quarter of the block's, and j of them leave a bit clear with (63/64)^4j.
+        // The number of keys of a word is Poisson around a quarter of those of the block, and j keys leave a bit clear
+        // with probability (63/64)^4j.
         let load = self.capacity as f64 / self.blocks.len() as f64 / WORDS as f64;
         -libm::expm1(-load * (1.0 - power(1.0 - 1.0 / WIDTH)))
     }
 
-    /// The probability that a foreign key is found, exactly, from the bits that are set: the mean over all blocks of
-    /// the product over sectors of the mean over their words of a word's fill to the fourth power. Reads the whole
-    /// filter.
+    /// The exact probability that an absent key is found, from the bits that are set: a word's fill to the fourth
+    /// power, averaged over the words of each sector, multiplied over the sectors of each block, averaged over all
+    /// blocks. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         let sector = |words: &[AtomicU64; WORDS]| words.iter().map(|word| power(fill_of(word))).sum::<f64>();
         let found = self.blocks.iter().map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
-    /// Whether it holds more keys than it was planned for, by more than chance: four standard deviations of as many
-    /// independent bits. (They are not, but what they have in common makes their number vary less.) Reads the whole
-    /// filter.
+    /// Whether it holds more keys than planned, by more than chance explains: by four standard deviations of as many
+    /// independent bits. (Bits are not independent, but that makes their number vary less.) Reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let (planned, bits) = (self.planned_fill(), (self.blocks.len() * SECTORS * WORDS) as f64 * WIDTH);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold at 99.9 %, from each word's bits: j keys leave
-    /// one clear with (63/64)^4j. Far beyond the plan, where many words are full, there is no upper bound. Reads the
-    /// whole filter.
+    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. It follows from
+    /// the bits of each word, as j keys leave a bit clear with probability (63/64)^4j. Far beyond the plan, when many
+    /// words are full, there is no upper bound. Reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
-        // Each sector has all keys once. Taken together they are one array whose keys draw in all of them.
+        // Each sector has all keys once. Together they are one array in which each key draws once for each sector.
         let draws = (BITS * SECTORS) as f64;
         let word = Occupancy { slots: WIDTH, draws, per_key: -draws * libm::log1p(-1.0 / WIDTH) };
         self.words().map(|bits| word.items(bits.load(Relaxed).count_zeros().into())).sum::<Items>().estimate()
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks.len() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
-    /// At the `nth` key of a batch, asks for the line of one further on, where the filter is large.
+    /// At the `nth` key of a batch, prefetches the line of a later key if the filter is large.
     #[inline(always)]
     fn ask_ahead(&self, hashes: &[u64], nth: usize) {
         if self.blocks.len() > BLOCKS_NEAR
@@ -226,27 +238,6 @@ impl SharedBloom {
     }
 }
 
-impl Sketch for SharedBloom {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        Self::clear(self);
-    }
-}
-
-impl Merge for SharedBloom {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        Self::merge(self, other)
-    }
-}
-
 impl Image for SharedBloom {
     const KIND: Kind = Kind::SharedBloom;
 
@@ -268,31 +259,6 @@ impl Image for SharedBloom {
     }
 }
 
-impl Filter for SharedBloom {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        Ok(Self::insert(self, hash))
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        Self::insert_batch(self, hashes);
-        Ok(())
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
 /// The share of a word's bits that are set.
 fn fill_of(word: &AtomicU64) -> f64 {
     f64::from(word.load(Relaxed).count_ones()) / WIDTH
@@ -306,7 +272,7 @@ const fn power(base: f64) -> f64 {
 /// The rate at this many keys a block is 0.9, beyond [`RATE_MAX`].
 const LOAD_MAX: f64 = 280.0;
 
-/// The most keys a block may have on average so that the rate of false positives is within `rate`.
+/// The most keys that a block may have on average for a rate of false positives of at most `rate`.
 fn load_for(rate: f64) -> f64 {
     largest_load(rate, WIDTH, LOAD_MAX, rate_at)
 }
@@ -322,11 +288,11 @@ fn rate_at(load: f64) -> PoissonMean {
     })
 }
 
-/// A sector to which one key after the other comes: with what probability it has all bits of a foreign key.
+/// A sector that gets one key after the other, and the probability that it has all bits of an absent key.
 ///
 /// By inclusion and exclusion, the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn with
-/// repetition are clear: if d of them differ, n keys leave them clear with (3/4 + (1 - d/64)^4 / 4)^n, as a key comes
-/// to the foreign key's word with 1/4.
+/// repetition are clear: if d of them differ, n keys leave them clear with probability (3/4 + (1 - d/64)^4 / 4)^n, as a
+/// key comes to the absent key's word with probability 1/4.
 struct Sector {
     /// By how many bits differ: the probability that n keys leave them clear.
     clear: [f64; BITS + 1],

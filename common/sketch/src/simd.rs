@@ -1,10 +1,10 @@
-//! One source, compiled for several instruction sets, of which the best that this CPU has is taken at run time.
+//! One source, compiled for several instruction sets. At run time the best one that the processor has is used.
 //!
 //! The code is written once, in plain Rust that the compiler turns into vector instructions. `dispatch!` compiles it
-//! again for AVX2 and AVX-512; ARM's NEON is in every 64-bit ARM and needs no second version. So all versions give the
-//! same bits. Dispatch costs a load and a branch that is always foreseen: ask for it once per batch, not once per key.
+//! again for AVX2 and AVX-512. Every 64-bit ARM has NEON, which needs no second version. So all versions give the same
+//! bits. Dispatch costs a load and a branch that is always predicted: ask for it once per batch, not once per key.
 //!
-//! `RUSTFLAGS='--cfg weir_simd="avx2"'` leaves AVX-512 out, to measure what a CPU without it gets.
+//! `RUSTFLAGS='--cfg weir_simd="avx2"'` leaves AVX-512 out, to measure what a processor without it gets.
 
 #![expect(
     unsafe_code,
@@ -14,7 +14,7 @@
 /// The instruction sets that code is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every CPU of this architecture has.
+    /// What every processor of this architecture has.
     Portable,
     /// AVX2 with BMI1, BMI2 and POPCNT (Intel Haswell, AMD Zen, and later).
     Avx2,
@@ -56,7 +56,7 @@ mod x86 {
     }
 }
 
-/// The best of what this CPU has.
+/// The best level that this processor has.
 #[inline(always)]
 pub fn level() -> Level {
     #[cfg(target_arch = "x86_64")]
@@ -65,10 +65,11 @@ pub fn level() -> Level {
     Level::Portable
 }
 
-/// Whether this CPU loads from many places by one instruction faster than by one instruction each.
+/// Whether this processor loads from many places faster by one instruction than by one instruction for each.
 ///
-/// True of Intel's since Sapphire Rapids, the first with AVX-512 FP16. Those before have to be kept from leaking what they
-/// gather (Gather Data Sampling, 2023), which makes it slow, and AMD's up to Zen 5 take more operations than by ones.
+/// That is so for Intel's since Sapphire Rapids, the first with AVX-512 FP16. Older ones are protected from leaking
+/// what they gather (Gather Data Sampling, 2023), which makes gathers slow. AMD's up to Zen 5 take more operations for
+/// a gather than for single loads.
 #[inline]
 pub fn gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -77,7 +78,7 @@ pub fn gathers() -> bool {
     false
 }
 
-/// Asks for the cache line at which a value begins, ahead of its use. Never changes what a program computes.
+/// Prefetches the cache line in which a value begins. Never changes what a program computes.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

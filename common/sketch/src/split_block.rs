@@ -1,8 +1,8 @@
-//! Split blocks: what the filters that keep a key within one cache line have in common.
+//! Split blocks: what the filters have in common that keep a key within one cache line.
 //!
-//! A block is one cache line of eight 64-bit lanes; a lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
-//! block, and in each of its lanes one slot. Here is where a key goes, how many blocks a plan takes, and what the slots
-//! that are taken say of the keys that took them.
+//! A block is one cache line of eight 64-bit lanes. A lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
+//! block, and one slot in each of its lanes. Here is where a key goes, how many blocks a plan takes, and what the taken
+//! slots say of the keys that took them.
 
 use super::{
     Geometry,
@@ -13,21 +13,21 @@ use crate::{hash::scale, simd::prefetch};
 
 /// Lanes a block; a key takes one slot in each.
 pub(super) const LANES: usize = 8;
-/// Blocks at most: 4 GiB.
+/// The most blocks: 4 GiB.
 pub const BLOCKS_MAX: usize = 1 << 26;
-/// The lowest rate of false positives that can be planned for.
+/// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
-/// The highest: a filter that is wrong half of the time.
+/// The highest rate: such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// Filters of more blocks (1 MiB) ask for lines ahead; smaller ones stay within a core's second-level cache, where
-/// asking would only cost time. (Under Miri, which takes a while for each block, few are many.)
+/// Filters of more blocks (1 MiB) prefetch lines. Smaller ones stay within a core's second-level cache, where
+/// prefetching only costs time. (Under Miri, which takes long for each block, the limit is lower.)
 pub(super) const BLOCKS_NEAR: usize = if cfg!(miri) { 1 << 5 } else { 1 << 14 };
-/// Batches are worked through in chunks of so many keys, so that what is decided and counted is per chunk.
+/// Batches are processed in chunks of so many keys. Decisions and counts are made once per chunk.
 const CHUNK: usize = 8;
-/// So many chunks ahead are lines asked for: sixteen keys, about as many lines as a core can wait for at once.
+/// How many chunks ahead lines are prefetched: sixteen keys, about as many lines as a core can wait for at once.
 const CHUNKS_AHEAD: usize = 2;
 
-/// How a filter is divided, and for how many keys.
+/// The shape of a filter, and for how many keys it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// How many keys it is for.
@@ -39,11 +39,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of as many blocks as it takes, within [`BLOCKS_MAX`], so that a filter with `items` keys finds a foreign key at
-    /// `rate`, within [`RATE_MIN`] and [`RATE_MAX`], or less. Not-a-number gives the smallest filter.
+    /// A plan of as many blocks, up to [`BLOCKS_MAX`], as a filter with `items` keys needs to find an absent key with a
+    /// probability of at most `rate`, which is clamped to [`RATE_MIN`] and [`RATE_MAX`]. NaN gives the smallest.
     pub fn new(items: u64, rate: f64, slots: u32) -> Self {
         let load = load_for(rate, slots);
-        // For no more than can be built.
+        // For no more keys than the most blocks have room for.
         let capacity = items.clamp(1, (BLOCKS_MAX as f64 * load) as u64);
         let blocks = libm::ceil(capacity as f64 / load) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
@@ -73,8 +73,8 @@ impl Plan {
         -libm::expm1(-(self.capacity as f64 / self.blocks as f64) / f64::from(self.slots))
     }
 
-    /// Whether so many slots taken are more than planned by more than chance: four standard deviations of as many
-    /// independent slots. (They are not, but what they have in common makes their number vary less.)
+    /// Whether so many slots taken are more than planned, by more than chance explains: by four standard deviations of
+    /// as many independent slots. (Slots are not independent, but that makes their number vary less.)
     pub fn is_exceeded(&self, fill: f64) -> bool {
         let (planned, slots) = (self.fill(), (self.blocks * LANES) as f64 * f64::from(self.slots));
         fill > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / slots)
@@ -86,10 +86,10 @@ impl Plan {
         taken as f64 / (self.blocks * LANES) as f64 / f64::from(self.slots)
     }
 
-    /// The probability that a foreign key is found, exactly: the mean over all blocks of the product of their lanes'
-    /// fills.
+    /// The exact probability that an absent key is found: the mean over all blocks of the product of the fills of their
+    /// lanes.
     pub fn rate_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> f64 {
-        // Of at most 64 slots each, eight lanes' product fits 64 bits.
+        // Lanes have at most 64 slots, so the product of eight lanes fits into 64 bits.
         let ways = taken.map(|lanes| lanes.iter().map(|lane| u64::from(*lane)).product::<u64>() as f64);
         ways.sum::<f64>() / power(f64::from(self.slots)) / self.blocks as f64
     }
@@ -109,10 +109,10 @@ impl Plan {
 
 /// The block of the key with this hash, and a word that chooses its slots there.
 ///
-/// The block is the upper half of the product with their number: any number, without a division. So keys of one block
-/// have their hashes' high bits alike; the word is one in which the low bits, that tell them apart, reach all of its
-/// upper ones. (The lower half of that product would come for free, but has bits twice if the number is near a power
-/// of two.)
+/// The block is the upper half of the product of hash and number of blocks, which takes no division and allows any
+/// number. So the keys of one block have equal high bits in their hashes. In the word, the low bits, which differ,
+/// reach all upper bits. (The lower half of that product would cost nothing, but repeats bits if the number is near a
+/// power of two.)
 #[inline(always)]
 pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     /// 2^64 divided by the golden ratio.
@@ -120,14 +120,14 @@ pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     (scale(hash, blocks as u64) as usize, hash.wrapping_mul(ODD))
 }
 
-/// Six bits of the word for each lane. (Not the topmost: a field that needs no masking would be one of its own kind,
-/// and the compiler would not make one vector of the eight.)
+/// Six bits of the word for each lane. (Not the topmost bits: a field that needs no mask would differ from the others,
+/// and the compiler would not make one vector of all eight.)
 #[inline(always)]
 pub(super) fn fields(word: u64) -> [u64; LANES] {
     core::array::from_fn(|lane| (word >> (10 + 6 * lane)) & 63)
 }
 
-/// Visits the blocks of many keys, each with the key's word, and notes what `find` says.
+/// Calls `find` with the block and the word of each of many keys, and keeps the answers.
 #[inline(always)]
 pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find: impl Fn(&B, u64) -> bool) {
     let count = hashes.len().min(found.len());
@@ -146,14 +146,14 @@ pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find
     }
 }
 
-/// What happens to a key's block. (A closure would be inlined only while it is small; and what is not inlined is
+/// A change of a key's block. (This is no closure, because large closures are not inlined, and what is not inlined is
 /// compiled for the portable level.)
 pub(super) trait Change<B> {
-    /// Changes a block by its key's word; tells whether the key was new, or was here.
+    /// Changes a block by its key's word; returns whether the key was new (insertion) or was in (removal).
     fn change(block: &mut B, word: u64) -> bool;
 }
 
-/// Changes the blocks of many keys; tells how often the change says yes.
+/// Changes the blocks of many keys; returns how often the change returned `true`.
 #[inline(always)]
 pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u64 {
     let (chunks, rest) = hashes.as_chunks();
@@ -172,7 +172,7 @@ pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u
     changed
 }
 
-/// At the `nth` chunk of a batch, asks for the lines of one further on, where the filter is large.
+/// At the `nth` chunk of a batch, prefetches the lines of a later chunk if the filter is large.
 #[inline(always)]
 fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
     if blocks.len() > BLOCKS_NEAR
@@ -182,25 +182,26 @@ fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
     }
 }
 
-/// The most keys a block may have on average so that the rate of false positives is within `rate`.
+/// The most keys that a block may have on average for a rate of false positives of at most `rate`.
 fn load_for(rate: f64, slots: u32) -> f64 {
     // The rate at the higher is 0.9, beyond RATE_MAX.
     largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| rate_at(load, slots))
 }
 
-/// The most keys a block may have on average, up to `most`, so that `rate_at` that load is within `rate`, which itself
-/// is brought within [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
+/// The most keys that a block may have on average, up to `most`, for `rate_at` that load to be at most `rate`, which is
+/// clamped to [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
 ///
-/// By Newton's method on logarithms, between which the slope changes little: a handful of evaluations.
+/// It is found by Newton's method on logarithms, whose slope changes little, in a handful of evaluations.
 pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f64) -> PoissonMean) -> f64 {
-    /// Loads are multiples of so small a part of `most`: geometry is then the same wherever the search began and ended.
+    /// Loads are multiples of this small part of `most`, so that the geometry does not depend on where the search began
+    /// and ended.
     const STEPS: f64 = (1 << 20) as f64;
-    /// A step of less than a millionth leaves an error of about its square.
+    /// After a step of less than a millionth the error is about its square.
     const NEAR: f64 = 1e-6;
-    /// Six evaluations are the most that any rate was seen to take.
+    /// No rate that was tried took more than six evaluations.
     const EVALUATIONS_MAX: u32 = 12;
     if rate.is_nan() {
-        // Not-a-number gives the smallest filter, not the largest.
+        // NaN gives the smallest filter, not the largest.
         return most;
     }
     let rate = rate.clamp(RATE_MIN, RATE_MAX);
@@ -217,8 +218,8 @@ pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f6
     libm::floor(load / most * STEPS).clamp(1.0, STEPS) / STEPS * most
 }
 
-/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of
-/// keys in a block of the probability that all eight lanes have the foreign key's slot taken.
+/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of keys
+/// in a block of the probability that the absent key's slot is taken in all eight lanes.
 fn rate_at(load: f64, slots: u32) -> PoissonMean {
     let stays_free = 1.0 - 1.0 / f64::from(slots);
     let mut free = 1.0;
@@ -232,14 +233,14 @@ fn rate_at(load: f64, slots: u32) -> PoissonMean {
 /// The mean of a value over a Poisson distribution.
 pub(super) struct PoissonMean {
     pub value: f64,
-    /// By how many per cent the value grows if the distribution's mean grows by one per cent.
+    /// By how many percent the value grows if the mean of the distribution grows by one percent.
     pub slope: f64,
 }
 
-/// The mean over the Poisson distribution with this `mean` of a value that grows with the number, but beyond the mean
-/// more slowly than probabilities fall. It is asked for at 0, 1, 2 and so on.
+/// The mean of a value over the Poisson distribution with this `mean`. The value grows with the number, but beyond the
+/// mean more slowly than probabilities fall. It is evaluated at 0, 1, 2 and so on.
 pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut() -> f64) -> PoissonMean {
-    /// What a number beyond the mean must weigh beside all before it, to go on: those that follow weigh little more.
+    /// The sum ends when a number beyond the mean adds less than this share: all following numbers add little more.
     const WEIGHT_MIN: f64 = 1e-14;
     // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
     let most = (mean + 15.0 * libm::sqrt(mean) + 30.0) as u32;

@@ -1,27 +1,29 @@
-//! Spread: which keys touch many others, and how many? A scanner touches many destinations, a flooded host is touched
-//! by many sources.
+//! Spread: which keys touch many different items, and how many? A scanner touches many hosts; a popular film has many
+//! viewers.
 //!
-//! Every key has a few lines of registers, picked by its hash and shared with whatever other keys pick them; each of
-//! its pairs (key and item) goes to one of them. What the others put there is known well enough to be taken off: it is
-//! what a key would find that touched nothing. Besides, each line remembers the key of one of its pairs, each pair with
-//! the same chance: keys that touch many cannot hide.
+//! Every key has a few lines of registers. Its hash picks them, and it shares them with other keys that pick them too.
+//! Each pair (a key and an item) goes to one of the key's lines. What other keys put there is taken off: it is known
+//! from what a key would find that touched nothing. Besides, each line remembers the key of one of its pairs, each pair
+//! with the same chance. So keys that touch many items are remembered.
 //!
-//! **Errs** both ways: by 0.106 / sqrt(lines per key), and by how much the lines' other content varies. The bounds hold
-//! both, with the probability [`CONFIDENCE`]; those of a key far below the resolution say only that it is. A key at the
-//! resolution is missing among the largest with a probability of (1/3)^(lines per key).
+//! **Errors**: both ways, by 0.106 / sqrt(lines per key), and by how much the content of other keys varies between
+//! lines. The bounds include both, and hold with the probability [`CONFIDENCE`]. Of a key far below the resolution they
+//! say only that it is small. A key at the resolution is missing among the largest with a probability of (1/3)^(lines
+//! per key).
 //!
-//! **Cost** for 3 million pairs, told apart from 1,000 a key on, at an error of 0.04: 48,000 lines = 3 MiB, and 1.5 MiB
-//! of keys (IPv4 and IPv6), however many keys there are. An insertion touches one cache line, seldom a second; answers
-//! need a [`Survey`] of all lines, about a microsecond each.
+//! **Cost** for 3 million pairs, a resolution of 1,000 items a key, and an error of 0.04: 48,000 lines = 3 MiB, and 1.5
+//! MiB for keys of 24 bytes, however many keys there are. An insertion touches one cache line, seldom a second. Answers
+//! need a [`Survey`] of all lines, and take about a microsecond each.
 //!
 //! **Papers**: sharing registers among virtual sketches: Xiao, Chen, Chen and Ling, "Hyper-compact virtual estimators
-//! for big network data based on register sharing", 2015; here by whole lines, of which a key's quartiles in the middle
-//! count, so that other large keys in some of them do no harm. That a sketch finds its spreaders itself by
-//! keeping the key with the rarest pair is Tang, Huang and Lee, "`SpreadSketch`: toward invertible and network-wide
-//! detection of superspreaders", 2020. Registers and estimates are those of [`UltraLogLog`](super::UltraLogLog).
+//! for big network data based on register sharing", 2015. Here keys share whole lines, and only the two middle
+//! quartiles of a key's lines count, so that other large keys in some of them do no harm. A sketch that finds its
+//! largest keys itself, by keeping the key with the rarest pair: Tang, Huang and Lee, "`SpreadSketch`: toward
+//! invertible and network-wide detection of superspreaders", 2020. Registers and estimates are those of
+//! [`UltraLogLog`](super::UltraLogLog).
 //!
-//! **Why not a crate**: none has it; one distinct counter for each key takes memory as an attacker likes, and several
-//! times as long.
+//! **Why not a crate**: none has it. One distinct counter for each key takes as much memory as an attacker likes, and
+//! several times as long.
 
 use alloc::{boxed::Box, vec};
 
@@ -36,24 +38,24 @@ use self::{
     place::{CHUNK, Grid, Places, place_chunk},
     survey::relative_error_of,
 };
-use super::{Geometry, Merge, MergeError, Sketch, check_mergeable, ultraloglog};
+use super::{Geometry, MergeError, merge::check_mergeable, ultraloglog};
 use crate::simd;
 
-/// Lines at least: fewer say too little of what lines hold.
+/// The least number of lines: fewer do not tell what lines hold.
 pub const LINES_MIN: usize = 256;
-/// Lines at most: 256 MiB, and their keys.
+/// The largest number of lines: 256 MiB, and their keys.
 pub const LINES_MAX: usize = 1 << 22;
 /// Lines per key: 4 for an error of 0.053, 8 for 0.038, 16 for 0.027.
 pub const LINES_PER_KEY: [usize; 3] = [4, 8, 16];
 
-/// A key's touch of an item.
+/// One pair: a key that touches an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch<K> {
-    /// Who touches.
+    /// The key that touches.
     pub key: K,
-    /// The key's hash.
+    /// The hash of the key.
     pub key_hash: u64,
-    /// The hash of what is touched.
+    /// The hash of the item that is touched.
     pub item_hash: u64,
 }
 
@@ -101,14 +103,15 @@ pub struct Spread<K> {
 }
 
 impl<K: Copy> Spread<K> {
-    /// A sketch for this many `pairs` (a key and an item) of all keys together, in which keys that touch `smallest`
-    /// items or more stand out, and have this relative error once they touch many more. The error is brought to one
-    /// that [`LINES_PER_KEY`] has, the lines to [`LINES_MIN`] and [`LINES_MAX`]. More pairs widen the bounds.
+    /// A sketch for this many `pairs` (a key and an item) of all keys together. Keys that touch `smallest` items or
+    /// more stand out. The counts of keys that touch many more have this relative error. The error becomes the nearest
+    /// that [`LINES_PER_KEY`] allows, and the number of lines stays within [`LINES_MIN`] and [`LINES_MAX`]. More pairs
+    /// than planned widen the bounds.
     pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Self {
         let [few, some, many] = LINES_PER_KEY;
         let lines_per_key = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
         let lines_per_key = lines_per_key.unwrap_or(many);
-        // Twice as much of a key at the resolution as of all others, in each of its lines.
+        // In each of its lines, a key at the resolution has twice as much as all other keys.
         let lines = u128::from(pairs) * 2 * lines_per_key as u128 / u128::from(smallest.max(1));
         let lines = lines.clamp(LINES_MIN as u128, LINES_MAX as u128) as usize;
         Self {
@@ -119,7 +122,7 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Counts that a key touches an item, once however often it does.
+    /// Counts that a key touches an item. A pair counts once, however often it comes.
     #[inline]
     pub fn insert(&mut self, touch: Touch<K>) {
         let place = self.grid().place(touch.key_hash, touch.item_hash);
@@ -128,10 +131,10 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Counts many touches, each part in a column of its own: `key(i)` touches the item with `item_hashes[i]`, and its
-    /// own hash is `key_hashes[i]`. As many as the shorter column has; keys are asked for seldom.
+    /// Counts many pairs, each part of them in a column of its own: `key(i)`, whose hash is `key_hashes[i]`, touches
+    /// the item with the hash `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
     ///
-    /// Faster than one by one, and more so where the sketch is larger than caches are.
+    /// This is faster than one by one, most of all if the sketch is larger than the caches.
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
         let grid = self.grid();
         let (mut places, mut rare) = (Places::EMPTY, [0; CHUNK]);
@@ -149,12 +152,16 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Reads all lines, to answer from.
+    /// Reads all lines, and gives an overview that answers questions.
     pub fn survey(&self) -> Survey<'_, K> {
         Survey::of(self)
     }
 
-    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for (at, theirs) in other.lines.iter().enumerate() {
@@ -166,8 +173,8 @@ impl<K: Copy> Spread<K> {
         Ok(())
     }
 
-    /// Forgets everything; writes every line. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every line, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.lines.fill(Line::EMPTY);
@@ -179,17 +186,17 @@ impl<K: Copy> Spread<K> {
         relative_error_of(self.lines_per_key)
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Lines { count: self.lines.len(), per_key: self.lines_per_key }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.lines.len() * (size_of::<Line>() + size_of::<Option<Sample<K>>>())
     }
@@ -198,33 +205,13 @@ impl<K: Copy> Spread<K> {
         Grid { lines: self.lines.len() as u64, lines_per_key: self.lines_per_key as u64 }
     }
 
-    /// Keeps the rarest pair's key; of pairs as rare the key with the highest hash, so that order does not matter.
+    /// Keeps the key of the rarest pair; among equally rare pairs the key with the highest hash, so that order does not
+    /// matter.
     fn offer(&mut self, at: usize, tag: u16, sample: Sample<K>) {
         let (held, holder) = (&mut self.lines[at].tag, &mut self.samples[at]);
         if (tag, Some(sample.hash)) > (*held, holder.as_ref().map(|holder| holder.hash)) {
             (*held, *holder) = (tag, Some(sample));
         }
-    }
-}
-
-impl<K: Copy> Sketch for Spread<K> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<K: Copy> Merge for Spread<K> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
     }
 }
 

@@ -1,36 +1,37 @@
 //! Top-k: which keys are the largest, and how large?
 //!
-//! Blocks of eight candidates with a row of light cells for the rest. A key that comes is looked for in its block:
+//! A block has eight candidates and a row of light cells for all other keys. For a key that comes, its block decides:
 //!
 //! ```text
 //! held?      add to its candidate
-//! not held?  a coin with probability weight / (least score + weight):
+//! not held?  toss a coin with probability weight / (least score + weight):
 //!              head, and its light cell has more than the least score without weight:
-//!                    takes the place of the block's least, whose count goes to its light cell
+//!                    replace the block's smallest candidate, whose count goes to its own light cell
 //!              else: add to its light cell
 //! ```
 //!
-//! 1. The least score is looked for only when the coin shows its head at a score that was the least before. Scores only
-//!    grow, so what is a tail at the old one is a tail at the new one.
-//! 2. Light cells are one row, not a count-min of two: a cell has so many small keys that the lesser of two cells is
-//!    hardly less than one of twice as many. (By Zipf's law bounds are 14 % closer for it, and adding is faster; what a
-//!    key had before it came in is known a little less well.)
+//! 1. The least score is looked up only if the coin shows head for the least score of an earlier time. Scores only
+//!    grow, so a tail for the old score is a tail for the new one.
+//! 2. Light cells are one row, and not a count-min of two. A cell has so many small keys that the smaller of two cells
+//!    is hardly less than one cell of a row of twice the size. (For streams by Zipf's law bounds are 14 % closer this
+//!    way, and adding is faster. What a key had before it became a candidate is known a little less well.)
 //!
-//! **Errs** never: the truth is within `[lower, upper]` for every key, held or not, number by number. A held key's lower
-//! bound is what was counted since it came in; its upper bound adds what its light cell held then. A key that is not
-//! held has at most its light cell. It may lack a large key, at the margin of what it can hold: of the largest 100
-//! under Zipf's law with exponent 1.05, one in 500 with 752 entries and one in 110 with 384 (a test).
+//! **Errors**: the truth is within `[lower, upper]` for every key, held or not, without a probability. The lower bound
+//! of a candidate is what was counted since it became one. Its upper bound adds what its light cell had then. A key
+//! that is not held has at most its light cell. The table may lack a key that is nearly too small for it: of the 100
+//! largest keys under Zipf's law with exponent 1.05, it lacks one in 500 with 752 entries, and one in 110 with 384 (a
+//! test).
 //!
-//! **Cost** for 8,192 flows: 64 KiB of blocks and 576 KiB of candidates. One cache line for a key that is not held; for
-//! one that is, that and its candidate. A key that comes in reads its block's eight candidates: in a flood of small keys
-//! one in ten does, and fewer as it lasts.
+//! **Cost** for 8,192 keys of 40 bytes and weights of two numbers: 64 KiB of blocks and 576 KiB of candidates. A key
+//! that is not held touches one cache line; a candidate touches that line and its own. A key that becomes a candidate
+//! reads the eight candidates of its block: in a flood of small keys one in ten does, and fewer as the flood lasts.
 //!
-//! **Papers**: randomised admission, which keeps a flood of small keys from churning the table: Ben Basat, Chen,
-//! Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume estimation",
-//! 2019; heavy candidates before light cells: Yang et al., "Elastic sketch", 2018.
+//! **Papers**: random admission, which keeps a flood of small keys from changing the table all the time: Ben Basat,
+//! Chen, Einziger, Friedman and Kassner, "Randomized admission policy for efficient top-k, frequency, and volume
+//! estimation", 2019. Heavy candidates before light cells: Yang et al., "Elastic sketch", 2018.
 //!
-//! **Why not a crate**: crates keep one number a key, in maps and heaps that allocate as they go, without bounds; here
-//! it is packets and bytes, or any other [`Weight`], with bounds, in memory fixed beforehand.
+//! **Why not a crate**: crates keep one number for each key, without bounds, in maps and heaps that allocate while they
+//! count. Here it is any [`Weight`], with bounds, in memory that is fixed beforehand.
 
 mod block;
 mod candidate;
@@ -44,36 +45,36 @@ use self::{
     coin::Coin,
     merge::merge_block,
 };
-use super::{Bounds, Geometry, Merge, MergeError, Sketch, check_mergeable, weight::Weight};
+use super::{Bounds, Geometry, MergeError, merge::check_mergeable, weight::Weight};
 use crate::{hash::scale, simd};
 
 pub use self::{block::WAYS, candidate::Candidate};
 
-/// Candidates at most: 1.2 GiB with flow keys.
+/// The most candidates: 1.2 GiB with keys of 40 bytes and weights of two numbers.
 pub const ENTRIES_MAX: usize = 1 << 24;
-/// Keys whose memory is asked for together, ahead of its use.
+/// How many keys' memory is prefetched together.
 const AHEAD: usize = 32;
 
-/// The candidates of a block: whole cache lines, so that one of 64 bytes is in one line.
+/// The candidates of a block. They are aligned to cache lines, so that a candidate of 64 bytes is in one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Row<K, W: Weight>([Candidate<K, W>; WAYS]);
 
-/// A table of the largest keys, with bounds for all.
+/// A table of the largest keys, with bounds for all keys. Without the second type parameter it counts `u64`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopK<K, W: Weight = u64> {
     blocks: Box<[Block<W>]>,
     /// By block.
     rows: Box<[Row<K, W>]>,
-    /// What the coins are thrown with.
+    /// The state of the random numbers for coins.
     random: u64,
     key_id: u64,
 }
 
 impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
-    /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], within one block and [`ENTRIES_MAX`].
+    /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], from one block to [`ENTRIES_MAX`] keys.
     ///
-    /// Take some eight times the k that is asked for.
+    /// To list the k largest keys, take about eight times k.
     pub fn with_capacity(entries: usize, key_id: u64) -> Self {
         let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
         Self {
@@ -84,19 +85,19 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// A table whose bounds of a key are seldom further apart than `error`, a share of all that is added, and which
-    /// holds at least `entries` keys.
+    /// A table of at least `entries` keys. The bounds of a key are seldom further apart than `error`, a share of
+    /// everything that is added.
     ///
-    /// That is so while the cells for what is not held are not full, which each is at 2^32 - 1 packets or bytes (at
-    /// 65,535 where counts have 32 bits): together they have room for some 10^10 / `error`. What is in a full one has no
-    /// upper bound but the total.
+    /// That holds as long as the light cells, which count the keys that are not held, are not full. A cell is full at
+    /// 2^32 - 1 (at 65,535 if weights have 32 bits). Together they have room for some 10^10 / `error`. Keys of a full
+    /// cell have no upper bound but the total.
     pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
         // What is not held spreads over the cells. Two thirds of the error are for how unevenly it does.
         let blocks = libm::ceil(3.0 / (Light::<W>::CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
         Self::with_capacity(entries.max(blocks.saturating_mul(WAYS)), key_id)
     }
 
-    /// Adds `weight` to a key. The hash must be the key's.
+    /// Adds `weight` to a key. `hash` must be the hash of the key.
     #[inline(always)]
     pub fn add(&mut self, hash: u64, key: K, weight: W) {
         self.add_to_block(self.block(hash), tag(hash), key, weight);
@@ -117,8 +118,9 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// Adds many, in order, from two columns, which may be the same: how to read the hash of each, which is done twice;
-    /// and how to read its key and its weight, which is done once. As many as the shorter column has.
+    /// Adds many weights, in order. The first column comes with a function that reads the hash of an element, which is
+    /// called twice. The second, which may be the same column, comes with one that reads key and weight, which is
+    /// called once. Stops at the end of the shorter column.
     #[inline]
     pub fn add_batch<H, T>(
         &mut self,
@@ -138,14 +140,14 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// The candidate with this key.
+    /// The candidate with this key, if the key is held.
     pub fn get(&self, hash: u64, key: &K) -> Option<&Candidate<K, W>> {
         let at = self.block(hash);
         let (block, Row(row)) = (&self.blocks[at], &self.rows[at]);
         block.ways_with(tag(hash)).map(|way| &row[way]).find(|candidate| candidate.key == *key)
     }
 
-    /// Bounds that hold for any key.
+    /// Bounds of a key's weight, which hold for any key, held or not.
     pub fn bounds(&self, hash: u64, key: &K) -> Bounds<W> {
         match self.get(hash, key) {
             Some(candidate) => Bounds { lower: candidate.lower(), upper: candidate.upper() },
@@ -153,15 +155,15 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// All candidates, in no order.
+    /// All candidates, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Candidate<K, W>> {
         self.blocks.iter().zip(&self.rows).flat_map(|(block, Row(row))| block.taken().map(|way| &row[way]))
     }
 
-    /// Takes in another table, as if both had shared the stream.
+    /// Merges another table into this one.
     ///
-    /// Bounds hold for all that both were fed. Of a block's candidates the eight largest stay; what was missed adds up,
-    /// so bounds are as far apart as those of both together.
+    /// Bounds hold for everything that both were fed. The eight largest candidates of both blocks stay. Bounds become
+    /// as wide as those of both tables together.
     ///
     /// # Errors
     ///
@@ -176,8 +178,8 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         Ok(())
     }
 
-    /// Forgets everything; writes every entry. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every entry, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
@@ -190,29 +192,30 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         self.blocks.len() * WAYS
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Candidates { count: self.capacity() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 
-    /// The key's block: from the hash's high bits, where the tag has the low ones.
+    /// The key's block, from the high bits of the hash. The tag has the low ones.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         scale(hash, self.blocks.len() as u64) as usize
     }
 }
 
-/// Gives the key the place of the block's least, if the coin has it so at what that one really has, and it may have more.
+/// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and the
+/// key may have more.
 #[inline(always)]
 fn admit<K, W: Weight>(
     block: &mut Block<W>,
@@ -233,27 +236,6 @@ fn admit<K, W: Weight>(
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.
     block.price = price.min(row[way].score());
-}
-
-impl<K: Copy + Eq + Default, W: Weight> Sketch for TopK<K, W> {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl<K: Copy + Eq + Default, W: Weight> Merge for TopK<K, W> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
 }
 
 #[cfg(test)]

@@ -1,54 +1,56 @@
-//! Two-choice filter: is this key here, and has not been removed? At a speed that does not depend on how full it is.
+//! Two-choice filter: is this key here? For keys that come and go, at a speed that does not depend on how full the
+//! filter is.
 //!
-//! A key's fingerprint goes to the emptier one of two cache lines: with 31 slots a line, that fills lines so evenly
-//! that hardly ever a fingerprint must move to make room. So there is no cliff, as a [`Cuckoo`](super::Cuckoo) filter
-//! has, at the price of a rate of false positives eight times as high.
+//! The fingerprint of a key goes to the emptier one of two cache lines. A line has 31 slots, so lines fill so evenly
+//! that a fingerprint hardly ever has to move to make room. A [`Cuckoo`](super::Cuckoo) filter slows down when it is
+//! nearly full; this filter does not. The price is a rate of false positives that is eight times as high.
 //!
-//! **Errs** only towards "yes", as long as nothing is removed that was not inserted: a key is found as often as it was
-//! inserted and not removed. A foreign key is found at 0.09 % at most, computed exactly from the fingerprints.
+//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of 0.095 % at most, which is computed
+//! exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.1 MiB (17.4 bits a key); two cache lines a key.
+//! **Cost** for 1,000,000 keys: 2.1 MiB (17.4 bits a key). A key has two cache lines.
 //!
 //! **Papers**: Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994; Berenbrink, Czumaj, Steger and Vöcking,
-//! "Balanced allocations: the heavily loaded case", 2000: however many keys, the fullest line has hardly more than the
-//! average. Filters of such lines: Pandey, Conway, Durie, Bender, Farach-Colton and Johnson, "Vector quotient filters",
-//! 2021, where lines are divided once more, at the price of finding the way inside them.
+//! "Balanced allocations: the heavily loaded case", 2000: the fullest line has hardly more than the average, however
+//! many keys there are. Filters of such lines: Pandey, Conway, Durie, Bender, Farach-Colton and Johnson, "Vector
+//! quotient filters", 2021. Their lines are divided once more, and a lookup has to find its way inside the line.
 //!
 //! **Why not a crate**: there is none.
 
 use alloc::{boxed::Box, vec};
 
 use super::{
-    Filter, Full, Geometry, Remove, Sketch,
+    Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{Ahead, BATCH, Place, other},
 };
 use crate::simd;
 
-/// Lines at most: 4 GiB.
+/// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
 /// Fingerprints a line.
 pub const SLOTS: usize = 31;
 
-/// The load that is planned for; more goes in until it is [`Full`], at about 99 %.
+/// The planned load. More keys go in until the filter is [`Full`], at about 99 %.
 const LOAD: f64 = 0.95;
-/// Lines beyond the planned load, for filters so small that chance matters.
+/// Additional lines, for filters so small that chance matters.
 const LINES_SPARE: f64 = 1.0;
-/// From this size on, lines are asked for ahead: below, they are in the second-level cache anyway.
+/// From this size on, lines are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
-/// Lower numbers are no fingerprints: so a line's count cannot be taken for one.
+/// Lower numbers are not fingerprints, so the count of a line cannot be mistaken for one.
 const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
-/// A two-choice filter of 16-bit fingerprints: a multiset, so that a key that was inserted twice is found until it was
-/// removed twice. One key goes in 62 times at most.
+/// A two-choice filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
+/// removed twice. One key can be inserted 62 times at most.
 ///
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
 ///
-/// let mut flows = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
-/// let (begins, again) = (flows.insert("a flow")?, flows.insert("a flow")?);
+/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let (begins, again) = (sessions.insert("session 7")?, sessions.insert("session 7")?);
 /// assert!(begins && !again);
-/// assert!(flows.remove("a flow") && flows.contains("a flow"), "it went in twice");
+/// assert!(sessions.remove("session 7") && sessions.contains("session 7"), "it went in twice");
 /// # Ok::<(), weir_sketch::Full>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -56,24 +58,24 @@ pub struct TwoChoice {
     lines: Box<[Line]>,
     /// How many fingerprints are in.
     items: u64,
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl TwoChoice {
-    /// A filter for as many keys. More than [`LINES_MAX`] lines are not built: then it is full before.
+    /// A filter for this many keys. More than [`LINES_MAX`] lines are not allocated: such a filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let lines = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
         let lines = vec![Line::default(); lines.min(LINES_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(lines.len())), lines, items: 0, key_id }
     }
 
-    /// Inserts the key with this hash, also if it is there already; tells whether it was absent.
+    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// No room was found: nothing has changed, and everything inserted before is still found.
+    /// There is no room. The filter did not change, and all keys that were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         let place = self.place(hash);
@@ -81,25 +83,25 @@ impl TwoChoice {
         self.insert_at(place).map(|()| is_new)
     }
 
-    /// Whether the key with this hash is in; wrongly true at [`TwoChoice::false_positive_rate`].
+    /// Whether the key with this hash is in; true by mistake with the probability [`TwoChoice::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.holds(self.place(hash))
     }
 
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes another key with it.
+    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
     }
 
-    /// Inserts many keys, one after the other.
+    /// Inserts many keys, in order.
     ///
     /// # Errors
     ///
-    /// As for one; those before it are in.
+    /// As for one key. The keys before it are in.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.lines, self.is_far());
         for hashes in hashes.chunks(BATCH) {
@@ -109,31 +111,31 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Removes one insertion of each of many keys, one after the other; tells of how many there was one.
+    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         remove_batch(self, hashes)
     }
 
-    /// Looks up many keys: `found[i]` is what [`TwoChoice::contains`] says of `hashes[i]`. Looks at as many as the
-    /// shorter of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`TwoChoice::contains`] returns for `hashes[i]`. Stops at the end of
+    /// the shorter slice.
     pub fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         contains_batch(&self.lines, self.is_far(), hashes, found);
     }
 
-    /// Forgets everything; writes every line. (Not inlined: next to the allocation, the writes would be optimised out,
-    /// and the pages would not become resident.)
+    /// Empties it. Writes every line, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.lines.fill(Line::default());
         self.items = 0;
     }
 
-    /// How many keys are in, each as often as it was inserted and not removed.
+    /// How many insertions are in: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was planned for.
+    /// How many keys it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -143,30 +145,30 @@ impl TwoChoice {
         self.items as f64 / (self.lines.len() * SLOTS) as f64
     }
 
-    /// The probability that a foreign key is found, exactly, from the fingerprints: of all pairs of a first line and a
-    /// fingerprint, the share that finds one. Reads the whole filter, and for each fingerprint its other line.
+    /// The exact probability that an absent key is found, from the fingerprints: the share of all pairs of a first line
+    /// and a fingerprint that find one. Reads the whole filter, and the other line of each fingerprint.
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
         found as f64 / (self.lines.len() as f64 * fingerprints)
     }
 
-    /// Whether it holds more than it was planned for.
+    /// Whether it holds more than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.lines.len() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.lines)
     }
@@ -184,7 +186,7 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Which line has the fingerprint cannot be foreseen: it is chosen without a branch.
+    /// Which line has the fingerprint cannot be predicted, so it is chosen without a branch.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let (in_one, in_two) = (self.line(one).find(fingerprint), self.line(two).find(fingerprint));
@@ -197,7 +199,7 @@ impl TwoChoice {
         is_there
     }
 
-    /// Moves one fingerprint of a full line to its other line; tells whether one of them has room.
+    /// Moves one fingerprint of a full line to its other line; returns whether one of them has room.
     ///
     /// One move is enough: some of the 31 other lines have room as long as one slot in a hundred is free.
     #[cold]
@@ -215,8 +217,8 @@ impl TwoChoice {
         false
     }
 
-    /// How many pairs of a first line and a fingerprint are found because of this line, if those that both lines hold
-    /// count half in each.
+    /// How many pairs of a first line and a fingerprint are found because of this line. A fingerprint that both lines
+    /// hold counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let line = self.line(index);
         (0..line.count())
@@ -229,7 +231,7 @@ impl TwoChoice {
             .sum()
     }
 
-    /// (Not inlined: next to writes, the compiler compares lane by lane, at four times the cost.)
+    /// Not inlined: next to writes, compilers compare lane by lane, which takes four times as long.
     #[inline(never)]
     fn is_new(&self, place: Place) -> bool {
         !self.holds(place)
@@ -240,7 +242,7 @@ impl TwoChoice {
         self.line(one).holds(fingerprint) | self.line(two).holds(fingerprint)
     }
 
-    /// Whether lines must be expected to come from memory.
+    /// Whether lines probably come from memory.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }
@@ -257,54 +259,6 @@ impl TwoChoice {
     #[inline(always)]
     pub(super) fn place(&self, hash: u64) -> Place {
         Place::of::<FINGERPRINT_MIN>(hash, self.count())
-    }
-}
-
-impl Sketch for TwoChoice {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Filter for TwoChoice {
-    fn insert(&mut self, hash: u64) -> Result<bool, Full> {
-        self.insert(hash)
-    }
-    fn contains(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        self.insert_batch(hashes)
-    }
-    fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
-        self.contains_batch(hashes, found);
-    }
-    fn fill(&self) -> f64 {
-        self.fill()
-    }
-    fn false_positive_rate(&self) -> f64 {
-        self.false_positive_rate()
-    }
-    fn is_saturated(&self) -> bool {
-        self.is_saturated()
-    }
-}
-
-impl Remove for TwoChoice {
-    fn remove(&mut self, hash: u64) -> bool {
-        self.remove(hash)
-    }
-    fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
     }
 }
 
@@ -338,12 +292,12 @@ impl Image for TwoChoice {
     }
 }
 
-/// How many keys so many lines are for, at most.
+/// How many keys this many lines have room for.
 fn capacity_max(lines: usize) -> u64 {
     ((lines * SLOTS) as f64 * LOAD) as u64
 }
 
-/// One cache line: how many fingerprints there are, and then they, side by side; the slots that are free are zero.
+/// One cache line: the number of fingerprints, then the fingerprints side by side. Free slots are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Line([u16; 1 + SLOTS]);
@@ -372,7 +326,7 @@ impl Line {
         taken.iter().all(|fingerprint| *fingerprint != 0) && free.iter().all(|fingerprint| *fingerprint == 0)
     }
 
-    /// Needs room.
+    /// There must be room.
     #[inline(always)]
     const fn push(&mut self, fingerprint: u16) {
         self.0[0] += 1;
@@ -388,14 +342,15 @@ impl Line {
         self.0[0] -= 1;
     }
 
-    /// Whether a fingerprint is here: all are compared at once. (The count is compared too, and equals none.)
+    /// Whether a fingerprint is here. All are compared at once. (The count is compared too, and equals no fingerprint.)
     #[inline(always)]
     fn holds(&self, fingerprint: u16) -> bool {
         self.0.iter().fold(0, |found, &lane| found | u16::from(lane == fingerprint)) != 0
     }
 
-    /// The first slot with this fingerprint, or a number beyond them: all are compared at once, each half to a word of
-    /// bits. (None of them is the lowest, which would be one of its own kind, and keep the compiler from lanes.)
+    /// The first slot with this fingerprint, or a number beyond the slots. All are compared at once, and each half
+    /// makes a word of bits. (The lowest bit is not used: a compiler would treat it unlike the others, and not use
+    /// lanes.)
     #[inline(always)]
     fn find(&self, fingerprint: u16) -> usize {
         const HALF: usize = SLOTS.div_ceil(2);
@@ -404,7 +359,7 @@ impl Line {
             low |= u32::from(self.0[at] == fingerprint) << (1 + at);
             high |= u32::from(self.0[HALF + at] == fingerprint) << (1 + at);
         }
-        // Before the first slot are the bit that is none and the count's.
+        // The unused bit and the bit of the count come before the first slot.
         (u64::from(low) | u64::from(high) << HALF).trailing_zeros() as usize - 2
     }
 }
@@ -416,7 +371,7 @@ simd::dispatch! {
     }
 }
 
-/// Removes keys: places, then both lines of each.
+/// Removes keys: finds places, then both lines of each.
 #[inline(always)]
 fn remove_all(filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &filter.lines, filter.is_far());
@@ -437,7 +392,7 @@ simd::dispatch! {
     }
 }
 
-/// Looks up keys: places, then both lines of each.
+/// Looks up keys: finds places, then both lines of each.
 #[inline(always)]
 fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, lines, is_far);
@@ -451,76 +406,28 @@ fn find_batch(lines: &[Line], is_far: bool, hashes: &[u64], found: &mut [bool]) 
     }
 }
 
+/// For the tests that this filter shares with [`Cuckoo`](super::Cuckoo).
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{oracle::hash, partial_key::all_hashes, simd::Level};
-    use std::{format, vec::Vec};
+impl super::partial_key::laws::PartialKey for TwoChoice {
+    const SLOTS: usize = SLOTS;
+    const LOAD_WHEN_FULL: f64 = 0.98;
+    const FEW: u64 = 70;
+    const BITS_PER_KEY: core::ops::Range<f64> = 17.3..17.5;
+    const OF_A_MILLION: Geometry = Geometry::Blocks { count: 33_957 };
 
-    #[test]
-    fn it_takes_what_was_planned_at_any_size_and_more() {
-        for items in [1, 20, 31, 32, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
-            let mut filter = TwoChoice::with_capacity(items, 7);
-            let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
-            assert_eq!(full, Full { items: filter.items(), capacity: items });
-            assert!(full.items >= items && filter.is_saturated(), "{full}");
-            assert!(items < 1_000 || filter.fill() > 0.98, "{}", filter.fill());
-        }
+    fn all_hashes(&self) -> impl Iterator<Item = u64> {
+        super::partial_key::all_hashes::<FINGERPRINT_MIN>(self.count())
     }
-
-    #[test]
-    fn one_key_goes_in_sixty_two_times() {
-        let mut filter = TwoChoice::with_capacity(1_000, 7);
-        let twins = (0..).take_while(|_| filter.insert(hash(1, 1)).is_ok()).count();
-        assert_eq!(twins, 2 * SLOTS);
-        assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
-        assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
+    fn find_at(&self, level: simd::Level, hashes: &[u64], found: &mut [bool]) {
+        let lines = &*self.lines;
+        simd::at_level!(level, (lines: &[Line], hashes: &[u64], found: &mut [bool]) {
+            find_batch(lines, true, hashes, found);
+        });
     }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")]
-    fn the_rate_is_exact() {
-        // Some keys twice, so that they lie in one place twice, or in both.
-        let mut filter = TwoChoice::with_capacity(70, 7);
-        (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes = all_hashes::<FINGERPRINT_MIN>(filter.count());
-        let (pairs, found) =
-            hashes.fold((0, 0), |(pairs, found), hash| (pairs + 1, found + u32::from(filter.contains(hash))));
-        assert_eq!(filter.false_positive_rate(), f64::from(found) / f64::from(pairs));
-    }
-
-    #[test]
-    fn every_level_finds_the_same() {
-        const KEYS: u64 = crate::test_size::of(1_000, 60);
-        let mut filter = TwoChoice::with_capacity(KEYS, 7);
-        (0..KEYS).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
-        let hashes: Vec<u64> = (KEYS / 2..KEYS * 3 / 2 + 1).map(|item| hash(1, item)).collect();
-        let one_by_one: Vec<bool> = hashes.iter().map(|hash| filter.contains(*hash)).collect();
-        for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
-            let mut all = std::vec![false; hashes.len()];
-            let (lines, hashes, found) = (&*filter.lines, &*hashes, &mut *all);
-            simd::at_level!(level, (lines: &[Line], hashes: &[u64], found: &mut [bool]) {
-                find_batch(lines, true, hashes, found);
-            });
-            assert_eq!(all, one_by_one, "{level:?}");
-            let (mut batched, mut single) = (filter.clone(), filter.clone());
-            let filter = &mut batched;
-            let removed = simd::at_level!(level, (filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
-                remove_all(filter, hashes)
-            });
-            assert_eq!(removed, hashes.iter().filter(|hash| single.remove(**hash)).count() as u64, "{level:?}");
-            assert_eq!(format!("{batched:?}"), format!("{single:?}"), "{level:?}");
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
-    fn geometry_follows_from_the_plan_and_stays_in_range() {
-        let million = TwoChoice::with_capacity(1_000_000, 7);
-        let bits = (million.memory_bytes() - size_of::<TwoChoice>()) as f64 * 8.0 / 1e6;
-        assert!((17.3..17.5).contains(&bits), "{bits} bits a key");
-        assert_eq!(million.geometry(), Geometry::Blocks { count: 33_957 });
-        let smallest = TwoChoice::with_capacity(0, 7);
-        assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
+    fn remove_at_level(&mut self, level: simd::Level, hashes: &[u64]) -> u64 {
+        let filter = self;
+        simd::at_level!(level, (filter: &mut TwoChoice, hashes: &[u64]) -> u64 {
+            remove_all(filter, hashes)
+        })
     }
 }

@@ -1,46 +1,47 @@
 //! `UltraLogLog`: how many distinct keys, in less memory?
 //!
-//! A [`HyperLogLog`](super::HyperLogLog) register remembers the highest rank that came; here it also remembers whether
-//! each of the two ranks before came, in the two bits of a byte that are free anyway.
+//! A register of [`HyperLogLog`](super::HyperLogLog) keeps the highest rank that came. A register here also keeps
+//! whether each of the two ranks below it came, in the two bits of the byte that would be unused.
 //!
-//! **Errs** both ways, by a relative standard error of 0.761 / sqrt(registers): 27 % less than `HyperLogLog` in the
-//! same memory, or the same in 54 % of it (of 16 registers: 5 % more). Less for small counts. Its bias is below
-//! 0.3 / registers of the count, from 0 up, which is nothing beside that error.
+//! **Errors**: both ways. The relative standard error is 0.761 / sqrt(registers), and less for small counts. That is 27
+//! % less than `HyperLogLog` in the same memory, or the same in 54 % of it (with 16 registers: 5 % more). The bias is
+//! below 0.3 / registers of the count, for every count, which is negligible beside that error.
 //!
-//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB; an insertion touches one register and takes twice as long
-//! as `HyperLogLog`'s; an answer reads them all and solves an equation in some ten steps.
+//! **Cost** at an error of 0.006: 16,384 registers = 16 KiB. An insertion touches one register and takes twice as long
+//! as that of `HyperLogLog`. An answer reads all registers and solves an equation in some ten steps.
 //!
 //! **Papers**: Ertl, "`UltraLogLog`: a practical and more space-efficient alternative to `HyperLogLog` for approximate
-//! distinct counting", 2023: the registers are those of the paper, byte for byte (but for ranks above 52, of which one
-//! key in 2^51 is), and the estimate is by maximum likelihood with the paper's correction of its bias.
+//! distinct counting", 2023. The registers are those of the paper, byte for byte (except for ranks above 52, which one
+//! key in 2^51 has). The estimate is by maximum likelihood, with the paper's correction of its bias.
 //!
-//! **Why not a crate**: it must take a hash that is already there, in batches, keep its key's fingerprint, and say its
-//! bounds.
+//! **Why not a crate**: this one takes ready hashes, also in batches, keeps the fingerprint of their key, and states
+//! its bounds.
 
 use alloc::{boxed::Box, vec};
 
 use self::likelihood::Likelihood;
 use super::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
-    floor::{self, Floor, GROUP},
+    Estimate, Geometry, MergeError,
     hyperloglog::bounds_of,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
+    lowest_rank::{self, GROUP, LowestRank},
+    merge::check_mergeable,
     rank,
 };
 
 pub(super) mod likelihood;
 pub(super) mod register;
 
-/// Registers at least: 2^4, an error of 19 %.
+/// The fewest registers: 2^4, an error of 19 %.
 pub const PRECISION_MIN: u32 = 4;
-/// Registers at most: 2^18, an error of 0.15 % in 256 KiB.
+/// The most registers: 2^18, an error of 0.15 % in 256 KiB.
 pub const PRECISION_MAX: u32 = 18;
 /// The standard error times the square root of the registers: sqrt(ln 2 / zeta(2, 5/4)) rounded up.
 pub(super) const ERROR_FACTOR: f64 = 0.761;
-/// Of a count from few registers, times the registers: how much too large it is on average, relatively (Ertl, 2023).
+/// The relative bias of a count times the number of registers (Ertl, 2023).
 pub(super) const BIAS_FACTOR: f64 = 0.481_473_765;
-/// From this floor on it pays to look only at the hashes above it: a half of them.
-const FLOOR_MIN: u8 = 1;
+/// From this lowest rank on it saves time to look only at the hashes above it: half of them.
+const LOWEST_MIN: u8 = 1;
 
 /// An `UltraLogLog` sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +50,12 @@ pub struct UltraLogLog {
     /// How many high bits of a hash choose the register.
     precision: u32,
     key_id: u64,
-    floor: Floor,
+    lowest_rank: LowestRank,
 }
 
 impl UltraLogLog {
     /// A sketch with at most this relative standard error, within 0.19 ([`PRECISION_MIN`]) and 0.0015
-    /// ([`PRECISION_MAX`]). Not-a-number gives the smallest.
+    /// ([`PRECISION_MAX`]). NaN gives the smallest.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
         Self::with_precision(libm::ceil(2.0 * libm::log2(registers_root)) as u32, key_id)
@@ -63,24 +64,30 @@ impl UltraLogLog {
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
-        Self { registers: vec![0; 1 << precision].into_boxed_slice(), precision, key_id, floor: Floor::default() }
+        Self {
+            registers: vec![0; 1 << precision].into_boxed_slice(),
+            precision,
+            key_id,
+            lowest_rank: LowestRank::default(),
+        }
     }
 
-    /// Counts the key with this hash, once however often it comes.
+    /// Counts the key with this hash. It counts once, however often it comes.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let place = rank::place(hash, self.precision, self.registers.len() - 1);
         remember(&mut self.registers, self.precision, place);
     }
 
-    /// Counts many keys: twice as fast as one by one, and three times once there were many more keys than registers.
+    /// Counts many keys. This is twice as fast as one by one, and three times as fast when there were many more keys
+    /// than registers.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
-            // A rank more than two below a register's highest is nothing that it remembers.
+            // A register does not keep a rank that is more than two below its highest.
             let rank =
                 |register| register::highest(register).saturating_sub(self.precision as u8 - 2).saturating_sub(3);
-            let floor = self.floor.before(hashes.len(), &self.registers, rank);
-            insert_all(&mut self.registers, self.precision, floor, hashes);
+            let lowest = self.lowest_rank.before(hashes.len(), &self.registers, rank);
+            insert_all(&mut self.registers, self.precision, lowest, hashes);
         }
     }
 
@@ -91,27 +98,31 @@ impl UltraLogLog {
         self.count_from(&histogram)
     }
 
-    /// How many distinct keys there were: the nearest whole number, and bounds that hold the truth with at
-    /// least the probability [`CONFIDENCE`](super::hyperloglog::CONFIDENCE). As for
+    /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
+    /// [`CONFIDENCE`](super::hyperloglog::CONFIDENCE). They are computed as those of
     /// [`HyperLogLog::bounds`](super::HyperLogLog::bounds).
     pub fn bounds(&self) -> Estimate {
         let filled = self.registers.iter().filter(|register| **register != 0).count();
         bounds_of(self.count(), self.relative_error(), filled as u64)
     }
 
-    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         merge_all(&mut self.registers, &other.registers);
         Ok(())
     }
 
-    /// Forgets everything; writes every register. (Not inlined: next to the allocation, the writes would be optimised
-    /// out, and the pages would not become resident.)
+    /// Empties it. Writes every register, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
-        self.floor = Floor::default();
+        self.lowest_rank = LowestRank::default();
     }
 
     /// The relative standard error of large counts.
@@ -124,22 +135,22 @@ impl UltraLogLog {
         self.precision
     }
 
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// The likeliest count, less its bias. `histogram` says how many registers have each value.
+    /// The likeliest count, corrected for its bias. `histogram` says how many registers have each value.
     fn count_from(&self, histogram: &[u32; 256]) -> f64 {
         let mut likelihood = Likelihood::new(rank::highest(self.precision));
         likelihood.empty(histogram[0]);
@@ -149,39 +160,6 @@ impl UltraLogLog {
         }
         let registers = self.registers.len() as f64;
         likelihood.keys_per_register() * registers / (1.0 + BIAS_FACTOR / registers)
-    }
-}
-
-impl Sketch for UltraLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for UltraLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for UltraLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
     }
 }
 
@@ -200,7 +178,7 @@ impl Image for UltraLogLog {
         let registers = &mut sketch.registers;
         payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
             registers[at] = register as u8;
-            // Positions begin where rank 1 is, and the two bits stand for the positions before.
+            // Positions begin where rank 1 is, and the two bits stand for the two positions before the highest.
             let rank = u32::from(register::highest(register as u8)).saturating_sub(precision - 2);
             let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
             let is_possible = (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0;
@@ -210,7 +188,7 @@ impl Image for UltraLogLog {
     }
 }
 
-/// The position of a rank is counted as the paper does it: so that registers of all precisions are alike.
+/// The position of a rank is counted as in the paper, so that registers of all precisions are alike.
 #[inline(always)]
 fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
     let register = &mut registers[index];
@@ -218,29 +196,31 @@ fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
 }
 
 crate::simd::dispatch! {
-    fn insert_all(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-        insert_slice(registers, precision, floor, hashes);
+    fn insert_all(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+        insert_slice(registers, precision, lowest, hashes);
     }
 }
 
 #[inline(always)]
-fn insert_slice(registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
+fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
     let last = registers.len() - 1;
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
-        if floor < FLOOR_MIN {
+        if lowest < LOWEST_MIN {
             // First all places, by vectors; then the registers.
             rank::places(group, precision, last).for_each(|place| remember(registers, precision, place));
         } else {
-            let above = floor::above(group, precision, floor);
-            floor::for_each(group, above, |hash| remember(registers, precision, rank::place(hash, precision, last)));
+            let above = lowest_rank::above(group, precision, lowest);
+            lowest_rank::for_each(group, above, |hash| {
+                remember(registers, precision, rank::place(hash, precision, last));
+            });
         }
     }
     rest.iter().for_each(|hash| remember(registers, precision, rank::place(*hash, precision, last)));
 }
 
 crate::simd::dispatch! {
-    /// Makes of each register the union with another.
+    /// Replaces each register by its union with another.
     pub(super) fn merge_all(registers: &mut [u8], others: &[u8]) {
         for (register, other) in registers.iter_mut().zip(others) {
             *register = register::union(*register, *other);
@@ -333,17 +313,17 @@ mod tests {
             hashes.chunks(1_000).for_each(|hashes| batched.insert_batch(hashes));
             assert_eq!(batched.registers, single.registers, "{precision}");
             for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
-                for floor in [0, FLOOR_MIN] {
+                for lowest in [0, LOWEST_MIN] {
                     // Nothing above the floor is remembered of ranks below it.
                     let hashes: Vec<u64> =
-                        hashes.iter().copied().filter(|hash| floor == 0 || hash << precision >> 63 == 0).collect();
+                        hashes.iter().copied().filter(|hash| lowest == 0 || hash << precision >> 63 == 0).collect();
                     let (mut expected, mut found) = (with_precision(precision), with_precision(precision));
                     hashes.iter().for_each(|hash| expected.insert(*hash));
                     let (hashes, registers): (&[u64], &mut [u8]) = (&hashes, &mut found.registers);
-                    at_level!(level, (registers: &mut [u8], precision: u32, floor: u8, hashes: &[u64]) {
-                        insert_slice(registers, precision, floor, hashes);
+                    at_level!(level, (registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]) {
+                        insert_slice(registers, precision, lowest, hashes);
                     });
-                    assert_eq!(found, expected, "{precision} {floor} {level:?}");
+                    assert_eq!(found, expected, "{precision} {lowest} {level:?}");
                 }
             }
         }

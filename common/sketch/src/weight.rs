@@ -1,7 +1,7 @@
-//! What a counter holds: one number, or two together.
+//! What a counter holds: one number, or two that are counted together.
 //!
-//! Sketches of frequency are generic over it, so that one touch of a cell updates all that is counted there. Numbers
-//! stop at their largest value instead of wrapping: what is an upper bound must stay one.
+//! Sketches of frequency are generic over it, so that one touch of a cell updates everything that is counted there. A
+//! sum stops at the largest number instead of wrapping, because an upper bound must remain one.
 
 use core::fmt::Debug;
 
@@ -10,15 +10,15 @@ use crate::simd::dispatch;
 /// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
 const CELLS_BYTES: usize = 48;
 
-/// What is added to a key and kept in a counter; the default is zero.
+/// What is added to a key and kept in a counter: one number, or several that are counted together. The default is zero.
 ///
-/// A weight of several numbers is ordered number by number, so [`Weight::least`] and [`Weight::most`] may take each
-/// from another side.
+/// Several numbers are compared one by one. So the result of [`Weight::least`] and [`Weight::most`] may have one number
+/// from either side.
 pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
     type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
 
-    /// As many narrow numbers as fill 48 bytes.
+    /// As many narrow weights as fill 48 bytes.
     type Cells: Copy + Default + Eq + Debug + Send + Sync + AsRef<[Self::Narrow]> + AsMut<[Self::Narrow]> + 'static;
 
     /// The sum, up to the largest value.
@@ -29,34 +29,36 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     #[must_use]
     fn saturating_sub(self, other: Self) -> Self;
 
-    /// Of each number the smaller.
+    /// The smaller of each number.
     #[must_use]
     fn least(self, other: Self) -> Self;
 
-    /// Of each number the larger.
+    /// The larger of each number.
     #[must_use]
     fn most(self, other: Self) -> Self;
 
-    /// Raised to `least` and `more`, their sum being `sum`, if it is not above that already; it is not below `least`.
+    /// This weight, raised to `sum` if it is lower. `sum` must be the sum of `least` and `more`, and this weight not
+    /// below `least`.
     ///
-    /// As [`Weight::most`] with the sum, but by a comparison that does not wait for it, and that compilers do not take for
-    /// a maximum, which they may make a branch of.
+    /// The result is that of [`Weight::most`] with `sum`. But the comparison does not wait for the sum, and compilers
+    /// do not take it for a maximum, which they may turn into a branch.
     #[must_use]
     fn raised(self, least: Self, more: Self, sum: Self) -> Self;
 
-    /// In half the bits; a number that does not fit becomes the largest, which is read as "unknown".
+    /// The weight in half the bits. A number that does not fit becomes the largest, which means "unknown".
     fn narrow(self) -> Self::Narrow;
 
-    /// The numbers back in full; one that did not fit is the largest there is.
+    /// The weight in all bits again. A number that did not fit becomes the largest there is.
     fn from_narrow(narrow: Self::Narrow) -> Self;
 
     /// The number that decides which of two keys is larger.
-    fn rank(self) -> u64;
+    fn magnitude(self) -> u64;
 
-    /// One number for all of them, below 2^62 + 2^61, by which keys compete where the largest by any number matter.
+    /// One number for all of them, below 2^62 + 2^61. Keys compete by it where the largest keys by any of the numbers
+    /// are wanted.
     fn score(self) -> u64;
 
-    /// A weight made number by number: `number` is told how to read its number from a weight.
+    /// A weight that is made number by number. `number` gets a function that reads this number from a weight.
     fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
 }
 
@@ -95,7 +97,7 @@ macro_rules! count {
                 if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
             }
             #[inline(always)]
-            fn rank(self) -> u64 {
+            fn magnitude(self) -> u64 {
                 self.into()
             }
             #[inline(always)]
@@ -112,10 +114,9 @@ macro_rules! count {
 count!(u32, u16);
 count!(u64, u32);
 
-/// Two numbers that are counted together, in one touch of a counter: how many packets and how many bytes, how many orders
-/// and for how much.
+/// A weight of two numbers, such as the number of orders and the amount in cents. One touch of a counter updates both.
 ///
-/// Whatever has two columns is a [`Weight`]. [`CountAndSum`] is one that serves where a type of one's own does not matter.
+/// Every type with this trait is a [`Weight`]. [`CountAndSum`] is one for those who need no type of their own.
 pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The two numbers together.
     fn from_columns(columns: [u64; 2]) -> Self;
@@ -123,14 +124,14 @@ pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The two numbers.
     fn columns(self) -> [u64; 2];
 
-    /// The number that decides which of two keys is larger: see [`Weight::rank`].
-    fn rank(self) -> u64;
+    /// The number that decides which of two keys is larger: see [`Weight::magnitude`].
+    fn magnitude(self) -> u64;
 
     /// One number for both, below 2^62 + 2^61: see [`Weight::score`].
     fn score(self) -> u64;
 }
 
-/// How often a key came, and a sum over those times: of bytes, of cents, of seconds.
+/// How often a key came, and a sum over these times, such as an amount in cents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountAndSum {
     /// How often.
@@ -157,17 +158,17 @@ impl Columns for CountAndSum {
         [self.count, self.sum]
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
+    fn magnitude(self) -> u64 {
         self.sum
     }
-    /// One time counts as much as a sum of 512, in units of four. So the largest by either are among the largest.
+    /// A count of one is worth a sum of 512, in units of four. So the largest keys by either number have large scores.
     #[inline(always)]
     fn score(self) -> u64 {
         (self.sum >> 2) + (Ord::min(self.count, 1 << 54) << 7)
     }
 }
 
-/// Two columns in 32 bits each.
+/// Two numbers of 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NarrowColumns([u32; 2]);
 
@@ -211,8 +212,8 @@ impl<C: Columns> Weight for C {
         Self::from_columns([u64::from_narrow(a), u64::from_narrow(b)])
     }
     #[inline(always)]
-    fn rank(self) -> u64 {
-        Columns::rank(self)
+    fn magnitude(self) -> u64 {
+        Columns::magnitude(self)
     }
     #[inline(always)]
     fn score(self) -> u64 {
@@ -242,17 +243,8 @@ dispatch! {
     }
 }
 
-/// Between what a key's weight lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds<W> {
-    /// It had at least this.
-    pub lower: W,
-    /// It had at most this.
-    pub upper: W,
-}
-
-/// Number by number the least excess that a share of at most `chance` of all places exceeds; `share(read, excess)` is
-/// the share of places whose number is above `excess`, and `most` the largest weight there can be.
+/// For each number, the least excess that at most a share `chance` of all places exceeds. `share(read, excess)` is the
+/// share of places whose number is above `excess`, and `most` is the largest weight there can be.
 ///
 /// The answer is rounded up to seven significant bits (less than 2 %), so that it takes `share` twelve times at most.
 pub(super) fn excess<W: Weight>(chance: f64, most: W, share: impl Fn(fn(W) -> u64, u64) -> f64) -> W {
@@ -285,7 +277,7 @@ mod tests {
         assert_eq!(a.saturating_add(b), CountAndSum::new(8, u64::MAX));
         assert_eq!(a.saturating_sub(b), CountAndSum::new(0, u64::MAX - 7));
         assert_eq!((a.least(b), a.most(b)), (CountAndSum::new(3, 7), CountAndSum::new(5, u64::MAX)));
-        assert_eq!(Weight::rank(b), 7);
+        assert_eq!(Weight::magnitude(b), 7);
     }
 
     #[test]

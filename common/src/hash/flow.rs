@@ -4,26 +4,26 @@ use weir_sketch::hash::KeyedHash;
 
 use crate::flow::FlowKey;
 
-/// What a flow is counted by.
+/// The hashes that a flow is counted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowHashes {
-    /// Its source address.
+    /// Of the source address.
     pub source: u64,
-    /// Its destination address. (Another function than the source's: an address that is both has two hashes.)
+    /// Of the destination address. (This is another function than for sources: an address that is both has two hashes.)
     pub destination: u64,
-    /// Both addresses, in this order.
+    /// Of both addresses, in this order.
     pub pair: u64,
-    /// Everything but its scope.
+    /// Of everything except the scope.
     pub flow: u64,
-    /// Its protocol and destination port.
+    /// Of the protocol and the destination port.
     pub service: u64,
 }
 
 impl FlowHashes {
     /// The hashes of a flow and of its parts.
     ///
-    /// Each is strongly universal: a sum of products of the part's words with secret numbers. The parts share the
-    /// products, so that five hashes take six products. IPv4 and IPv6 addresses of the same bits differ.
+    /// Each is strongly universal: a sum of products of words with secret numbers. The parts share products, so five
+    /// hashes take six products. IPv4 and IPv6 addresses with the same bits have different hashes.
     #[inline(always)]
     pub const fn new(hash: &KeyedHash, key: &FlowKey) -> Self {
         let key = key.identity();

@@ -1,4 +1,4 @@
-//! Picks a slot of the flow cache: the same in the kernel and in replay.
+//! The slot of a flow in the flow cache. It is the same in the kernel and in replay.
 
 #[cfg(feature = "sketch")]
 use weir_sketch::hash::{Key, sip};
@@ -12,7 +12,7 @@ pub struct SlotKey(pub [u64; 5]);
 
 #[cfg(feature = "sketch")]
 impl SlotKey {
-    /// The key of this purpose out of a secret.
+    /// The slot key that follows from a secret.
     pub fn new(key: Key) -> Self {
         Self(core::array::from_fn(|word| sip(key, &[word as u8]) | 1))
     }
@@ -24,11 +24,11 @@ pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
     (place(key, flow) >> (u64::BITS - bits)) as u32
 }
 
-/// Where a flow is to be found in any cache: the slot is its highest bits.
+/// The place of a flow in a cache of any size: the slot is the highest bits of it.
 ///
-/// Multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, 2014): a sum of products with secret words, modulo
-/// 2^64. The products do not wait for each other, which is what makes it cheap. The last product spreads what
-/// neighbouring flows (ports, addresses in a row) leave alike.
+/// This is multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, 2014): a sum of products with secret words,
+/// modulo 2^64. It is cheap because the products do not wait for each other. The last product separates neighbouring
+/// flows (ports or addresses in a row), whose sums are similar.
 #[inline(always)]
 pub const fn place(key: &SlotKey, flow: &FlowKey) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,13 +1,13 @@
-//! The packets that are nearly all packets, by a short cut.
+//! A short cut for common packets, which are nearly all packets.
 
 use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, proto, tunnel};
 use crate::flow::{Address, FlowKey, class};
 
-/// What `found` makes of a whole TCP or UDP packet over IPv4 without options or over IPv6 without extension headers, in
-/// an untagged Ethernet frame; `None` for every other packet.
+/// The result of `found` for a whole TCP or UDP packet over IPv4 without options, or over IPv6 without extension
+/// headers, in an untagged Ethernet frame. `None` for every other packet.
 ///
-/// All its headers have fixed places, so that one check of the packet's length is enough for IPv4, and two for IPv6.
-/// `found` is compiled into each of the two: where the key is IPv4's, half of the addresses' bits are known.
+/// All headers have fixed places, so one check of the packet's length is enough for IPv4, and two are enough for IPv6.
+/// `found` is compiled into each of the two branches: in IPv4's branch, half of the bits of the addresses are known.
 #[inline(always)]
 pub fn common<B: Bytes + ?Sized, T>(
     packet: &B,
@@ -54,7 +54,7 @@ pub fn common<B: Bytes + ?Sized, T>(
     }
 }
 
-/// The key with its ports, unless that is a tunnel's, to be looked into.
+/// The key with its ports. `None` for a tunnel that is to be looked into.
 #[inline(always)]
 fn whole(key: FlowKey, ports: u32, tcp_flags: u8, tunnels: impl Fn() -> Tunnels) -> Option<Parsed> {
     let key = key.with_both_ports(u32::from_be(ports));

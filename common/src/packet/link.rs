@@ -1,4 +1,4 @@
-//! From a packet's beginning to what IP calls its payload: link layer, VLAN tags, PPP over Ethernet, MPLS.
+//! From the beginning of a packet to its IP header: link layer, VLAN tags, PPP over Ethernet, MPLS.
 
 use super::{Bytes, Link, MPLS_LABELS_MAX, Payload, VLAN_TAGS_MAX, Window, ethertype};
 use crate::ledger::Skip;
@@ -37,7 +37,7 @@ pub(super) fn by_version<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Opt
     })
 }
 
-/// What is left when VLAN tags, PPP over Ethernet and MPLS labels are taken off, in this order.
+/// The payload behind VLAN tags, PPP over Ethernet and MPLS labels, in this order.
 #[inline(always)]
 pub(super) fn unwrap<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Payload, Skip> {
     let mut payload = untag(packet, payload)?;
@@ -89,9 +89,9 @@ fn ppp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
     Ok(Payload { ethertype, at: at + 2 })
 }
 
-/// RFC 3032 section 2.1. A label stack does not tell what it carries: IP shows by its version, as routers do to choose
-/// among equal paths (RFC 4928). A pseudowire whose frames begin with 4 or 6 and that has no control word looks the
-/// same.
+/// RFC 3032 section 2.1. A label stack does not tell what it carries. IP is recognised by its version field, as routers
+/// do it to choose among equal paths (RFC 4928). A pseudowire without a control word whose frames begin with 4 or 6
+/// looks the same.
 #[inline(always)]
 fn mpls<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<Payload, Skip> {
     const BOTTOM_OF_STACK: u8 = 1;

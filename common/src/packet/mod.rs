@@ -1,15 +1,16 @@
-//! The parser: from bytes to a flow key, or to the reason why there is none.
+//! The parser: it finds the flow key of a packet, or the reason why there is none.
 //!
-//! One source for the kernel, for replay and for fuzzing, so that they cannot disagree. It is generic over
-//! [`Bytes`], because the eBPF verifier wants each access proven against the packet's end in its own way. Every loop
-//! is bounded by a constant and everything is inlined: the verifiers of 6.1, 6.12 and 6.18 accept it.
+//! The kernel, replay and fuzzing use the same source, so they cannot disagree. It is generic over [`Bytes`], because
+//! the eBPF verifier wants a proof for each access that it ends before the packet does. Every loop is bounded by a
+//! constant, and everything is inlined. The verifiers of Linux 6.1, 6.12 and 6.18 accept it.
 //!
-//! A key needs addresses and a protocol. A packet that has both is attributed, with ports if its transport header is
-//! there and says so in its [`class`](crate::flow::class) if not; every other packet is counted under its [`Skip`].
+//! A key needs addresses and a protocol. A packet that has both is attributed to a flow. If its transport header is
+//! missing, the key has no ports, and its [`class`](crate::flow::class) says so. Every other packet is counted under
+//! its [`Skip`].
 //!
-//! [`parse`] tries the [`common`] packets first, whose headers have fixed places, and lets [`walk`] take all others
-//! header by header: `link` to the first IP header, `network` through it, `transport`, and, where tunnels are to be
-//! looked into, `tunnel` to the next one.
+//! [`parse`] first tries the [`common`] packets, whose headers have fixed places. [`walk`] takes all others header by
+//! header: `link` up to the first IP header, `network` through it, `transport`, and, if tunnels are looked into,
+//! `tunnel` up to the next one.
 
 mod common;
 mod link;

@@ -6,9 +6,11 @@ use crate::{
     ledger::Skip,
 };
 
-/// Of IPv4's flags and fragment offset (RFC 791 section 3.1): more fragments follow, or this is not the first.
+/// The bits of IPv4's flags and fragment offset (RFC 791 section 3.1) that say: more fragments follow, or this is not
+/// the first.
 pub(super) const FRAGMENTED_V4: u16 = 0x3fff;
-/// Of IPv6's fragment offset and flags (RFC 8200 section 4.5) the same. An atomic fragment (RFC 6946) is neither.
+/// The same bits of IPv6's fragment offset and flags (RFC 8200 section 4.5). An atomic fragment (RFC 6946) has none of
+/// them.
 const FRAGMENTED_V6: u16 = 0xfff9;
 
 /// RFC 791 section 3.1.
@@ -54,7 +56,7 @@ enum Kind {
     Protocol,
     /// An extension header whose length is in 8-byte units.
     Extension,
-    /// The same, if it does not end the chain (RFC 6275 section 6.1.1): then it is the protocol.
+    /// The same, unless it ends the chain (RFC 6275 section 6.1.1): then it is the protocol.
     ExtensionOrProtocol,
     /// The fragment header.
     Fragment,
@@ -62,7 +64,7 @@ enum Kind {
     Authentication,
 }
 
-/// By a table: one load, where comparisons would take ten instructions for each of the headers.
+/// A table takes one load; comparisons would take ten instructions for each header.
 static KINDS_V6: [Kind; 256] = {
     let mut kinds = [Kind::Protocol; 256];
     kinds[proto::HOP_BY_HOP as usize] = Kind::Extension;
@@ -76,7 +78,7 @@ static KINDS_V6: [Kind; 256] = {
     kinds
 };
 
-/// Over IPv4 the authentication header is the only one; the other numbers are protocols there.
+/// Over IPv4 the authentication header is the only extension header. The other numbers are protocols there.
 #[inline(always)]
 fn kind(proto: u8, is_v6: bool) -> Kind {
     match proto {
@@ -86,7 +88,7 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
     }
 }
 
-/// RFC 8200 section 4: extension headers from `at` on, of which the first is `key.proto`.
+/// RFC 8200 section 4: the extension headers from `at` on. `key.proto` is the number of the first one.
 #[inline(always)]
 fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<Layer, Skip> {
     let mut this = key.proto();
@@ -96,7 +98,7 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<
         if kind == Kind::Protocol {
             return Ok(Layer { parsed: transport(packet, at, key.with_proto(this)), at });
         }
-        // None is shorter than eight bytes. Where the next one begins is known when this one's length has been read, and
+        // No header is shorter than eight bytes. Where the next one begins depends on the length of this one only, and
         // nothing else should have to wait for that.
         let header = packet.window::<8>(at).ok_or(Skip::TruncatedIp)?;
         let (next, units) = (header.u8::<0>(), usize::from(header.u8::<1>()));
@@ -118,7 +120,7 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<
     Err(Skip::ExtensionDepth)
 }
 
-/// A piece of a packet, be it the first: see [`class::FRAGMENT`].
+/// A fragment of a packet, the first or a later one: see [`class::FRAGMENT`].
 #[inline(always)]
 const fn fragment(key: FlowKey) -> Parsed {
     Parsed { key: key.with_class(class::FRAGMENT), tcp_flags: 0 }

@@ -3,9 +3,9 @@
 use super::{Bytes, Parsed, Window, proto};
 use crate::flow::{FlowKey, class};
 
-/// Ports, or ICMP's type and code, and TCP's flags.
+/// Reads ports, or the type and code of ICMP, and the flags of TCP.
 ///
-/// One read for both ports: two optional reads joined make LLVM carry a pointer where the verifier wants a number.
+/// Both ports are one read. From two optional reads LLVM would make a pointer where the verifier wants a number.
 #[inline(always)]
 pub(super) fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, mut key: FlowKey) -> Parsed {
     let mut tcp_flags = 0;

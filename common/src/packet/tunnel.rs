@@ -1,16 +1,17 @@
-//! From a tunnel's transport header to what the tunnel carries.
+//! From the transport header of a tunnel to the packet that it carries.
 //!
-//! Tunnels are known by their protocol or by their UDP destination port (IANA), as the kernel's own decapsulation does.
+//! Tunnels are recognised by their protocol or by their UDP destination port (IANA), as in the kernel's own
+//! decapsulation.
 
 use super::{Bytes, Layer, Payload, Window, ethertype, link, proto};
 use crate::flow::class;
 
-/// GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
+/// The most GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
 const GTP_EXTENSION_HEADERS_MAX: usize = 4;
 
 const UDP_HEADER: usize = 8;
 
-/// UDP ports that tunnels end at.
+/// UDP ports of tunnels.
 mod port {
     pub const GTP_U: u16 = 2152;
     pub const VXLAN: u16 = 4789;
@@ -18,13 +19,13 @@ mod port {
     pub const GENEVE: u16 = 6081;
 }
 
-/// Whether a tunnel may end at this UDP port.
+/// Whether this UDP port is one of a tunnel.
 #[inline(always)]
 pub(super) const fn is_port(port: u16) -> bool {
     matches!(port, port::GTP_U | port::VXLAN | port::VXLAN_GPE | port::GENEVE)
 }
 
-/// What the tunnel carries; `None` where this is no tunnel, or none that can be read.
+/// What the tunnel carries. `None` if this is no tunnel, or cannot be read.
 #[inline(always)]
 pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer) -> Option<Payload> {
     let Layer { parsed, at } = *layer;
@@ -69,8 +70,8 @@ fn typed<B: Bytes + ?Sized>(packet: &B, ethertype: u16, at: usize) -> Option<Pay
     }
 }
 
-/// RFC 2784 and RFC 2890. With it NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Not PPTP's version 1, nor
-/// the source routes of RFC 1701.
+/// RFC 2784 and RFC 2890, which include NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Version 1 (PPTP) and
+/// the source routes of RFC 1701 are not read.
 #[inline(always)]
 fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
     const CHECKSUM: u16 = 0x8000;
@@ -158,7 +159,7 @@ fn gtp_u<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
     const VERSION_AND_PROTOCOL: u8 = 0xf0;
     const GTP_1: u8 = 0x30;
     const EXTENSION: u8 = 0x04;
-    /// With any of extension, sequence number and N-PDU number there is room for all three.
+    /// If any of extension, sequence number and N-PDU number is there, the header has room for all three.
     const OPTIONAL: u8 = 0x07;
     const G_PDU: u8 = 255;
     let header = packet.window::<8>(at)?;

@@ -1,4 +1,4 @@
-//! weir's sketches beside the best ones on crates.io, in one run: `scripts/bench sketches`.
+//! weir's sketches beside the best ones in the Rust registry, in one run: `scripts/bench sketches`.
 //!
 //! All contenders of a row get the same keys and about the same memory, take turns, and pay for hashing: weir's
 //! sketches with its keyed hash, peers with the hash that they come with or, where they take ready hashes, with weir's

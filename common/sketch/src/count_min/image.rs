@@ -9,7 +9,7 @@ use crate::{
     image::{Image, ImageError, Kind, Reader, Writer},
 };
 
-/// The weights' width is not written: a number that is too large for it becomes the largest there is.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their largest.
 impl<W: Weight, U: Update> Image for CountMin<W, U> {
     const KIND: Kind = Kind::CountMin;
 

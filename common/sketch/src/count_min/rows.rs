@@ -8,7 +8,7 @@ use crate::{
     simd::dispatch,
 };
 
-/// `DEPTH` rows of so many cells.
+/// `DEPTH` rows of this many cells.
 #[derive(Clone, Copy)]
 pub struct Rows<const DEPTH: usize>(pub usize);
 
@@ -63,7 +63,7 @@ impl<W: Weight, const DEPTH: usize> Lanes for Grid<'_, W, DEPTH> {
 
     #[inline(always)]
     fn estimate(&self, hash: u64) -> W {
-        // No slot is above the last; that tells the compiler so.
+        // No slot is above the last. The minimum tells the compiler.
         let Some(last) = self.cells.len().checked_sub(1) else { return W::default() };
         let slots = self.rows.slots(hash);
         least::<W, DEPTH>(core::array::from_fn(|row| self.cells[slots[row].min(last)]))
@@ -75,7 +75,7 @@ impl<W: Weight, const DEPTH: usize> Lanes for Grid<'_, W, DEPTH> {
 /// The first two rows share the hash, which a keyed hash makes independent: no double hashing, whose rows collide
 /// together. It is turned so that its highest bits, by which other structures choose their buckets, weigh least. Each
 /// further pair takes the next word of the `SplitMix64` stream that starts at the hash. It adds no entropy but needs
-/// none: 64 bits tell all flows apart.
+/// none: 64 bits tell all keys apart.
 #[inline(always)]
 const fn word(hash: u64, pair: usize) -> u64 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -9,10 +9,10 @@ use crate::{
 
 const KEY: u64 = 7;
 
-/// Feeds `records` of Zipf traffic to a sketch and an oracle.
-fn feed(sketch: &mut CountMin<CountAndSum>, truth: &mut Amounts, seed: u64, records: u32) {
+/// Feeds `additions` of a Zipf stream to a sketch and an oracle.
+fn feed(sketch: &mut CountMin<CountAndSum>, truth: &mut Amounts, seed: u64, additions: u32) {
     let (zipf, mut random) = (Zipf::new(crate::test_size::of(20_000, 200), 1.1), SplitMix64(seed));
-    for _ in 0..crate::test_size::of(records, records / 1_000) {
+    for _ in 0..crate::test_size::of(additions, additions / 1_000) {
         let hash = mix(zipf.draw(&mut random));
         let weight = random.weight();
         truth.add(hash, weight);

@@ -1,16 +1,16 @@
-//! Frequent items in `DataSketches`' form: the largest keys, each with bounds.
+//! Frequent items in the format of `DataSketches`: the largest keys, each with bounds.
 //!
-//! 8 bytes of preamble (its length in 64-bit words, the form's version, the family, lg of the greatest and of the
-//! present table, flags), and unless it is flagged as empty 24 bytes (how many items, all weight, the error), the lower
-//! bounds, and the items: longs of 8 bytes, or strings of UTF-8 behind a length of 4 bytes. Everything is little
-//! endian.
+//! First come 8 bytes of preamble: its length in 64-bit words, the version of the format, the family, the logarithms of
+//! the largest and of the present table size, and flags. Unless a flag says that the sketch is empty, 24 bytes follow
+//! (the number of items, the total weight, the error), then the lower bounds, then the items: longs of 8 bytes, or
+//! UTF-8 strings behind a length of 4 bytes. All numbers are little endian.
 //!
-//! **Errs** one way: an item's weight is at least its lower bound and at most [`FrequentItems::error`] more; an item
-//! that is absent has at most that. The form has one error for all items, so bounds of unequal width are written with
-//! the widest.
+//! **Errors**: the weight of an item is at least its lower bound, and at most [`FrequentItems::error`] more. An item
+//! that is absent has at most that error. The format has one error for all items, so bounds of different widths are
+//! written with the widest.
 //!
-//! **Source**: `DataSketches`' documentation of the form and its C++ `fi` folder; Anderson, Bevan, Lang, Liberty,
-//! Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
+//! **Source**: the documentation of the format and the C++ folder `fi` of `DataSketches`; Anderson, Bevan, Lang,
+//! Liberty, Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
 
 use alloc::{string::String, vec::Vec};
 
@@ -24,9 +24,9 @@ const FAMILY: u8 = 10;
 /// The preamble's length in 64-bit words.
 const EMPTY: u8 = 1;
 const FILLED: u8 = 4;
-/// Two bits, because Java and C++ took different ones.
+/// Two bits, because Java and C++ use different ones.
 const EMPTY_FLAGS: u8 = 1 | 4;
-/// A table there has two to this many entries, of which three quarters are used.
+/// A table of `DataSketches` has two to this many entries, and uses three quarters of them.
 const TABLE_LG_MIN: u8 = 3;
 const TABLE_LG_MAX: u8 = 31;
 /// Java has no unsigned numbers.
@@ -37,8 +37,8 @@ const WEIGHT_MAX: u64 = i64::MAX as u64;
 /// ```
 /// use weir_sketch::{Estimate, datasketches::FrequentItems};
 ///
-/// let talkers = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
-/// let items = talkers.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
+/// let addresses = [("192.0.2.1", 900, 910), ("192.0.2.7", 500, 500)];
+/// let items = addresses.map(|(address, lower, upper)| (address.to_owned(), Estimate { value: upper, lower, upper }));
 /// let image = FrequentItems::new(items, 2_000, 40).write();
 ///
 /// let read = FrequentItems::<String>::read(&image).unwrap();
@@ -54,11 +54,11 @@ pub struct FrequentItems<T> {
 }
 
 impl<T: Item> FrequentItems<T> {
-    /// From items with bounds, the weight of the whole stream, and the most that an item may have which is not among
-    /// them.
+    /// A sketch of items with bounds, the weight of the whole stream, and the most that an item may have that is not
+    /// among them.
     ///
-    /// Numbers above 2^63 - 1 become that. An item whose lower bound is 0 is left out: the form cannot hold it, and the
-    /// error covers it.
+    /// Numbers above 2^63 - 1 become 2^63 - 1. An item whose lower bound is 0 is left out: the format cannot hold it,
+    /// and the error includes it.
     pub fn new(items: impl IntoIterator<Item = (T, Estimate)>, total: u64, absent: u64) -> Self {
         let mut error = absent;
         let items = items.into_iter().filter_map(|(item, Estimate { lower, upper, .. })| {
@@ -68,7 +68,7 @@ impl<T: Item> FrequentItems<T> {
         Self { items: items.collect(), total: total.min(WEIGHT_MAX), error: error.min(WEIGHT_MAX) }
     }
 
-    /// The items, each with its bounds; `value` is the upper one, as there.
+    /// The items, each with its bounds. `value` is the upper bound, as in `DataSketches`.
     pub fn iter(&self) -> impl Iterator<Item = (&T, Estimate)> {
         self.items.iter().map(|(item, lower)| {
             let upper = lower.saturating_add(self.error);
@@ -81,13 +81,14 @@ impl<T: Item> FrequentItems<T> {
         self.total
     }
 
-    /// By how much an upper bound exceeds the lower one; the most that an absent item has.
+    /// The difference of the upper and the lower bound. An absent item has at most this.
     pub const fn error(&self) -> u64 {
         self.error
     }
 
-    /// The image. It is flagged as empty only without weight and error: such an image holds neither. (The package
-    /// reads them without items, too, but forgets them when it writes that again or merges it into another sketch.)
+    /// The sketch as an image. It is flagged as empty only if weight and error are 0, because an empty image holds
+    /// neither. (The official package reads an image that has them but no items. It drops them when it writes that
+    /// sketch again or merges it into another.)
     pub fn write(&self) -> Vec<u8> {
         let count = self.items.len();
         let is_empty = count == 0 && self.total == 0 && self.error == 0;
@@ -105,11 +106,11 @@ impl<T: Item> FrequentItems<T> {
         image
     }
 
-    /// What an image holds. Takes some four times the image's memory. Bytes behind it are not looked at, as there.
+    /// Reads an image. Takes some four times its memory. Ignores bytes behind the image, as `DataSketches` does.
     ///
     /// # Errors
     ///
-    /// The bytes are no such image, or one of another kind of items; the error says where.
+    /// The bytes are no such image, or an image of another kind of items. The error says where.
     pub fn read(image: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image, 0);
         let words = reader.u8("the preamble's length")?;
@@ -142,7 +143,7 @@ fn weight(reader: &mut Reader, field: &'static str, least: u64) -> Result<u64, I
     reader.within(field, least..=WEIGHT_MAX, "from 0 (an item's: 1) to 2^63 - 1", Reader::u64)
 }
 
-/// What can be counted there: `i64` and `String`.
+/// The kinds of items that the format can hold: `i64` and `String`.
 pub trait Item: sealed::Form {}
 impl<T: sealed::Form> Item for T {}
 

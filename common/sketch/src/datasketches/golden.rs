@@ -1,4 +1,4 @@
-//! Images that the official Python package wrote; what they hold is in the README beside them.
+//! Images that the official Python package wrote. The README beside them says what they hold.
 
 macro_rules! golden {
     ($name:literal) => {

@@ -1,16 +1,17 @@
-//! `HyperLogLog` in `DataSketches`' form: written as `HLL_8`, read as any.
+//! `HyperLogLog` in the format of `DataSketches`: written as `HLL_8`, read in any variant.
 //!
-//! All share 8 bytes of preamble: its length in 32-bit words, the form's version, the family, lg of the registers, lg
-//! of a table's entries, flags, the least rank (or a list's length), and the mode. What follows is
+//! All images begin with 8 bytes of preamble: its length in 32-bit words, the version of the format, the family, the
+//! logarithm of the number of registers, that of a table's entries, flags, the least rank (or the length of a list),
+//! and the mode. Then follows:
 //!
 //! - for a small count a list (LIST) or a hash table (SET) of *coupons*: 26 bits of place and 6 of rank each;
 //! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or
 //!   4 bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
 //!
-//! **What is lost**: ranks beyond the highest that a hash of 64 bits can give here (one key in 2^46 or fewer), and
-//! registers beyond 2^18, which are joined to that many, as a union there would do.
+//! **What is lost**: ranks beyond the highest that a hash of 64 bits can have here (one key in 2^46 or fewer). More
+//! than 2^18 registers are joined to 2^18, as a union in `DataSketches` would do.
 //!
-//! **Source**: `DataSketches`' documentation of the form and its C++ `hll` folder.
+//! **Source**: the documentation of the format and the C++ folder `hll` of `DataSketches`.
 
 use alloc::vec::Vec;
 
@@ -47,12 +48,12 @@ mod mode {
     pub const HLL_8: u8 = 2 << 2;
 }
 
-/// Where a rank in 4 bits is not: in the table behind.
+/// A rank of 4 bits with this value is in the table that follows.
 const EXCEPTION: u8 = 15;
 
 /// The sketch as an `HLL_8` image: 40 bytes and one for each register, or 8 if it is empty.
 ///
-/// Readers estimate from the registers, as after a merge, with an error of 1.04 / sqrt(registers).
+/// Readers estimate from the registers, with an error of 1.04 / sqrt(registers), as after a merge.
 pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     let registers = sketch.registers();
     let precision = sketch.precision() as u8;
@@ -79,14 +80,14 @@ pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     image
 }
 
-/// The sketch of an image in any mode and form. It is for the caller to know which key its hashes were made with:
+/// Reads an image in any mode and form. The caller must know which key its hashes were made with:
 /// [`PUBLIC`](super::PUBLIC) if `DataSketches` itself made it.
 ///
-/// Takes at most 256 KiB of memory, whatever the bytes say. Bytes behind the image are not looked at, as there.
+/// Takes at most 256 KiB of memory, whatever the bytes say. Ignores bytes behind the image, as `DataSketches` does.
 ///
 /// # Errors
 ///
-/// The bytes are no such image; the error says where.
+/// The bytes are no such image. The error says where.
 pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     let mut reader = Reader::new(image, 0);
     let preamble = Preamble::read(&mut reader)?;
@@ -114,7 +115,7 @@ pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     Ok(sketch)
 }
 
-/// What is said before the registers.
+/// What comes before the registers.
 struct Preamble {
     words: u8,
     precision: u8,

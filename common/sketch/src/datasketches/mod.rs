@@ -1,4 +1,5 @@
-//! Sketches in the binary forms of Apache `DataSketches`, which Spark, Druid, `BigQuery`, Postgres and others can join.
+//! Sketches in the binary formats of Apache `DataSketches`, which Spark, Druid, `BigQuery`, Postgres and others can
+//! join.
 //!
 //! | form | written from | read into |
 //! |---|---|---|
@@ -7,10 +8,11 @@
 //!
 //! # Whose hashes?
 //!
-//! The forms have no place for a key. A `HyperLogLog` fed with keyed hashes can be exported, counted and joined with
-//! others of the same key and the same number of registers; joined with anything else it is counted twice, and nobody
-//! can notice. To be joined with sketches that others made, it must be fed with *their* hashes: [`PublicHash`], in a
-//! sketch whose key is [`PUBLIC`], so that weir itself never merges the two kinds.
+//! The formats have no place for a key. A `HyperLogLog` that was fed with keyed hashes can be exported, counted, and
+//! joined with others of the same key and the same number of registers. Joined with any other sketch, common items
+//! count twice, and nobody can notice. To be joined with sketches of others, it must be fed with *their* hashes:
+//! [`PublicHash`], in a sketch whose key is [`PUBLIC`]. Then [`MergeError`](super::MergeError) keeps the two kinds
+//! apart.
 //!
 //! ```
 //! use std::net::Ipv4Addr;
@@ -25,16 +27,16 @@
 //! assert_eq!(hll::read(&image, PUBLIC), Ok(sources));
 //! ```
 //!
-//! **Public hashes can be aimed at.** Whoever can choose addresses can choose such as make a public sketch count far
-//! too few, or far too many. Bounds hold for traffic that nobody aims at the sketch; what must withstand an attacker is
-//! the keyed one.
+//! **Public hashes are no defence.** An attacker who can choose items can choose items that make a public sketch count
+//! far too few, or far too many. Its bounds hold for items that were not chosen against it. Use keyed hashes where a
+//! sketch must withstand an attacker.
 //!
 //! # What is left out
 //!
-//! - `DataSketches`' Bloom filter is another structure than weir's: its bits follow from two xxHash64 of the *item*,
-//!   each modulo the number of bits, so a filter fed with weir's hashes answers nobody's questions, and the official
-//!   Python package has none to compare with.
-//! - Its HIP estimate, which depends on the order of arrival and is gone after the first merge.
+//! - The Bloom filter of `DataSketches` is another structure. Its bits follow from two xxHash64 of the *item*, so other
+//!   hashes than its own answer nobody's questions, and the official Python package has no Bloom filter to compare
+//!   with.
+//! - Its HIP estimate, which depends on the order of arrival and is lost by the first merge.
 
 pub mod frequent_items;
 pub mod hll;
@@ -43,9 +45,6 @@ mod murmur;
 #[cfg(test)]
 mod golden;
 
+pub use crate::merge::PUBLIC;
 pub use frequent_items::FrequentItems;
 pub use murmur::PublicHash;
-
-/// The key's fingerprint of sketches that are fed with [`PublicHash`]: no key at all. (A secret key has this
-/// fingerprint with a probability of 2^-64.)
-pub const PUBLIC: u64 = 0;

@@ -1,18 +1,18 @@
-//! The hash that all sketches of Apache `DataSketches` share, so that anybody's can be joined: `MurmurHash3` for 64-bit
-//! machines, 128 bits, with the seed 9001.
+//! The hash that all sketches of Apache `DataSketches` share, so that sketches of any origin can be joined: the 64-bit
+//! variant of `MurmurHash3` with 128 bits, and the seed 9001.
 //!
-//! **Not keyed**: anybody can make items that collide. Only for what leaves the machine to be joined with others'
-//! sketches.
+//! **Not keyed**: anybody can construct items that collide. Use it only for sketches that leave the machine to be
+//! joined with those of others.
 //!
-//! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `DataSketches`' `hll_sketch` (what becomes of its
-//! bits).
+//! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `hll_sketch` of `DataSketches` (how its bits are
+//! used).
 //!
-//! **Why not a crate**: it is forty lines that will never change, and the crates of it hash by a `Hasher` or a reader,
-//! with a 32-bit seed.
+//! **Why not a crate**: `mur3` gives the same hashes, but it reads slices through raw pointers and has had one release.
+//! The forty lines here are safe code, and the algorithm will never change.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// What all of `DataSketches` starts from.
+/// The seed of all hashes in `DataSketches`.
 const SEED: u64 = 9001;
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -29,26 +29,28 @@ pub struct PublicHash {
 }
 
 impl PublicHash {
-    /// Of bytes; of a string's UTF-8. `DataSketches` does not count what is empty: nor should the caller.
+    /// The hash of bytes, or of the UTF-8 of a string. `DataSketches` does not count empty items; the caller should not
+    /// either.
     #[inline]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let [place, rank] = murmur3(bytes, SEED);
         Self { place, rank }
     }
 
-    /// Of an integer of any width.
+    /// The hash of an integer of any width.
     #[inline]
     pub fn of_integer(integer: u64) -> Self {
         Self::of_bytes(&integer.to_le_bytes())
     }
 
-    /// Of an IPv4 address as an integer: 192.0.2.1 is 3,221,225,985. Not for the same sketch as IPv6 addresses.
+    /// The hash of an IPv4 address as an integer: 192.0.2.1 is 3,221,225,985. Do not count IPv4 and IPv6 addresses in
+    /// one sketch.
     #[inline]
     pub fn of_ipv4(address: Ipv4Addr) -> Self {
         Self::of_integer(address.to_bits().into())
     }
 
-    /// Of an IPv6 address as 16 bytes in network order. Not for the same sketch as IPv4 addresses.
+    /// The hash of an IPv6 address as 16 bytes in network order. Do not count IPv4 and IPv6 addresses in one sketch.
     #[inline]
     pub fn of_ipv6(address: Ipv6Addr) -> Self {
         Self::of_bytes(&address.octets())

@@ -1,5 +1,5 @@
-//! The three attacks on sketches whose hash the attacker can compute, each with the key in his hands, where it must
-//! succeed (so these tests can fail), and without it, where it must not.
+//! Three attacks on sketches, by an attacker who knows all of the code. With the key in his hands each attack must
+//! succeed, so these tests can fail. Without the key it must not.
 
 use std::vec::Vec;
 

@@ -1,16 +1,16 @@
-//! The hashes of many items: the same as of each alone, by vectors.
+//! The hashes of many items by vectors: the same hashes as one by one.
 //!
 //! ```text
-//! for some items at a time:
+//! for each group of items:
 //!     for each item: write its words into columns, its n-th word into the n-th
 //!     for each column: add the products of its words to the sums, eight at a time
 //! ```
 //!
-//! Items that have not all as many words, as texts, are hashed one by one. So is everything without AVX-512: vectors of
-//! AVX2 take as long as one item after the other does, or longer.
+//! Items of different numbers of words, such as texts, are hashed one by one. So are all items on processors without
+//! AVX-512: vectors of AVX2 take as long as single items, or longer.
 //!
-//! **Cost** on a Xeon with AVX-512, in nanoseconds an item, and of one alone beside it: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1
-//! for 13, 3.2 / 3.7 for 40.
+//! **Cost** on a Xeon with AVX-512, in nanoseconds per item, in a batch / alone: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1 for
+//! 13, 3.2 / 3.7 for 40.
 
 use core::{cell::Cell, hash::Hash};
 
@@ -28,8 +28,8 @@ const GROUP: usize = 32;
 type Column = [u64; GROUP];
 
 impl KeyedHash {
-    /// The hashes of many items: `hashes[i]` is what [`KeyedHash::of`] gives for `items[i]`, in a fraction of the time
-    /// where 32 or more are hashed at once. As many as the shorter of the two has.
+    /// The hashes of many items: `hashes[i]` becomes [`KeyedHash::of`] of `items[i]`. With 32 items or more it takes a
+    /// fraction of the time. Stops at the end of the shorter slice.
     ///
     /// ```
     /// use weir_sketch::hash::{Key, KeyedHash};
@@ -66,7 +66,7 @@ fn hash_groups<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
         let start = done.min(last);
         let (items, hashes) = (&items[start..count], &mut hashes[start..count]);
         if let (Some(items), Some(hashes)) = (items.first_chunk(), hashes.first_chunk_mut())
-            && let Some(words) = record(items, &mut columns)
+            && let Some(words) = columns_of(items, &mut columns)
         {
             add_columns(key, words, hashes);
         } else {
@@ -82,16 +82,16 @@ fn hash_each<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
     hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = key.of(item));
 }
 
-/// Takes down the words of items; gives their columns if all have as many, and none too many.
+/// Writes the words of items into columns; returns the columns if all items have as many words, and none too many.
 #[inline(always)]
-fn record<'a, T: Hash>(items: &[T; GROUP], columns: &'a mut [Column; WORDS]) -> Option<&'a [Column]> {
+fn columns_of<'a, T: Hash>(items: &[T; GROUP], columns: &'a mut [Column; WORDS]) -> Option<&'a [Column]> {
     let count = {
         let mut words = Cut(Counter(0));
         items[0].hash(&mut words);
         words.0.0
     };
     for (nth, item) in items.iter().enumerate() {
-        let mut words = Cut(Recorder { columns, nth, count: 0, was_asked: Cell::new(false) });
+        let mut words = Cut(ColumnWriter { columns, nth, count: 0, was_asked: Cell::new(false) });
         item.hash(&mut words);
         // Where all items of a type have as many words, the compiler knows it.
         if words.0.count != count || words.0.was_asked.get() {
@@ -116,8 +116,8 @@ impl Words for Counter {
     }
 }
 
-/// Takes down the words of an item.
-struct Recorder<'a> {
+/// Writes the words of an item into columns.
+struct ColumnWriter<'a> {
     columns: &'a mut [Column; WORDS],
     /// Which of the group's items it is.
     nth: usize,
@@ -127,7 +127,7 @@ struct Recorder<'a> {
     was_asked: Cell<bool>,
 }
 
-impl Words for Recorder<'_> {
+impl Words for ColumnWriter<'_> {
     #[inline(always)]
     fn word(&mut self, word: u64) {
         if let Some(column) = self.columns.get_mut(self.count) {

@@ -1,4 +1,4 @@
-//! What every machine must find alike, whatever its instruction set and the order of its bytes: hashes.
+//! Hashes that every machine must find alike, whatever its instruction set and its byte order.
 
 use core::hash::Hash;
 use std::{string::String, vec, vec::Vec};

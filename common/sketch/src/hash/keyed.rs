@@ -1,36 +1,37 @@
-//! The sketches' hash: strongly universal, keyed, a few nanoseconds; in batches ([`KeyedHash::of_all`]) fewer.
+//! The hash of the sketches: strongly universal, keyed, a few nanoseconds an item, and less in batches
+//! ([`KeyedHash::of_all`]).
 //!
-//! An item of up to eight words is hashed by a sum of products with secret 128-bit numbers, modulo 2^128, of which the
-//! high half is taken (multilinear hashing):
+//! An item of up to eight words is hashed by a sum of products with secret 128-bit numbers, modulo 2^128 (multilinear
+//! hashing). The hash is the high half of the sum:
 //!
 //! ```text
 //! hash(w1 .. wn) = finish((offset[n] + w1 * key[1] + .. + wn * key[n]) >> 64)
 //! ```
 //!
-//! **Promises**: for any two different items that are chosen without knowledge of the key, the pair of their hashes is
-//! uniform over all pairs of 64-bit words. That is what the analyses of count-min and Bloom filters ask of a hash, and
-//! it leaves an attacker who knows this code but not the key nothing to compute: each two of his items meet by chance
-//! only. `finish` is a bijection, so it keeps the promise; it is there because sums of products keep arithmetic
-//! progressions, and addresses come in rows. One multiplication breaks them up: the sum is secret, so a finaliser need
-//! not spread every single bit, as one for public numbers must.
+//! **Promises**: take any two different items that were chosen without knowledge of the key. Then the pair of their
+//! hashes is uniform over all pairs of 64-bit words. That is what the analyses of count-min and of Bloom filters ask of
+//! a hash. An attacker who knows this code but not the key has nothing to compute: any two of his items collide by
+//! chance only. `finish` is a bijection, so it keeps the promise. It is there because sums of products keep arithmetic
+//! progressions, and keys often come in progressions. One multiplication breaks them up. The sum is secret, so the
+//! finaliser need not spread every single bit, as a finaliser of public numbers must.
 //!
-//! **Does not promise** anything once the attacker sees hashes, or answers that depend on few of them, again and again:
-//! this is no pseudo-random function, and enough outputs give the key away. weir's hashes never leave it, and the key
-//! should be changed (restart, or a new fleet secret) where somebody could feed it packets and read its reports for
-//! long.
+//! **Does not promise** anything to those who show the attacker hashes, or answers that depend on few hashes, again and
+//! again. This is no pseudo-random function: enough outputs give the key away. Keep hashes inside the program, and
+//! change the key from time to time if an attacker could both choose items and read answers for long.
 //!
-//! Longer items are cut into blocks of eight words, whose hashes are hashed by SipHash-1-3.
+//! Longer items are cut into blocks of eight words, and the hashes of the blocks are hashed by SipHash-1-3.
 //!
-//! **Cost**: two multiplications a word, independent of each other (SipHash-1-3 takes some 40 dependent instructions a
-//! word). One after the other on a Xeon: 1.2 ns for 8 bytes, 2.0 for 13, 3.6 for 40; text of 5 to 40 bytes 5 to 11.
+//! **Cost**: two multiplications a word that do not wait for each other (SipHash-1-3 takes some 40 dependent
+//! instructions a word). One item after the other on a Xeon: 1.2 ns for 8 bytes, 2.0 for 13, 3.6 for 40; 5 to 11 ns for
+//! texts of 5 to 40 bytes.
 //!
 //! **Papers**: Carter and Wegman, "Universal classes of hash functions", 1979; Lemire and Kaser, "Strongly universal
-//! string hashing is fast", 2014 (theorem 1: of sums modulo 2^128 of 64-bit words, the 65 highest bits are strongly
+//! string hashing is fast", 2014 (theorem 1: the 65 highest bits of sums modulo 2^128 of 64-bit words are strongly
 //! universal).
 //!
-//! **Why not a crate**: fast crates mix with public constants or promise nothing of the kind; those that promise
-//! (`SipHash`) take ten times as long for a flow. And one pass must give the hashes of an item and of its parts:
-//! [`KeyedHash::part`].
+//! **Why not a crate**: fast crates mix with public constants, or promise nothing of the kind. Those that do promise
+//! (`SipHash`) take ten times as long for an item of five words. And one pass must give the hashes of an item and of
+//! its parts: [`KeyedHash::part`].
 
 use core::hash::{Hash, Hasher};
 
@@ -41,22 +42,23 @@ use super::{
     words::{Cut, Words},
 };
 
-/// Words a block: a flow key has five.
+/// Words a block.
 pub(super) const WORDS: usize = 8;
 
-/// A secret member of the family of hashes.
+/// A hash function that a secret key chooses.
 #[derive(Clone)]
 pub struct KeyedHash {
-    /// What each word of a block is multiplied with.
+    /// The factor for each word of a block.
     pub(super) factors: [u128; WORDS],
-    /// What a block of so many words begins with, so that items of different lengths differ as any two.
+    /// The number that a block of so many words begins with, so that items of different lengths differ like any two
+    /// items.
     pub(super) offsets: [u128; WORDS + 1],
     /// For the hashes of blocks.
     long: Key,
 }
 
 impl KeyedHash {
-    /// The member that this key chooses.
+    /// The hash function of this key.
     pub fn new(key: Key) -> Self {
         let key = key.derive("keyed hash");
         let word = |nth: usize, half: u8| u128::from(sip(key, &[nth as u8, half]));
@@ -76,7 +78,7 @@ impl KeyedHash {
         words.finish()
     }
 
-    /// The hash of some words, at most eight: what [`KeyedHash::of`] gives for `u64`s one after the other.
+    /// The hash of at most eight words. It equals [`KeyedHash::of`] of an item that consists of these `u64`s.
     #[inline(always)]
     pub const fn words<const N: usize>(&self, words: [u64; N]) -> u64 {
         const { assert!(N <= WORDS, "longer items are hashed by `of`") };
@@ -88,17 +90,18 @@ impl KeyedHash {
         finish(sum)
     }
 
-    /// What a word adds to the sum of an item that has it as its `nth` word, 0 to 7.
+    /// What a word adds to the sum of an item, as its `nth` word (0 to 7).
     ///
-    /// For items that have parts in common, such as a pair and its two members: each word is multiplied once, and every
-    /// item that it is a word of takes its [`Part`]. No two items may have the same parts and the same offset.
+    /// This is for items that have words in common, such as a pair and its two members: each word is multiplied once,
+    /// and all items that have this word use the same [`Part`]. Two different items must differ in their parts or in
+    /// their offset.
     #[inline(always)]
     pub const fn part(&self, nth: usize, word: u64) -> Part {
         Part(self.product(nth, word))
     }
 
-    /// The hash of an item that is the sum of these parts. Items of different kinds take different offsets, 0 to 8, so
-    /// that they differ though their parts be equal.
+    /// The hash of an item that is the sum of these parts. Give different kinds of items different offsets (0 to 8).
+    /// Then they differ even if their parts are equal.
     #[inline(always)]
     pub const fn whole(&self, offset: usize, parts: Part) -> u64 {
         finish(self.offsets[offset].wrapping_add(parts.0))
@@ -111,12 +114,12 @@ impl KeyedHash {
     }
 }
 
-/// What some words of an item come to; see [`KeyedHash::part`].
+/// What some words of an item add to its sum: see [`KeyedHash::part`].
 #[derive(Clone, Copy)]
 pub struct Part(u128);
 
 impl Part {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     #[inline(always)]
     pub const fn and(self, other: Self) -> Self {
@@ -124,14 +127,14 @@ impl Part {
     }
 }
 
-/// The hash that a sum comes to: its high half, in which the upper 32 bits reach the lower ones, those by an odd factor
-/// (degski's) all above them, and these the lower ones again.
+/// The hash of a sum is its high half, mixed: the upper 32 bits change the lower ones, a product with an odd factor
+/// (degski's) spreads those upwards, and the upper bits change the lower ones again.
 #[inline(always)]
 pub(super) const fn finish(sum: u128) -> u64 {
     finish_high((sum >> 64) as u64)
 }
 
-/// The hash that a sum with this high half comes to.
+/// The hash of a sum with this high half.
 #[inline(always)]
 pub(super) const fn finish_high(high: u64) -> u64 {
     const ODD: u64 = 0xd6e8_feb8_6659_fd93;

@@ -1,8 +1,8 @@
-//! Keyed hashing: what an attacker cannot aim at.
+//! Keyed hashing: an attacker without the key cannot choose items that collide.
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a word, in batches less | any two items that are chosen without the key share a register, a cell or a bit no more often than chance has it |
+//! | [`KeyedHash`] | the sketches | two multiplications a word, less in batches | two items that were chosen without the key share a register, a cell or a bit no more often than by chance |
 //! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ use siphasher::sip::SipHasher13;
 
 pub use keyed::{KeyedHash, Part};
 
-/// 128 secret bits: from the operating system at start, or a fleet's secret. Never exported.
+/// A secret of 128 bits. Take it from the operating system, or from a secret that several machines share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
 
@@ -30,7 +30,7 @@ impl core::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key of its own for another purpose, so that one use says nothing about another.
+    /// A key for another purpose. The two keys say nothing about each other.
     #[must_use]
     pub fn derive(self, purpose: &str) -> Self {
         let half = |n: u8| {
@@ -42,8 +42,8 @@ impl Key {
         Self([half(0), half(1)])
     }
 
-    /// A fingerprint that tells two keys apart and gives neither away. It is of the hash as well: sketches of one key
-    /// whose hashes were made in different ways do not belong together either.
+    /// A fingerprint, which tells two keys apart and gives neither away. It also stands for the version of the hash:
+    /// sketches of one key whose hashes were made in different ways must not be merged either.
     pub fn id(self) -> u64 {
         self.derive("id, second hash").0[0]
     }
@@ -58,14 +58,14 @@ pub fn sip(key: Key, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A uniform word brought into the range below `end`, by its high bits and without a division (Lemire, "Fast random
-/// integer generation in an interval", 2019).
+/// A number below `end` from a uniform word, by its high bits and without a division (Lemire, "Fast random integer
+/// generation in an interval", 2019).
 #[inline(always)]
 pub const fn scale(word: u64, end: u64) -> u64 {
     ((word as u128 * end as u128) >> 64) as u64
 }
 
-/// One 64-bit hash out of two, in order.
+/// One 64-bit hash of two. Their order matters.
 #[inline(always)]
 pub const fn combine(first: u64, second: u64) -> u64 {
     mix(first.rotate_left(32) ^ mix(second))
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn keys_change_every_hash() {
         let (a, b) = (Key([1, 2]), Key([1, 3]));
-        assert_ne!(sip(a, b"flow"), sip(b, b"flow"));
-        assert_ne!(KeyedHash::new(a).of("flow"), KeyedHash::new(b).of("flow"));
+        assert_ne!(sip(a, b"item"), sip(b, b"item"));
+        assert_ne!(KeyedHash::new(a).of("item"), KeyedHash::new(b).of("item"));
         assert_ne!(a.derive("x"), a.derive("y"));
         assert_ne!(a.id(), b.id());
         assert_eq!(std::format!("{a:?}"), "Key(secret)");

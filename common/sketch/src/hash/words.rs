@@ -1,4 +1,4 @@
-//! The words of what is hashed.
+//! The words of an item that is hashed.
 
 use core::hash::Hasher;
 

@@ -9,18 +9,18 @@ pub const WAYS: usize = 4;
 /// Light cells a block: with 32-bit counters and 16-bit cells it fills two cache lines.
 pub const CELLS: usize = 46;
 
-/// What the keys of one block share. With 64-bit counters the heavy part is in one cache line; with any, the first line
-/// has what each small key reads of it.
+/// The counters that the keys of one block share. With 64-bit counters the part for large keys is in one cache line.
+/// With any counters, the first line has all of it that a small key reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Block<W: Weight> {
-    /// Of the large keys; 0 where a way is free.
+    /// The fingerprints of the large keys; 0 if the way is free.
     pub fingerprints: [u32; WAYS],
-    /// At least what any key had that is not large.
+    /// An upper bound of what any key had that is not large.
     pub ceiling: W,
-    /// Of the large keys: at least what they had.
+    /// Upper bounds of what the large keys had.
     pub counts: [W; WAYS],
-    /// Of the other keys: one cell a key, which is at least what the key had, or full.
+    /// The cells of all other keys, one cell a key. A cell is an upper bound of what the key had, or full.
     pub light: [W::Narrow; CELLS],
 }
 
@@ -32,7 +32,7 @@ impl<W: Weight> Default for Block<W> {
 }
 
 impl<W: Weight> Block<W> {
-    /// Adds to a key; gives at least what it had and has now.
+    /// Adds to a key; returns an upper bound of what it had and has now.
     #[inline(always)]
     pub fn add(&mut self, fingerprint: u32, weight: W) -> W {
         let way = self.way(fingerprint);
@@ -44,29 +44,31 @@ impl<W: Weight> Block<W> {
         }
     }
 
-    /// Adds to a key that is in no way: in its light cell, or, if it has outgrown the smallest of the large keys, in
-    /// its place.
+    /// Adds to a key that is in no way: in its light cell, or in the way of the smallest large key if it has outgrown
+    /// that one.
     #[inline(always)]
     fn add_outside(&mut self, fingerprint: u32, weight: W) -> W {
         let upper = self.outside(fingerprint).saturating_add(weight);
-        // What was put out last was the smallest then, so nothing below the ceiling gets in: four counts less to read.
-        if upper.rank() <= self.ceiling.rank() || !self.replace_smallest(fingerprint, upper) {
+        // The key that was evicted last was the smallest then. So no key below the ceiling gets in, and four counts
+        // need not be read.
+        if upper.magnitude() <= self.ceiling.magnitude() || !self.replace_smallest(fingerprint, upper) {
             self.raise(fingerprint, upper);
         }
         upper
     }
 
-    /// Lets a key in if it is larger than the smallest that is in.
+    /// Makes a key large if it is larger than the smallest large key.
     fn replace_smallest(&mut self, fingerprint: u32, count: W) -> bool {
-        let smallest = (1..WAYS).fold(
-            0,
-            |least, way| {
-                if self.counts[way].rank() < self.counts[least].rank() { way } else { least }
-            },
-        );
+        let smallest =
+            (1..WAYS).fold(
+                0,
+                |least, way| {
+                    if self.counts[way].magnitude() < self.counts[least].magnitude() { way } else { least }
+                },
+            );
         let (evicted, evicted_count) = (self.fingerprints[smallest], self.counts[smallest]);
-        if count.rank() <= evicted_count.rank() {
-            // The smallest is known now: what has not outgrown it either need not look.
+        if count.magnitude() <= evicted_count.magnitude() {
+            // The smallest is known now. Keys that have not outgrown it need not look again.
             self.ceiling = self.ceiling.most(evicted_count);
             return false;
         }
@@ -75,7 +77,7 @@ impl<W: Weight> Block<W> {
         true
     }
 
-    /// Raises a key's light cell to what it had, if that is not higher already.
+    /// Raises a key's light cell to what the key had, if the cell is lower.
     #[inline(always)]
     fn raise(&mut self, fingerprint: u32, count: W) {
         self.ceiling = self.ceiling.most(count);
@@ -86,8 +88,8 @@ impl<W: Weight> Block<W> {
     /// The way with this fingerprint; [`WAYS`] if there is none.
     #[inline(always)]
     pub fn way(&self, fingerprint: u32) -> usize {
-        // All four compared at once, without a branch: small keys are in no way. (Without bit 0: a compiler that makes
-        // it of the comparison itself treats one way unlike the others, and then compares one by one.)
+        // All four are compared at once, without a branch. (Bit 0 is not used: a compiler would make it from the
+        // comparison itself, treat one way unlike the others, and then compare one by one.)
         const BITS: [u32; WAYS] = [2, 4, 8, 16];
         let bit = |way: usize| if self.fingerprints[way] == fingerprint { BITS[way] } else { 0 };
         let matches = core::array::from_fn::<_, WAYS, _>(bit).into_iter().fold(0, |matches, bit| matches | bit);
@@ -95,22 +97,21 @@ impl<W: Weight> Block<W> {
         (matches | 2 << WAYS).trailing_zeros() as usize - 1
     }
 
-    /// At least what the key had.
+    /// An upper bound of what the key had.
     #[inline(always)]
     pub fn upper(&self, fingerprint: u32) -> W {
         let way = self.way(fingerprint);
-        // Both are read, and one is chosen without a branch: which it will be nobody can foresee.
+        // Both are read, and one is chosen without a branch, because the choice cannot be predicted.
         select_unpredictable(way < WAYS, self.counts[way % WAYS], self.outside(fingerprint))
     }
 
-    /// At least what the key had while it was in no way: its light cell, or, where that is full, what no key outside
-    /// exceeds.
+    /// An upper bound of what the key had while it was not large: its light cell, or the ceiling if the cell is full.
     #[inline(always)]
     pub fn outside(&self, fingerprint: u32) -> W {
         W::from_narrow(self.light[place(fingerprint)]).least(self.ceiling)
     }
 
-    /// Takes in another block, neither being empty.
+    /// Merges another block into this one. Neither is empty.
     pub fn merge_in(&mut self, other: &Self) {
         let mut large = [(0, W::default()); 2 * WAYS];
         for (entry, way) in large.iter_mut().zip(0..WAYS) {
@@ -125,8 +126,8 @@ impl<W: Weight> Block<W> {
                 *entry = (fingerprint, other.counts[way].saturating_add(self.outside(fingerprint)));
             }
         }
-        // Equal ranks in an order that does not depend on which of the two takes in the other.
-        large.sort_unstable_by_key(|&(fingerprint, count)| Reverse((count.rank(), fingerprint)));
+        // Equal magnitudes are ordered so that it does not matter which block is merged into which.
+        large.sort_unstable_by_key(|&(fingerprint, count)| Reverse((count.magnitude(), fingerprint)));
         self.ceiling = self.ceiling.saturating_add(other.ceiling);
         for (cell, &other) in self.light.iter_mut().zip(&other.light) {
             *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(other)).narrow();
@@ -139,7 +140,7 @@ impl<W: Weight> Block<W> {
     }
 }
 
-/// The hash's low half, of which the number of a block reads nothing; never 0, which marks a free way.
+/// The low half of the hash, which the choice of the block does not use. Never 0, which marks a free way.
 #[inline(always)]
 pub const fn fingerprint(hash: u64) -> u32 {
     match hash as u32 {
@@ -148,10 +149,10 @@ pub const fn fingerprint(hash: u64) -> u32 {
     }
 }
 
-/// A key's light cell. Only by the fingerprint: nothing else is known of a key that is put out.
+/// A key's light cell. It depends on the fingerprint only, because nothing else is known of a key that is evicted.
 #[inline(always)]
 pub const fn place(fingerprint: u32) -> usize {
     let place = ((fingerprint as u64 * CELLS as u64) >> 32) as usize;
-    // It always is; that tells the compiler so, which otherwise makes no lanes of it.
+    // It always is. This tells the compiler, which otherwise would not use lanes.
     if place < CELLS { place } else { CELLS - 1 }
 }

@@ -11,8 +11,8 @@ use crate::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
 };
 
-/// Part after part of all blocks. The weights' width is not written: a number that is too large for it becomes the
-/// largest there is.
+/// Part after part of all blocks. The width of weights is not written. A number that is too large for the reader's
+/// weights becomes their largest.
 impl<W: Weight> Image for HeavyLight<W> {
     const KIND: Kind = Kind::HeavyLight;
 

@@ -13,16 +13,16 @@ use std::{collections::HashMap, vec::Vec};
 
 const KEY: u64 = 7;
 
-/// Feeds Zipf traffic, or uniform with an exponent of 0.
+/// Feeds a Zipf stream, or uniform with an exponent of 0.
 fn feed(
     sketch: &mut HeavyLight<CountAndSum>,
     truth: &mut Amounts,
     (keys, exponent): (u32, f64),
     seed: u64,
-    records: u32,
+    additions: u32,
 ) {
     let (zipf, mut random) = (Zipf::new(crate::test_size::of(keys, keys / 50), exponent), SplitMix64(seed));
-    for _ in 0..crate::test_size::of(records, records / 400) {
+    for _ in 0..crate::test_size::of(additions, additions / 400) {
         let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
         truth.add(hash, weight);
         let estimate = sketch.add(hash, weight);
@@ -43,15 +43,15 @@ fn check(sketch: &HeavyLight<CountAndSum>, truth: &Amounts) {
 
 #[test]
 fn bounds_hold_alone_and_after_merging_and_feeding_on() {
-    for (seed, traffic) in [(1, (5_000, 1.05)), (2, (5_000, 0.0)), (3, (300, 0.5)), (4, (20_000, 1.5))] {
+    for (seed, stream) in [(1, (5_000, 1.05)), (2, (5_000, 0.0)), (3, (300, 0.5)), (4, (20_000, 1.5))] {
         let [mut one, mut other] = [0; 2].map(|_| HeavyLight::with_error(0.005, KEY));
         let mut truth = Amounts::default();
-        feed(&mut one, &mut truth, traffic, seed, 10_000);
+        feed(&mut one, &mut truth, stream, seed, 10_000);
         check(&one, &truth);
-        feed(&mut other, &mut truth, traffic, seed + 10, 10_000);
+        feed(&mut other, &mut truth, stream, seed + 10, 10_000);
         one.merge(&other).unwrap();
         check(&one, &truth);
-        feed(&mut one, &mut truth, traffic, seed + 20, 10_000);
+        feed(&mut one, &mut truth, stream, seed + 20, 10_000);
         check(&one, &truth);
     }
 }
@@ -67,8 +67,8 @@ fn bounds_hold_for_what_outgrows_the_light_cells() {
             assert!(lower <= truth && truth <= upper && upper < u32::MAX / 2, "{lower} {truth} {upper}");
         }
     };
-    let (records, most) = crate::test_size::of((20_000, 1_000), (1_000, 40_000));
-    for nth in 0..records {
+    let (additions, most) = crate::test_size::of((20_000, 1_000), (1_000, 40_000));
+    for nth in 0..additions {
         let (hash, weight) = (mix(random.word() % 40), (random.word() % most) as u32);
         *truth.entry(hash).or_default() += weight;
         (if nth % 2 == 0 { &mut one } else { &mut other }).add(hash, weight);
@@ -106,7 +106,7 @@ fn shares(one: u64, other: u64) -> bool {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
-    // A sixteenth of the traffic and the memory in the table above.
+    // A sixteenth of the stream and the memory in the table above.
     for exponent in [1.05, 0.0] {
         let mut heavy_light = HeavyLight::<u32>::with_error(2.0 * E / (512.0 * 46.0) * 1.000_001, KEY);
         let mut count_min = CountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, 0.02, KEY);

@@ -1,28 +1,29 @@
-//! A [`HyperLogLog`] that begins small: for where there are many sketches, and most count little.
+//! A [`HyperLogLog`] that begins small: for many sketches of which most count little.
 //!
-//! It lists what it needs to know of each hash (a token of 32 bits) while that takes no more than half the registers'
-//! memory, and turns into registers then.
+//! It keeps a list of what it must know of each hash (a token of 32 bits) as long as the list takes at most half the
+//! memory of the registers. Then it turns into registers.
 //!
-//! **Errs** while it is a list only by keys with equal tokens: one pair of keys in 200 million. Afterwards as
-//! [`HyperLogLog`] does, whose registers it has then: nothing is lost by having begun small.
+//! **Errors**: as a list it errs only by keys with equal tokens: one pair of keys in 200 million. Afterwards its
+//! registers and its errors are those of [`HyperLogLog`]. Nothing is lost by having begun small.
 //!
-//! **Cost**: 6 to 12 bytes a key at first (seldom 24, at least 64 in all), at most the registers; an insertion into the
-//! list mostly touches one cache line. Unlike weir's other sketches it allocates while it counts: up to a maximum known
-//! beforehand.
+//! **Cost**: 6 to 12 bytes a key at first (seldom 24, and at least 64 in all), and at most the registers. An insertion
+//! into the list mostly touches one cache line. Unlike most sketches here it allocates while it counts, up to a maximum
+//! that is known beforehand.
 //!
 //! **Papers**: Heule, Nunkesser and Hall, "`HyperLogLog` in practice", 2013 (the sparse form, with hashes at a higher
-//! precision); the list is a hash table with linear probing in which tokens stay in order, so that equal sets look
-//! equal whatever order they came in: Blelloch and Golovin, "Strongly history-independent hashing with applications",
+//! precision). The list is a hash table with linear probing in which tokens are kept in order, so that equal sets look
+//! equal in whatever order they came: Blelloch and Golovin, "Strongly history-independent hashing with applications",
 //! 2007.
 //!
-//! **Why not a crate**: those of [`HyperLogLog`].
+//! **Why not a crate**: as for [`HyperLogLog`].
 
 use alloc::{boxed::Box, vec};
 
 use super::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 use crate::{
-    Distinct, Estimate, Geometry, Merge, MergeError, Sketch, check_mergeable,
+    Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
+    merge::check_mergeable,
 };
 
 /// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
@@ -33,10 +34,10 @@ const RANK_BITS: u32 = u32::BITS - TOKEN_PRECISION;
 const TOKENS_EQUAL: f64 = 1.0 / 3.0 / (1u64 << TOKEN_PRECISION) as f64;
 /// Slots of the smallest list.
 const SLOTS_MIN: usize = 8;
-/// Slots behind the last one that a token belongs to, for those that find it taken.
+/// Slots behind the last one that a token can belong to, for tokens whose own slot is taken.
 const SLOTS_BEHIND: usize = 8;
 
-/// A `HyperLogLog` that is a list at first.
+/// A `HyperLogLog` that begins as a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactHyperLogLog {
     form: Form,
@@ -56,13 +57,13 @@ impl CompactHyperLogLog {
         Self::with_precision(super::precision_for(relative_error), key_id)
     }
 
-    /// A sketch of which two to the `precision` registers become, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
+    /// A sketch that turns into two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
         Self { form: Form::List(Tokens::with_slots(SLOTS_MIN)), precision, key_id }
     }
 
-    /// Counts the key with this hash, once however often it comes.
+    /// Counts the key with this hash. It counts once, however often it comes.
     pub fn insert(&mut self, hash: u64) {
         match &mut self.form {
             Form::List(tokens) => {
@@ -90,8 +91,8 @@ impl CompactHyperLogLog {
         match &self.form {
             Form::List(tokens) => {
                 let pairs_equal = (tokens.count * tokens.count) as f64 / 2.0 * TOKENS_EQUAL;
-                // A Poisson number: below the first bound it is 0 with the stated confidence, above it within the
-                // second.
+                // A Poisson number. Below the first bound it is 0 with the stated confidence; above that, the second
+                // bound holds.
                 let most = if pairs_equal < 0.001 { 0.0 } else { pairs_equal + 4.0 * libm::sqrt(pairs_equal) + 2.0 };
                 let count = tokens.count as u64;
                 let value = count + libm::round(pairs_equal) as u64;
@@ -101,7 +102,11 @@ impl CompactHyperLogLog {
         }
     }
 
-    /// Takes in another sketch: afterwards this one is as if it had been fed both.
+    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         match (&mut self.form, &other.form) {
@@ -116,22 +121,22 @@ impl CompactHyperLogLog {
         Ok(())
     }
 
-    /// Forgets everything, and is as small as at first.
+    /// Empties it, and makes it as small as at first.
     pub fn clear(&mut self) {
         *self = Self::with_precision(self.precision, self.key_id);
     }
 
-    /// Its size and shape once it has registers.
+    /// Its size and shape when it has registers: sketches merge if these are equal.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: 1 << self.precision }
     }
 
-    /// The fingerprint of the hash key.
+    /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Everything it occupies now, in bytes.
+    /// The memory that it takes now, in bytes, with itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.form {
@@ -140,13 +145,13 @@ impl CompactHyperLogLog {
             }
     }
 
-    /// What it occupies at most, in bytes.
+    /// The most memory that it may take, in bytes.
     pub const fn memory_bytes_max(&self) -> usize {
         let (registers, list) = (1 << self.precision, (SLOTS_MIN + SLOTS_BEHIND) * size_of::<u32>());
         size_of::<Self>() + if registers > list { registers } else { list }
     }
 
-    /// Makes room, for a token that found none first of all.
+    /// Makes room, and inserts the token that found none.
     #[cold]
     fn grow(&mut self, homeless: u32) {
         let Form::List(tokens) = &self.form else { return };
@@ -164,40 +169,7 @@ impl CompactHyperLogLog {
     }
 }
 
-impl Sketch for CompactHyperLogLog {
-    fn geometry(&self) -> Geometry {
-        self.geometry()
-    }
-    fn key_id(&self) -> u64 {
-        self.key_id
-    }
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-impl Merge for CompactHyperLogLog {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge(other)
-    }
-}
-
-impl Distinct for CompactHyperLogLog {
-    fn insert(&mut self, hash: u64) {
-        self.insert(hash);
-    }
-    fn insert_batch(&mut self, hashes: &[u64]) {
-        self.insert_batch(hashes);
-    }
-    fn bounds(&self) -> Estimate {
-        self.bounds()
-    }
-}
-
-/// A list of tokens, each as what it has more than the one before it; or the registers' image.
+/// A list of tokens, each as its difference from the one before; or the image of the registers.
 impl Image for CompactHyperLogLog {
     const KIND: Kind = Kind::CompactHyperLogLog;
 
@@ -248,7 +220,7 @@ const fn is_token(token: u32) -> bool {
     1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1
 }
 
-/// What registers of any precision need to know of a hash. Never 0.
+/// What registers of any precision need to know about a hash. Never 0.
 const fn token(hash: u64) -> u32 {
     let rank = (hash << TOKEN_PRECISION | 1 << (TOKEN_PRECISION - 1)).leading_zeros() + 1;
     let high = (hash >> (u64::BITS - TOKEN_PRECISION)) as u32;
@@ -262,7 +234,7 @@ const fn hash_with(token: u32) -> u64 {
     (high as u64) << (u64::BITS - TOKEN_PRECISION) | behind
 }
 
-/// A set of tokens: a table in which each is at its place or behind it, in ascending order.
+/// A set of tokens: a table in which each token is at its place or behind it, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tokens {
     /// 0 where there is none.
@@ -279,7 +251,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// There is no room left, or was none at the table's end: gives the token that is now without a place.
+    /// There is no room left, or none at the end of the table. The error is the token that now has no place.
     fn insert(&mut self, mut token: u32) -> Result<(), u32> {
         let places = self.slots.len() - SLOTS_BEHIND;
         let place = token >> (u32::BITS - places.trailing_zeros());

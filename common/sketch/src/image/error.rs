@@ -5,44 +5,44 @@ use core::fmt;
 /// Why bytes are not an image of a sketch: what was found, where, and what belongs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
-    /// It ends too early.
+    /// The bytes end too early.
     Truncated {
-        /// What was to be read.
+        /// What should have been read.
         field: &'static str,
         /// Where, in bytes from the beginning.
         at: usize,
-        /// How many bytes it takes.
+        /// How many bytes it needs.
         needed: u64,
-        /// How many there are.
+        /// How many bytes there are.
         available: usize,
     },
     /// A field has a value that it cannot have.
     Value {
-        /// Which.
+        /// The field.
         field: &'static str,
         /// Where, in bytes from the beginning.
         at: usize,
-        /// What it is.
+        /// The value.
         found: u64,
-        /// What it may be.
+        /// The values that it may have.
         expected: &'static str,
     },
-    /// The sketch would take more memory than the reader was allowed.
+    /// The sketch would take more memory than the caller allows.
     TooLarge {
-        /// What would have been allocated.
+        /// What the memory is for.
         field: &'static str,
         /// Where the image asks for it, in bytes from the beginning.
         at: usize,
         /// How many bytes it asks for.
         needed: u64,
-        /// How many are left of those allowed.
+        /// How many bytes the caller still allows.
         allowed: usize,
     },
-    /// Some bit is not as it was written.
+    /// Some bits have changed since the image was written.
     Checksum {
-        /// What the image says.
+        /// The checksum in the image.
         stored: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u32,
     },
 }

@@ -2,21 +2,23 @@
 
 use super::{ImageError, Reader, Writer};
 
-/// A key that can be written: always the same number of bytes, which are the same on every machine.
+/// A key that can be written into an image. All keys of a type have the same number of bytes, and these are the same on
+/// every machine.
 ///
-/// An image says how long its keys are, not what they are: whoever reads it must know, as with hashes.
+/// An image says how long its keys are, not of which type. The reader must know the type, just as it must know how
+/// hashes were made.
 pub trait PlainKey: Copy {
     /// How many bytes.
     const BYTES: usize;
 
-    /// Writes so many bytes.
+    /// Writes the key in that many bytes.
     fn write(&self, payload: &mut Writer);
 
-    /// Reads what [`PlainKey::write`] wrote. Bytes that it never writes must give an error.
+    /// Reads a key that [`PlainKey::write`] wrote. It must refuse bytes that `write` never writes.
     ///
     /// # Errors
     ///
-    /// The bytes end before, or are no key.
+    /// The bytes end too early, or are no key.
     fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError>;
 }
 

@@ -1,8 +1,8 @@
-//! weir's own form for sketches that leave the machine: versioned, checksummed, and safe to read from anybody.
+//! A format for sketches that leave the machine: versioned, with a checksum, and safe to read from anybody.
 //!
 //! ```text
 //!  0  4  "weir"
-//!  4  1  version of the form, 1
+//!  4  1  version of the format, 1
 //!  5  1  kind of sketch
 //!  6  2  0
 //!  8  8  fingerprint of the hash key
@@ -11,19 +11,20 @@
 //!     4  CRC-32 (IEEE) of everything before
 //! ```
 //!
-//! Numbers are little endian. In a payload single numbers are written in groups of seven bits, and rows of them so that
-//! stretches of zeros cost nothing. Each structure's payload is with the structure, in its `impl Image`.
+//! Numbers are little endian. Single numbers in a payload are written in groups of seven bits. Rows of numbers are
+//! written so that stretches of zeros cost nothing. The payload of each structure is described with the structure, in
+//! its `impl Image`.
 //!
-//! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. None have
-//! [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
-//! [`Seen`](super::Seen), which is of one process.
+//! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. Two structures have no
+//! image: [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
+//! [`Seen`](super::Seen), which belongs to one process.
 //!
-//! **What reading promises**: any bytes give a sketch or an [`ImageError`], never a panic. Lengths are checked against
-//! the bytes that are there, and memory against what the caller allows, before anything is allocated: because empty
-//! stretches cost nothing, some bytes may well stand for a large empty sketch.
+//! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
+//! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The
+//! second check is needed because a few bytes can stand for a large empty sketch.
 //!
-//! **What it does not**: the checksum finds accidents, not forgeries. Whoever can send images can say whatever a sketch
-//! can say; take them from whom you trust, over a channel that proves who it is.
+//! **What it does not promise**: the checksum finds accidents, not forgeries. A sender can claim whatever a sketch can
+//! say. Take images only from senders that you trust, over a channel that proves who they are.
 
 use alloc::vec::Vec;
 

@@ -1,14 +1,14 @@
-//! Reads fields one after the other out of bytes that nobody vouches for.
+//! Reads one field after the other from bytes of unknown origin.
 //!
-//! Nothing is believed: each field is checked against the bytes that are really there, and memory against what the
-//! caller allows, before it is allocated.
+//! Each field is checked against the bytes that are really there. Memory is checked against what the caller allows,
+//! before it is allocated.
 
 use alloc::boxed::Box;
 
 use super::{ImageError, Literal};
 use crate::weight::Weight;
 
-/// Bytes of which each is read once, in order. Numbers are little endian.
+/// Reads bytes in order. Numbers are little endian.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -18,17 +18,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the first byte on; structures may occupy as many bytes as are allowed.
+    /// Reads from the first byte on. Structures that are built may take `allowed` bytes of memory.
     pub const fn new(bytes: &'a [u8], allowed: usize) -> Self {
         Self { bytes, at: 0, allowed }
     }
 
-    /// Where it is, in bytes from the beginning of the image.
+    /// The position of the next byte, from the beginning of the image.
     pub const fn at(&self) -> usize {
         self.at
     }
 
-    /// Nothing is left.
+    /// Checks that no bytes are left.
     pub fn end(&self) -> Result<(), ImageError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Here and below: the bytes end before.
+    /// For this and the methods below: the bytes end too early.
     pub fn u8(&mut self, field: &'static str) -> Result<u8, ImageError> {
         self.array(field).map(|[byte]| byte)
     }
@@ -97,15 +97,15 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    /// The next `count` bytes, to be read apart; what is allowed goes with them.
+    /// A reader of the next `count` bytes. The memory that is still allowed goes with it.
     pub fn part(&mut self, field: &'static str, count: u64) -> Result<Self, ImageError> {
         let at = self.at;
         self.take(field, count)?;
         Ok(Self { bytes: &self.bytes[..self.at], at, allowed: core::mem::take(&mut self.allowed) })
     }
 
-    /// `count` numbers as [`Writer::numbers`](super::Writer::numbers) wrote them. `put` is told those that are not 0,
-    /// and may say what belongs there instead.
+    /// Reads `count` numbers that [`Writer::numbers`](super::Writer::numbers) wrote. It calls `put` with the index and
+    /// the value of each number that is not 0. `put` may refuse one, with a text that says what is expected.
     pub fn numbers(
         &mut self,
         field: &'static str,
@@ -133,8 +133,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `count` weights as [`Writer::weights`](super::Writer::weights) wrote them. `put` is told of each weight its
-    /// parts that are not 0, a number at a time: to be added up.
+    /// Reads `count` weights that [`Writer::weights`](super::Writer::weights) wrote. It calls `put` with the index and
+    /// one number of a weight at a time, for each number that is not 0. The caller adds them up.
     pub fn weights<W: Weight>(
         &mut self,
         field: &'static str,
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         Ok(weight)
     }
 
-    /// One number by `read` that lies within `range`.
+    /// A number, read by `read`, which must lie within `range`.
     pub fn within<N: Copy + PartialOrd + Into<u64>>(
         &mut self,
         field: &'static str,
@@ -179,13 +179,13 @@ impl<'a> Reader<'a> {
         Err(ImageError::Value { field, at, found: found.into(), expected })
     }
 
-    /// `count` empty elements, if their memory is allowed.
+    /// `count` default elements, if their memory is allowed.
     pub fn allocate<T: Default>(&mut self, field: &'static str, count: usize) -> Result<Box<[T]>, ImageError> {
         self.allow::<T>(field, count)?;
         Ok((0..count).map(|_| T::default()).collect())
     }
 
-    /// Takes the memory of `count` elements from what is allowed.
+    /// Subtracts the memory of `count` elements from what is still allowed.
     pub fn allow<T>(&mut self, field: &'static str, count: usize) -> Result<(), ImageError> {
         let needed = (count as u64).saturating_mul(size_of::<T>() as u64);
         let too_large = ImageError::TooLarge { field, at: self.at, needed, allowed: self.allowed };

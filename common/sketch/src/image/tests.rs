@@ -1,4 +1,4 @@
-//! All structures that have an image, unharmed, damaged and forged.
+//! All structures that have an image: unharmed, damaged and forged.
 
 use super::*;
 use crate::{

@@ -38,22 +38,22 @@ impl Literal {
     }
 }
 
-/// A payload in the making.
+/// The bytes of a payload that is being written.
 #[derive(Debug, Default)]
 pub struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// What was written so far.
+    /// The bytes that were written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 
-    /// Some bytes as they are.
+    /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
     }
 
-    /// A word in eight bytes.
+    /// Writes a word in eight bytes.
     pub fn word(&mut self, word: u64) {
         self.0.extend(word.to_le_bytes());
     }
@@ -67,10 +67,10 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// Numbers, so that empty stretches cost nothing: by turns how many zeros come, how many literals, and these. (The
-    /// literals of a stretch are collected first, in eight bytes each: their number comes before them.)
+    /// Writes numbers so that stretches of zeros cost nothing: the number of zeros, the number of literals that follow,
+    /// these literals, and so on. (The literals of a stretch are collected first, because their number precedes them.)
     pub fn numbers(&mut self, literal: Literal, numbers: impl IntoIterator<Item = u64>) {
-        /// So many zeros are no dearer as literals than as a stretch.
+        /// So many zeros cost no more as literals than as a stretch.
         const SHORT: usize = 2;
         let (mut before, mut literals, mut zeros) = (0, Vec::new(), 0);
         for number in numbers {
@@ -97,7 +97,7 @@ impl Writer {
         self.weights(&core::iter::once(weight));
     }
 
-    /// Weights: of all the first number, then of all the next, if they have several.
+    /// Writes weights: the first number of all of them, then the second of all, if they have two.
     pub fn weights<W: Weight>(&mut self, weights: &(impl Iterator<Item = W> + Clone)) {
         W::by_number(|number| {
             self.numbers(Literal::Varint, weights.clone().map(number));

@@ -3,7 +3,7 @@
 use super::{Quotient, search};
 use crate::{Full, simd};
 
-/// Keys whose lines are on their way from memory at once.
+/// How many keys' lines are on their way from memory at once.
 const BATCH: usize = 32;
 
 simd::dispatch! {
@@ -61,8 +61,8 @@ pub(super) fn find_all(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
     }
 }
 
-/// Asks for the lines of these keys if they must be expected to come from memory. Their places are computed again when
-/// they are used: that is a multiplication, and costs less than to keep them.
+/// Prefetches the lines of these keys if they probably come from memory. The places are computed again later: that is
+/// one multiplication, and costs less than keeping them.
 #[inline(always)]
 fn prefetch(filter: &Quotient, hashes: &[u64]) {
     if filter.is_far() {

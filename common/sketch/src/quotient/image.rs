@@ -6,8 +6,8 @@ use super::{
 };
 use crate::image::{Image, ImageError, Kind, Reader, Writer};
 
-/// The fingerprints in ascending order, each as what it has more than the one before it: whoever reads them puts each
-/// in its place again, and so always has a sound filter.
+/// The fingerprints in ascending order, each as its difference from the one before. The reader puts each in its place
+/// again, so the result is always a sound filter.
 impl Image for Quotient {
     const KIND: Kind = Kind::Quotient;
 
@@ -31,8 +31,8 @@ impl Image for Quotient {
         let items = payload.varint("the number of fingerprints")?;
         payload.allow::<Line>("the lines", lines)?;
         let mut filter = Self::new(lines, bits, capacity, key_id);
-        // Counted first, so that each goes where it stays. (If they were inserted, a forger could have each of them
-        // move through thousands of lines.)
+        // They are counted first, so that each goes to its final place. (If they were inserted, a forger could make
+        // each of them move through thousands of lines.)
         let at = payload.at();
         let mut counted = payload.clone();
         filter.read_places(&mut counted, items, |filter, place| filter.has_room(place).then(|| filter.count(place)))?;
@@ -48,7 +48,7 @@ impl Image for Quotient {
 }
 
 impl Quotient {
-    /// Reads fingerprints as an image has them; `take` is told where each belongs, and says whether it has room.
+    /// Reads fingerprints from an image. `take` gets the place of each, and returns whether there is room.
     fn read_places(
         &mut self,
         payload: &mut Reader,
@@ -69,7 +69,7 @@ impl Quotient {
         Ok(())
     }
 
-    /// Notes in each line how much spills into it when all are counted; nothing if one cannot count that.
+    /// Writes into each line how much spills into it when all are counted; `None` if a line cannot count that.
     fn spill(&mut self) -> Option<()> {
         let (count, mut spilled) = (self.lines.len(), 0);
         // Again from the first line, with what spills into it from the last.
@@ -81,8 +81,8 @@ impl Quotient {
         Some(())
     }
 
-    /// Puts a remainder where it stays when all are counted and have spilled: they come in ascending order, and the one
-    /// before it went before slot `next` of all lines. Gives the slot after it.
+    /// Puts a remainder into its final slot. Remainders come in ascending order, and the one before is in front of slot
+    /// `next` of all lines. Returns the slot after it.
     fn append(&mut self, place: Place, next: usize) -> usize {
         let line = place.line();
         let at = next.max(line * SLOTS + usize::from(self.lines[line].spilled));

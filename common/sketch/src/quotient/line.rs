@@ -17,7 +17,7 @@ pub(super) struct Line {
     pub counts: u64,
     /// How many remainders of earlier lines come first. May be more than this line has slots.
     pub spilled: u16,
-    /// By quotient, and those of one quotient by size; slots that are free are zero.
+    /// Sorted by quotient, and within a quotient by size. Free slots are zero.
     pub remainders: [u16; SLOTS],
 }
 
@@ -42,8 +42,8 @@ impl Line {
         self.spilled as usize + sum(self.counts) < SLOTS
     }
 
-    /// How many remainders in these slots are smaller than this one, and whether it is among them.
-    /// All lanes are compared, whatever they are: each with the remainder, and its place with the slots.
+    /// How many remainders in these slots are smaller than this one, and whether it is among them. All lanes are
+    /// compared: each with the remainder, and its position with the slots.
     #[inline(always)]
     pub fn search(&self, slots: Range<usize>, remainder: u16) -> (usize, bool) {
         let lanes: &[u16; Self::LANES] = zerocopy::transmute_ref!(self);
@@ -57,7 +57,7 @@ impl Line {
         (smaller.into(), equal != 0)
     }
 
-    /// Puts a remainder into a slot; those from there on move by one, and the last one falls out.
+    /// Inserts a remainder into a slot. Those from there on move by one, and the last one is returned.
     #[inline(always)]
     pub fn open(&mut self, at: usize, remainder: u16) -> u16 {
         let last = self.remainders[SLOTS - 1];
@@ -66,7 +66,7 @@ impl Line {
         last
     }
 
-    /// Takes the remainder out of a slot; those after it move back by one, and another one comes last.
+    /// Removes the remainder from a slot. Those after it move back by one, and another one becomes the last.
     #[inline(always)]
     pub fn close(&mut self, at: usize, last: u16) {
         self.remainders.copy_within(at + 1.., at);

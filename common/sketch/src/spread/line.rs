@@ -1,16 +1,14 @@
 //! A line of a spread sketch, and how pairs are told to many.
 
-use super::place::{CHUNK, Place, Places, RANK_BITS};
+use super::place::{CHUNK, Place, Places, RANK_BITS, REGISTERS};
 use crate::{
     simd,
     ultraloglog::{self, likelihood::Likelihood, register},
 };
 
-/// Registers a line: what the tag leaves of it.
-pub const REGISTERS: usize = 62;
-/// A sketch of more lines (1 MiB) asks for them ahead.
+/// Sketches of more lines (1 MiB) prefetch them.
 const LINES_NEAR: usize = 1 << 14;
-/// So many touches ahead: about as many lines as a core can wait for at once.
+/// How many touches ahead lines are prefetched: about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
 
 /// One cache line: the registers of an `UltraLogLog`, and the rarest pair that came.
@@ -18,7 +16,7 @@ const AHEAD: usize = 16;
 #[repr(align(64))]
 pub struct Line {
     pub registers: [u8; REGISTERS],
-    /// How rare the rarest pair is; 0 if none came.
+    /// How rare the rarest pair is; 0 if no pair came.
     pub tag: u16,
 }
 
@@ -41,7 +39,7 @@ impl Line {
     }
 }
 
-/// Most lines of a small sketch are empty: in a word.
+/// Most lines of a small sketch are empty, and print as one word.
 impl core::fmt::Debug for Line {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -51,7 +49,7 @@ impl core::fmt::Debug for Line {
     }
 }
 
-/// Tells a pair's line of it. Says whether none so rare came there yet, or just one.
+/// Counts a pair in its line; returns whether no rarer pair came there before.
 #[inline(always)]
 pub const fn raise(lines: &mut [Line], place: Place) -> bool {
     let line = &mut lines[place.line as usize];
@@ -60,7 +58,8 @@ pub const fn raise(lines: &mut [Line], place: Place) -> bool {
     place.tag() >= line.tag
 }
 
-/// [`raise`] for the first `count` places. Puts the numbers of those it says yes for into `rare`, and tells how many.
+/// [`raise`] for the first `count` places. Puts the indices of those for which it returns `true` into `rare`, and
+/// returns how many.
 #[inline(always)]
 pub fn raise_all(lines: &mut [Line], places: &Places, count: usize, rare: &mut [u8; CHUNK]) -> usize {
     let is_far = lines.len() > LINES_NEAR;

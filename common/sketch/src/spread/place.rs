@@ -1,21 +1,22 @@
 //! Where pairs go: which line of a spread sketch, which of its registers, and how rare a pair is.
 
-use super::line::REGISTERS;
 use crate::{
     hash::{combine, mix},
     simd,
 };
 
-/// A pair's low hash bits, which make the rank and the tag.
+/// The low bits of a pair's hash, which make the rank and the tag.
 pub const RANK_BITS: u32 = 40;
-/// Its highest bits, which choose one of at most 16 lines. Those between choose the register.
+/// The highest bits, which choose one of at most 16 lines. The bits between choose the register.
 const LINE_BITS: u32 = 4;
 /// Bits of a tag behind its number of zeros.
 pub const TAG_BITS: u32 = 10;
-/// Touches of a batch whose places are found together.
+/// Registers a line: what its tag leaves of 64 bytes.
+pub const REGISTERS: usize = 62;
+/// How many touches' places are found together.
 pub const CHUNK: usize = 128;
 
-/// Where pairs go: how many lines there are, and how many of them are a key's.
+/// The number of lines, and how many of them each key has.
 #[derive(Clone, Copy)]
 pub struct Grid {
     pub lines: u64,
@@ -23,10 +24,10 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// One of a key's lines: each from a part of the grid of its own, so that no two are the same.
+    /// One of a key's lines. Each comes from a part of the grid of its own, so no two are the same.
     #[inline(always)]
     pub const fn line(self, key_hash: u64, which: u64) -> u64 {
-        // An odd number far from all others: so that no key's lines are another's.
+        // A large odd number, so that the lines of one key are not those of another.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
         let hash = mix(key_hash.wrapping_add(which.wrapping_mul(STRIDE)));
         let part = self.lines / self.lines_per_key;
@@ -49,7 +50,7 @@ impl Grid {
 pub struct Place {
     pub line: u64,
     pub register: u64,
-    /// The hash bits not used for these, foremost: the smaller, the rarer.
+    /// The hash bits that these do not use, as the highest bits. The smaller, the rarer.
     pub behind: u64,
 }
 
@@ -60,7 +61,7 @@ impl Place {
         (self.behind | 1 << (u64::BITS - RANK_BITS - 1)).leading_zeros()
     }
 
-    /// How rare the pair is: these bits as a float of 6 and 10 bits, upside down. Never 0.
+    /// How rare the pair is: these bits as a float with 6 bits of exponent and 10 of mantissa, both inverted. Never 0.
     #[inline(always)]
     pub const fn tag(self) -> u16 {
         let mantissa = (self.behind << self.zeros() << 1 >> (u64::BITS - TAG_BITS)) as u16;
@@ -68,7 +69,7 @@ impl Place {
     }
 }
 
-/// Where many pairs go: an array for each part, as vectors want it.
+/// Where many pairs go, with an array for each part, as vectors need it.
 pub struct Places {
     pub lines: [u64; CHUNK],
     pub registers: [u64; CHUNK],

@@ -2,34 +2,34 @@
 
 use alloc::vec::Vec;
 
-use super::{LINES_PER_KEY, Line, Sample, Spread, line::REGISTERS};
+use super::{LINES_PER_KEY, Line, Sample, Spread, place::REGISTERS};
 use crate::{Estimate, hash::mix, ultraloglog};
 
-/// The probability that bounds hold the truth.
+/// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
-/// As many standard deviations to one side of a normal distribution are passed by a quarter of what [`CONFIDENCE`]
-/// leaves: either side, for either of two reasons.
+/// So many standard deviations to one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves:
+/// there are two sides, and two reasons for each.
 const Z: f64 = 3.481;
-/// The mean of the two quartiles in the middle varies by so much more than the mean of all.
+/// The variance of the mean of the two middle quartiles, relative to that of the mean of all.
 const QUARTILES_VARIANCE: f64 = 1.2;
-/// Keys that touched nothing, drawn to learn what their lines hold. A quarter of what [`CONFIDENCE`] leaves is 5 of
-/// them.
+/// How many keys that touched nothing are drawn, to learn what their lines hold. A quarter of what [`CONFIDENCE`]
+/// leaves is 5 of them.
 const IDLE_KEYS: usize = 20_000;
-/// Of them, so many are beyond a bound.
+/// How many of them are beyond a bound.
 const IDLE_KEYS_BEYOND: usize = 5;
 
-/// A key that may touch many.
+/// A key that may touch many items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spreader<K> {
-    /// The key's hash.
+    /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: K,
-    /// How many it touches.
+    /// How many items it touches.
     pub touched: Estimate,
 }
 
-/// What all lines of a [`Spread`] held when it was read.
+/// What all lines of a [`Spread`] held when [`Spread::survey`] read them.
 #[derive(Clone, Debug)]
 pub struct Survey<'a, K> {
     spread: &'a Spread<K>,
@@ -38,7 +38,7 @@ pub struct Survey<'a, K> {
     idle: Idle,
 }
 
-/// What a key's lines hold that it did not put there, on average of the quartiles in the middle.
+/// What a key's lines hold that it did not put there: the mean of their two middle quartiles.
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     least: f64,
@@ -62,9 +62,9 @@ impl<'a, K: Copy> Survey<'a, K> {
 
     /// How many items the key with this hash touches, with bounds that hold with the probability [`CONFIDENCE`].
     ///
-    /// Four things may go wrong, each with a quarter of the rest: on either side, the key's lines hold of others what
-    /// is seldom held; or the lines' estimates and the key's share in each of them are off by more than `Z` standard
-    /// deviations.
+    /// The remaining probability is divided by four, for two reasons on either side: the key's lines hold unusually
+    /// much or little of other keys, or the estimates of the lines and the key's share in each are off by more than `Z`
+    /// standard deviations.
     pub fn estimate(&self, key_hash: u64) -> Estimate {
         let lines = self.spread.lines_per_key as f64;
         let found = self.found(key_hash);
@@ -72,8 +72,8 @@ impl<'a, K: Copy> Survey<'a, K> {
         let value = (lines * (found - self.idle.median)).max(0.0);
         let lower = (lines * (found * (1.0 - margin) - self.idle.most)).max(0.0);
         let upper = (lines * (found / (1.0 - margin) - self.idle.least)).max(0.0);
-        // How far the middle is moved if so many pairs spread unevenly over the lines. The truth may be above the upper
-        // bound that it is taken of, which adds less than the square of the factor.
+        // How far the middle moves if so many pairs spread unevenly over the lines. The truth may be above the upper
+        // bound that this is computed from, which adds less than the square of the factor.
         let factor = Z * libm::sqrt(QUARTILES_VARIANCE);
         let unevenness = |count: f64| factor * libm::sqrt(count);
         let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
@@ -81,7 +81,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
     }
 
-    /// The `count` keys that touch the most, largest first; of those that a line remembers.
+    /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
         let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
         samples.sort_unstable_by_key(|sample| sample.hash);
@@ -93,10 +93,10 @@ impl<'a, K: Copy> Survey<'a, K> {
         spreaders
     }
 
-    /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. What
-    /// each line holds is known to 10 %, and most of that evens out.
+    /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. The
+    /// content of each line is known to 10 %, and most of these errors cancel.
     pub fn pairs(&self) -> Estimate {
-        /// Of what remains of the bias that a line's few registers have, relatively: at most so much.
+        /// The relative bias that remains because a line has few registers is at most this.
         const BIAS: f64 = 0.005;
         let (sum, squares) =
             self.counts.iter().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));

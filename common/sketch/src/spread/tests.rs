@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, vec::Vec};
 
-/// Traffic: some keys that touch many, many that touch few; how many each touches.
+/// A stream: some keys that touch many, many that touch few; how many each touches.
 fn keys(random: &mut SplitMix64, large: u64, small: u64) -> Vec<(u64, u64)> {
     let mut keys: Vec<(u64, u64)> = (0..large).map(|key| (key, 100 << (key % 8))).collect();
     keys.extend((large..large + small).map(|key| (key, 1 + random.word() % 10)));

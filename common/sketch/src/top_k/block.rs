@@ -5,25 +5,25 @@ use core::hint::select_unpredictable;
 use super::Candidate;
 use crate::Weight;
 
-/// Candidates a block: their tags fill a word.
+/// Candidates in a block: their tags fill a word.
 pub const WAYS: usize = 8;
 
-/// What a key that is not held reads and writes: one cache line. (Candidates are elsewhere.)
+/// One cache line: all that a key reads and writes that is not held. (Candidates are elsewhere.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Block<W: Weight> {
-    /// Of each way, its key's tag; way 0 has the lowest byte. 0 while it is free.
+    /// The tag of the key in each way, 0 if the way is free. Way 0 has the lowest byte.
     tags: u64,
-    /// At most the least score of the candidates, and that only while no way is free. Scores only grow, so it is looked
-    /// for anew when somebody seems to get in.
+    /// A lower bound of the least score of the candidates, used only while no way is free. Scores only grow, so it is
+    /// updated only when a key seems to get in.
     pub price: u64,
-    /// What is not held.
+    /// The keys that are not held.
     pub light: Light<W>,
 }
 
 const _: () = assert!(size_of::<Block<u64>>() == 64 && size_of::<Block<crate::CountAndSum>>() == 64);
 
-/// A key's tag: what its hash ends in, but never 0.
+/// A key's tag: the last byte of its hash, but never 0.
 #[inline(always)]
 pub(super) const fn tag(hash: u64) -> u8 {
     let tag = hash as u8;
@@ -31,11 +31,12 @@ pub(super) const fn tag(hash: u64) -> u8 {
 }
 
 impl<W: Weight> Block<W> {
-    /// The ways whose tag it is.
+    /// The ways with this tag.
     #[inline(always)]
     pub const fn ways_with(&self, tag: u8) -> Ways {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-        // All eight compared at once. A byte that differs has a bit; adding carries it to the highest one.
+        // All eight bytes are compared at once. A byte that differs has a bit set, and the addition carries it to the
+        // highest bit.
         let differing = self.tags ^ u64::from_ne_bytes([tag; WAYS]);
         Ways(!(((differing & LOW) + LOW) | differing | LOW))
     }
@@ -51,13 +52,13 @@ impl<W: Weight> Block<W> {
         (self.tags >> (way * 8)) as u8
     }
 
-    /// Gives a way to a key.
+    /// Gives this way to a key.
     #[inline(always)]
     pub const fn give(&mut self, way: usize, tag: u8) {
         self.tags = self.tags & !(0xff << (way * 8)) | (tag as u64) << (way * 8);
     }
 
-    /// The way to give to another key, and the score that it has.
+    /// The way with the least score, and that score.
     pub fn cheapest<K>(&self, candidates: &[Candidate<K, W>; WAYS]) -> (usize, u64) {
         if let Some(free) = self.ways_with(0).next() {
             return (free, 0);
@@ -70,13 +71,13 @@ impl<W: Weight> Block<W> {
         least
     }
 
-    /// Frees all ways; what is not held stays.
+    /// Frees all ways. The cells for keys that are not held stay.
     pub fn free(&mut self) {
         *self = Self { light: self.light, ..Self::default() };
     }
 }
 
-/// A row of cells, in each of which many keys' weights add up.
+/// A row of cells. Each adds up the weights of many keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Light<W: Weight>(W::Cells);
 
@@ -84,7 +85,7 @@ impl<W: Weight> Light<W> {
     /// How many cells.
     pub const CELLS: usize = size_of::<W::Cells>() / size_of::<W::Narrow>();
 
-    /// At most what a key had that was never held, or since then.
+    /// An upper bound of what a key had while it was not held.
     #[inline(always)]
     pub fn upper(&self, tag: u8) -> W {
         W::from_narrow(self.0.as_ref()[Self::cell(tag)])

@@ -6,35 +6,37 @@ use crate::Weight;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Candidate<K, W: Weight> {
-    /// Exactly what it had since it came in. Beside the key: those two are what a key that is held touches.
+    /// Exactly what it had since it became a candidate. It is next to the key, because an addition touches these two.
     counted: W,
     /// The key.
     pub key: K,
-    /// At most what it had before.
+    /// An upper bound of what it had before.
     missed: W::Narrow,
-    /// The part of the score of `missed` that it probably had.
+    /// The part of the score of `missed` that it probably really had.
     credit: u32,
 }
 
 impl<K, W: Weight> Candidate<K, W> {
-    /// A key that comes in with `counted`, and had at most `missed` before, of which probably `credit`.
+    /// A key that becomes a candidate with `counted`. Before, it had at most `missed`, and probably a score of
+    /// `credit`.
     #[inline(always)]
     pub(super) fn new(key: K, counted: W, missed: W, credit: u64) -> Self {
         Self { counted, key, missed: missed.narrow(), credit: credit.min(u32::MAX.into()) as u32 }
     }
 
-    /// It had at least this.
+    /// The weight is at least this.
     #[inline(always)]
     pub const fn lower(&self) -> W {
         self.counted
     }
 
-    /// It had at most this.
+    /// The weight is at most this.
     pub fn upper(&self) -> W {
         self.counted.saturating_add(self.missed())
     }
 
-    /// It had probably this: what was counted, and of what it had before as much as it took to get in.
+    /// The probable weight: what was counted since it became a candidate, and as much of the time before as it took to
+    /// become one.
     pub fn value(&self) -> W {
         let (missed, credit) = (self.missed(), u128::from(self.credit));
         let whole = u128::from(missed.score()).max(1);
@@ -42,25 +44,25 @@ impl<K, W: Weight> Candidate<K, W> {
         self.counted.saturating_add(W::by_number(part))
     }
 
-    /// What it competes with.
+    /// The score that it competes with.
     #[inline(always)]
     pub(super) fn score(&self) -> u64 {
         self.counted.score() + u64::from(self.credit)
     }
 
-    /// Counts what it has now.
+    /// Adds to it.
     #[inline(always)]
     pub(super) fn add(&mut self, weight: W) {
         self.counted = self.counted.saturating_add(weight);
     }
 
-    /// The same, after it also had at most this elsewhere.
+    /// The same candidate, after it also had at most this in another table.
     pub(super) fn missing(self, more: W) -> Self {
         let missed = self.missed().saturating_add(more);
         Self { missed: missed.narrow(), ..self }
     }
 
-    /// What both are, being of the same key.
+    /// Two candidates of the same key as one.
     pub(super) fn and(self, other: &Self) -> Self {
         let counted = self.counted.saturating_add(other.counted);
         let missed = self.missed().saturating_add(other.missed());

@@ -2,7 +2,7 @@
 
 use crate::hash::scale;
 
-/// A coin that was tossed for a weight: it shows its head at prices that are low enough.
+/// A coin that was tossed for a weight. It shows head for every price that is low enough.
 #[derive(Clone, Copy)]
 pub(super) struct Coin {
     drawn: u64,
@@ -12,13 +12,14 @@ pub(super) struct Coin {
 impl Coin {
     #[inline(always)]
     pub const fn toss(random: &mut u64, weight: u64) -> Self {
-        // Knuth's linear congruential generator (1998, section 3.3.4), of which only the high bits are random: they
+        // Knuth's linear congruential generator (1998, section 3.3.4). Only its high bits are random, and only they
         // decide.
         *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         Self { drawn: *random, weight }
     }
 
-    /// True with the probability weight / (weight + price), both below 2^63; if so, then for any lower price too.
+    /// True with the probability weight / (weight + price), both below 2^63. If it is true for a price, it is true for
+    /// every lower one.
     #[inline(always)]
     pub const fn is_head(self, price: u64) -> bool {
         scale(self.drawn, self.weight + price) < self.weight

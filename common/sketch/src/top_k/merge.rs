@@ -8,7 +8,7 @@ use super::{
 };
 use crate::Weight;
 
-/// Takes one block of another table into ours.
+/// Merges one block of another table into ours.
 pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
     (block, row): (&mut Block<W>, &mut [Candidate<K, W>; WAYS]),
     (their_block, their_row): (&Block<W>, &[Candidate<K, W>; WAYS]),
@@ -37,7 +37,7 @@ pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
         }
     }
     block.light.merge(&their_block.light);
-    // By the key's hash last, so that the order of merging seldom decides between equals.
+    // The key's hash comes last, so that the order of merges seldom decides between equals.
     let all = &mut all[..count];
     all.sort_unstable_by_key(|(tag, candidate)| (Reverse(candidate.score()), *tag));
     block.free();

@@ -11,11 +11,11 @@ use std::{collections::BTreeSet, vec::Vec};
 
 const ONE: CountAndSum = CountAndSum::new(1, 100);
 
-/// Feeds Zipf traffic over `keys` keys to a table and to an oracle.
-fn feed(table: &mut TopK<u64, CountAndSum>, truth: &mut Amounts, seed: u64, keys: u32, exponent: f64, records: u32) {
+/// Feeds a Zipf stream over `keys` keys to a table and to an oracle.
+fn feed(table: &mut TopK<u64, CountAndSum>, truth: &mut Amounts, seed: u64, keys: u32, exponent: f64, additions: u32) {
     let keys = test_size::of(keys, keys / 50);
     let (zipf, mut random) = (Zipf::new(keys, exponent), SplitMix64(exponent.to_bits() + seed));
-    for _ in 0..test_size::of(records, records / 200) {
+    for _ in 0..test_size::of(additions, additions / 200) {
         let (key, weight) = (zipf.draw(&mut random), random.weight());
         truth.add(key, weight);
         table.add(hash(1, key), key, weight);
@@ -158,9 +158,12 @@ fn assert_bounds_of_counts<W: Weight + From<u32>>() {
     table.merge(&other).unwrap();
     for (key, CountAndSum { count, .. }) in truth.iter() {
         let Bounds { lower, upper } = table.bounds(hash(1, key), &key);
-        assert!((lower.rank()..=upper.rank()).contains(&count), "{key}: {lower:?} {count} {upper:?}");
+        assert!(
+            (Weight::magnitude(lower)..=Weight::magnitude(upper)).contains(&count),
+            "{key}: {lower:?} {count} {upper:?}"
+        );
     }
-    let held = table.iter().max_by_key(|candidate| candidate.value().rank()).unwrap();
+    let held = table.iter().max_by_key(|candidate| candidate.value().magnitude()).unwrap();
     assert_eq!(truth.get(held.key).count, truth.largest(1, |tally| tally.count)[0]);
 }
 

@@ -8,28 +8,28 @@
 /// Ranks are below this.
 pub const RANKS: usize = 64;
 
-/// What registers say together.
+/// What all registers together say.
 #[derive(Clone, Copy, Debug)]
 pub struct Likelihood {
     absent: f64,
     present: [u32; RANKS],
-    /// From this rank on all are one: its probability is that of the rank before it.
+    /// All ranks from this one on count as one. It is as probable as the rank before it.
     highest: u32,
 }
 
 impl Likelihood {
-    /// Of no register yet; ranks end at `highest`.
+    /// For no register yet. Ranks end at `highest`.
     pub const fn new(highest: u32) -> Self {
         Self { absent: 0.0, present: [0; RANKS], highest }
     }
 
-    /// Some registers to which nothing came.
+    /// Adds registers to which nothing came.
     pub fn empty(&mut self, registers: u32) {
         self.absent += f64::from(registers);
     }
 
-    /// Some registers to which this rank came and no higher one. `before` says of the two ranks before it whether they
-    /// came: bit 1 of the next lower, bit 0 of the one below that.
+    /// Adds registers to which this rank came and no higher one. `before` says whether the two ranks before it came:
+    /// bit 1 for the next lower rank, bit 0 for the one below that.
     pub fn filled(&mut self, registers: u32, rank: u32, before: u8) {
         let count = f64::from(registers);
         if rank < self.highest {
@@ -47,7 +47,7 @@ impl Likelihood {
         }
     }
 
-    /// The likeliest number of keys for each register; infinite if every register is full.
+    /// The likeliest number of keys per register; infinite if every register is full.
     ///
     /// The derivative of the logarithm, times x, is zero: x a = sum of b(k) h(x 2^-k) with h(x) = x / (exp(x) - 1). The
     /// difference of the sides grows and is concave in x, so Newton's method comes nearer from the left at every step.

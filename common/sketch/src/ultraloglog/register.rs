@@ -9,16 +9,16 @@ pub const fn highest(register: u8) -> u8 {
     register >> 2
 }
 
-/// The register to which a position came as well.
+/// The register after this position came too.
 #[inline(always)]
 pub const fn with(register: u8, position: u32) -> u8 {
     pack(unpack(register) | 1 << position)
 }
 
-/// The register to which came what came to either.
+/// The register after everything that came to either.
 #[inline(always)]
 pub const fn union(one: u8, other: u8) -> u8 {
-    // Packing nothing is the one thing that `pack` cannot do.
+    // `pack` cannot pack an empty set.
     let set = unpack(one) | unpack(other);
     if set == 0 { 0 } else { pack(set) }
 }

@@ -1,23 +1,25 @@
-//! Which hashes can change nothing: those of no higher rank than the smallest register holds.
+//! The lowest rank that any register holds. A hash of this rank or a lower one can change nothing.
 //!
-//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is such a one, and a
-//! comparison of whole vectors rejects it before its register is looked for.
+//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is of this kind. One comparison
+//! of whole vectors rejects such hashes before their registers are looked for.
 
-/// Hashes looked at together: one bit each in a word.
+/// How many hashes are compared together: one bit each in a word.
 pub(super) const GROUP: usize = u64::BITS as usize;
 
-/// A lower bound of all registers' ranks. It is a shortcut and no part of a sketch's state: whatever it is, the same
-/// registers result. So all floors are equal, and none prints.
+/// A lower bound of the ranks of all registers.
+///
+/// It is a shortcut and no part of a sketch's state: the registers are the same whatever it is. So all values compare as
+/// equal, and none is printed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Floor {
+pub(super) struct LowestRank {
     rank: u8,
-    /// Hashes fed since it was brought up to date.
+    /// How many hashes were fed since the last update.
     age: usize,
 }
 
-impl Floor {
-    /// The floor before `fed` more hashes. It is found anew once per as many hashes as there are `registers`, which
-    /// costs each of them a fraction of a cycle.
+impl LowestRank {
+    /// The bound before `fed` more hashes are added. It is updated once for as many hashes as there are `registers`, which
+    /// costs each hash a fraction of a cycle.
     #[inline]
     pub fn before(&mut self, fed: usize, registers: &[u8], rank: impl Fn(u8) -> u8) -> u8 {
         if self.age >= registers.len() {
@@ -29,26 +31,26 @@ impl Floor {
     }
 }
 
-impl PartialEq for Floor {
+impl PartialEq for LowestRank {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Floor {}
+impl Eq for LowestRank {}
 
-impl core::fmt::Debug for Floor {
+impl core::fmt::Debug for LowestRank {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Floor")
+        f.write_str("LowestRank")
     }
 }
 
-/// Which of these hashes have a higher rank than `floor`: bit i for hash i. The rank is one more than the number of
+/// Which of these hashes have a higher rank than `lowest`: bit i for hash i. The rank is one more than the number of
 /// zeros that follow the `precision` highest bits.
 #[inline(always)]
-pub(super) fn above(hashes: &[u64; GROUP], precision: u32, floor: u8) -> u64 {
+pub(super) fn above(hashes: &[u64; GROUP], precision: u32, lowest: u8) -> u64 {
     let behind_index = u64::MAX >> precision;
-    let must_be_zero = behind_index & !(behind_index >> floor);
+    let must_be_zero = behind_index & !(behind_index >> lowest);
     let mut above = 0;
     for (octet, hashes) in hashes.as_chunks::<8>().0.iter().enumerate() {
         let mut bits = 0;
@@ -75,19 +77,19 @@ mod tests {
     use crate::oracle::SplitMix64;
 
     #[test]
-    fn what_is_above_the_floor_is_found() {
+    fn hashes_above_the_lowest_rank_are_found() {
         let mut random = SplitMix64(1);
         for precision in [4, 14, 18] {
-            for floor in [0, 1, 2, 7, 40, 53] {
-                // Every second hash has few bits behind its index, so that high floors have something above them too.
+            for lowest in [0, 1, 2, 7, 40, 53] {
+                // Every second hash has few bits behind its index, so that some hashes are above high ranks too.
                 let hashes: [u64; GROUP] = core::array::from_fn(|i| {
                     let zeros = if i % 2 == 0 { 0 } else { random.word() % 60 };
                     random.word() & !(u64::MAX >> precision) | random.word() >> precision >> zeros
                 });
-                let above = above(&hashes, precision, floor);
+                let above = above(&hashes, precision, lowest);
                 for (i, hash) in hashes.iter().enumerate() {
                     let rank = (hash << precision).leading_zeros() + 1;
-                    assert_eq!(above >> i & 1 == 1, rank > u32::from(floor), "{hash:016x} of {precision}, {floor}");
+                    assert_eq!(above >> i & 1 == 1, rank > u32::from(lowest), "{hash:016x} of {precision}, {lowest}");
                 }
                 let mut seen = 0;
                 for_each(&hashes, above, |hash| seen += usize::from(hashes.contains(&hash)));

@@ -1,7 +1,6 @@
-//! What sketches have in common: the traits by which generic code, laws, benchmarks and [`Keyed`](super::Keyed) see
-//! them.
+//! What structures have in common: the traits by which generic code and [`Keyed`](super::Keyed) see them.
 //!
-//! Each structure has these as inherent methods too, so nobody needs the traits to use one.
+//! Each structure has these methods as its own too, so nobody needs the traits to use one structure.
 
 use core::fmt;
 
@@ -9,19 +8,19 @@ use super::{Estimate, Geometry, MergeError, Weight};
 
 /// Any sketch.
 pub trait Sketch {
-    /// Its size and shape.
+    /// Its size and shape: sketches merge if these are equal.
     fn geometry(&self) -> Geometry;
     /// The fingerprint of the key that its hashes are made with.
     fn key_id(&self) -> u64;
-    /// Everything it occupies, in bytes.
+    /// The memory that it takes, in bytes, with itself.
     fn memory_bytes(&self) -> usize;
-    /// Forgets everything; writes all of it, so that its pages are resident.
+    /// Empties it. Writes all of its memory, so that its pages become resident.
     fn clear(&mut self);
 }
 
-/// A sketch that takes in others of its geometry and key.
+/// A sketch that merges with others of its geometry and key.
 pub trait Merge: Sketch {
-    /// Takes in another sketch. What may be said of the result is with each structure.
+    /// Merges another sketch into this one. The documentation of each structure says what holds for the result.
     ///
     /// # Errors
     ///
@@ -29,78 +28,78 @@ pub trait Merge: Sketch {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
 }
 
-/// "Seen before?": wrong only towards yes.
+/// "Was this key here before?" Errs only towards yes.
 pub trait Filter: Sketch {
-    /// Inserts the key with this hash; tells whether it was absent.
+    /// Inserts the key with this hash; returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// The filter cannot take another key, and did not; everything inserted before is still found.
+    /// The filter has no room for this key, and did not change. All keys that were inserted before are still found.
     fn insert(&mut self, hash: u64) -> Result<bool, Full>;
 
-    /// Whether the key with this hash was inserted; wrongly true at [`Filter::false_positive_rate`].
+    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// [`Filter::false_positive_rate`].
     fn contains(&self, hash: u64) -> bool;
 
-    /// Inserts many keys, as [`Filter::insert`] does one after the other.
+    /// Inserts many keys, in order.
     ///
     /// # Errors
     ///
-    /// As for one; those before it are in.
+    /// As for one key. The keys before it are in.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop))
     }
 
-    /// Looks up many keys: `found[i]` is what [`Filter::contains`] says of `hashes[i]`. Looks at as many as the shorter
-    /// of the two has.
+    /// Looks up many keys: `found[i]` becomes what [`Filter::contains`] returns for `hashes[i]`. Stops at the end of
+    /// the shorter slice.
     fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
         hashes.iter().zip(found).for_each(|(&hash, found)| *found = self.contains(hash));
     }
 
-    /// The share of its room that is taken, 0 to 1.
+    /// The share of its room that is taken, from 0 to 1.
     fn fill(&self) -> f64;
 
-    /// The probability that a foreign key is found, from what is in it now, not from the plan.
+    /// The probability that an absent key is found, computed from what the filter holds now.
     fn false_positive_rate(&self) -> f64;
 
-    /// Whether it holds more than it was built for: its rate is above the planned one by more than chance, or it is
-    /// full.
+    /// Whether it holds more than it was built for: its rate is higher than planned, by more than chance explains, or
+    /// it is full.
     fn is_saturated(&self) -> bool;
 }
 
-/// A filter that can forget one key.
+/// A filter from which keys can be removed.
 pub trait Remove: Filter {
-    /// Removes one insertion of the key with this hash; tells whether there was one.
+    /// Removes one insertion of the key with this hash; returns whether there was one.
     ///
-    /// Remove only what was inserted: a foreign key that is found by mistake takes another key's place with it.
+    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
     fn remove(&mut self, hash: u64) -> bool;
 
-    /// Removes one insertion of each of many keys, as [`Remove::remove`] does one after the other; tells of how many
-    /// there was one.
+    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
     fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|hash| self.remove(**hash)).count() as u64
     }
 }
 
-/// "How much of it?": never below the truth.
+/// "How much did this key have?" Never below the truth.
 pub trait Frequency: Sketch {
-    /// What is counted.
+    /// What it counts.
     type Weight: Weight;
 
-    /// Adds `weight` to the key with this hash; gives the key's estimate including it.
+    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it.
     fn add(&mut self, hash: u64, weight: Self::Weight) -> Self::Weight;
 
-    /// What the key with this hash had, at most.
+    /// The estimate of the key with this hash, never below the truth.
     fn estimate(&self, hash: u64) -> Self::Weight;
 
-    /// Adds `weights[i]` to the key with `hashes[i]`, as [`Frequency::add`] does one after the other; as many as the
-    /// shorter of the two has.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
     fn add_batch(&mut self, hashes: &[u64], weights: &[Self::Weight]) {
         hashes.iter().zip(weights).for_each(|(&hash, &weight)| {
             self.add(hash, weight);
         });
     }
 
-    /// Puts what [`Frequency::estimate`] says of `hashes[i]` into `estimates[i]`; as many as the shorter of the two has.
+    /// Sets `estimates[i]` to what [`Frequency::estimate`] returns for `hashes[i]`; stops at the end of the shorter
+    /// slice.
     fn estimate_batch(&self, hashes: &[u64], estimates: &mut [Self::Weight]) {
         hashes.iter().zip(estimates).for_each(|(&hash, estimate)| *estimate = self.estimate(hash));
     }
@@ -108,7 +107,7 @@ pub trait Frequency: Sketch {
 
 /// "How many distinct?"
 pub trait Distinct: Sketch {
-    /// Counts the key with this hash, once however often it comes.
+    /// Counts the key with this hash. It counts once, however often it comes.
     fn insert(&mut self, hash: u64);
 
     /// Counts many keys.
@@ -116,16 +115,16 @@ pub trait Distinct: Sketch {
         hashes.iter().for_each(|&hash| self.insert(hash));
     }
 
-    /// How many there were, with bounds.
+    /// How many distinct keys there were, with bounds.
     fn bounds(&self) -> Estimate;
 }
 
-/// A filter that has no room for another key.
+/// The error of a filter that has no room for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// How many keys it holds.
+    /// How many keys the filter holds.
     pub items: u64,
-    /// How many it was built for.
+    /// How many keys it was built for.
     pub capacity: u64,
 }
 

@@ -1,0 +1,147 @@
+//! The traits of all structures. Each method calls the structure's own method of the same name.
+
+use super::{
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
+    Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient, Remove, ScalableBloom,
+    SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight, count_min::Update,
+};
+
+/// Implements a trait for several types by one body. `Self::name` is a type's own method, if it has one.
+macro_rules! forward {
+    ($trait:ident for $($type:ty $(where [$($parameters:tt)*])?),+ => $body:tt) => {
+        $(impl$(<$($parameters)*>)? $trait for $type $body)+
+    };
+}
+
+forward! {
+    Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, TwoChoice, Quotient,
+        CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
+        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
+        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy]
+    => {
+        fn geometry(&self) -> Geometry {
+            Self::geometry(self)
+        }
+        fn key_id(&self) -> u64 {
+            Self::key_id(self)
+        }
+        fn memory_bytes(&self) -> usize {
+            Self::memory_bytes(self)
+        }
+        fn clear(&mut self) {
+            Self::clear(self);
+        }
+    }
+}
+
+forward! {
+    Merge for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Quotient,
+        CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
+        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
+        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy]
+    => {
+        fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+            Self::merge(self, other)
+        }
+    }
+}
+
+// These are never full: beyond the plan only their rate of false positives rises.
+forward! {
+    Filter for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom => {
+        fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+            Ok(Self::insert(self, hash))
+        }
+        fn contains(&self, hash: u64) -> bool {
+            Self::contains(self, hash)
+        }
+        fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+            Self::insert_batch(self, hashes);
+            Ok(())
+        }
+        fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+            Self::contains_batch(self, hashes, found);
+        }
+        fn fill(&self) -> f64 {
+            Self::fill(self)
+        }
+        fn false_positive_rate(&self) -> f64 {
+            Self::false_positive_rate(self)
+        }
+        fn is_saturated(&self) -> bool {
+            Self::is_saturated(self)
+        }
+    }
+}
+
+forward! {
+    Filter for Cuckoo, TwoChoice, Quotient => {
+        fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+            Self::insert(self, hash)
+        }
+        fn contains(&self, hash: u64) -> bool {
+            Self::contains(self, hash)
+        }
+        fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+            Self::insert_batch(self, hashes)
+        }
+        fn contains_batch(&self, hashes: &[u64], found: &mut [bool]) {
+            Self::contains_batch(self, hashes, found);
+        }
+        fn fill(&self) -> f64 {
+            Self::fill(self)
+        }
+        fn false_positive_rate(&self) -> f64 {
+            Self::false_positive_rate(self)
+        }
+        fn is_saturated(&self) -> bool {
+            Self::is_saturated(self)
+        }
+    }
+}
+
+forward! {
+    Remove for CountingBloom, Cuckoo, TwoChoice, Quotient => {
+        fn remove(&mut self, hash: u64) -> bool {
+            Self::remove(self, hash)
+        }
+        fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
+            Self::remove_batch(self, hashes)
+        }
+    }
+}
+
+forward! {
+    Frequency for CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
+        HeavyLight<W> where [W: Weight]
+    => {
+        type Weight = W;
+
+        fn add(&mut self, hash: u64, weight: W) -> W {
+            Self::add(self, hash, weight)
+        }
+        fn estimate(&self, hash: u64) -> W {
+            Self::estimate(self, hash)
+        }
+        fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
+            Self::add_batch(self, hashes, weights);
+        }
+        fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
+            Self::estimate_batch(self, hashes, estimates);
+        }
+    }
+}
+
+forward! {
+    Distinct for HyperLogLog, CompactHyperLogLog, UltraLogLog => {
+        fn insert(&mut self, hash: u64) {
+            Self::insert(self, hash);
+        }
+        fn insert_batch(&mut self, hashes: &[u64]) {
+            Self::insert_batch(self, hashes);
+        }
+        fn bounds(&self) -> Estimate {
+            Self::bounds(self)
+        }
+    }
+}

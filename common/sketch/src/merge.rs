@@ -1,0 +1,151 @@
+//! Which sketches may be merged: those of the same geometry whose hashes were made with the same key.
+
+use core::fmt;
+
+/// The key fingerprint of sketches that are fed with public hashes, which have no key. (A secret key has this
+/// fingerprint with a probability of 2^-64.)
+pub const PUBLIC: u64 = 0;
+
+/// The size and shape of a sketch. Sketches merge only if these are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Geometry {
+    /// A grid of counters.
+    Cells {
+        /// Rows, each with a hash function of its own.
+        depth: usize,
+        /// Counters a row.
+        width: usize,
+    },
+    /// A table of candidates in blocks of eight.
+    Candidates {
+        /// How many at most.
+        count: usize,
+    },
+    /// A row of registers.
+    Registers {
+        /// How many.
+        count: usize,
+    },
+    /// A row of bits.
+    Bits {
+        /// How many.
+        count: u64,
+        /// How many of them each key has.
+        hashes: u32,
+    },
+    /// A row of blocks of counters.
+    CounterBlocks {
+        /// How many.
+        count: usize,
+        /// Bytes of one block.
+        bytes: usize,
+    },
+    /// A row of cache lines (64 bytes). Each key has some of them.
+    Lines {
+        /// How many.
+        count: usize,
+        /// How many of them each key has.
+        per_key: usize,
+    },
+    /// A row of blocks of one cache line (64 bytes) each.
+    Blocks {
+        /// How many.
+        count: usize,
+    },
+    /// A row of buckets of fingerprints.
+    Buckets {
+        /// How many.
+        count: usize,
+        /// Fingerprints a bucket.
+        slots: usize,
+    },
+    /// A row of runs of remainders.
+    Quotients {
+        /// How many.
+        count: usize,
+        /// Bits of a quotient and a remainder together.
+        fingerprint_bits: u32,
+    },
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
+            Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
+            Self::Registers { count } => write!(f, "{count} registers"),
+            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
+            Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
+            Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
+            Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
+            Self::Quotients { count, fingerprint_bits } => {
+                write!(f, "{count} quotients of fingerprints of {fingerprint_bits} bits")
+            }
+        }
+    }
+}
+
+/// Why two sketches cannot be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeError {
+    /// They differ in size or shape.
+    Geometry {
+        /// The sketch that was to be changed.
+        ours: Geometry,
+        /// The other sketch.
+        theirs: Geometry,
+    },
+    /// Their hashes were made with different keys. The same item is at unrelated places in the two.
+    Key {
+        /// The key's fingerprint in the sketch that was to be changed.
+        ours: u64,
+        /// The key's fingerprint in the other.
+        theirs: u64,
+    },
+    /// Together they hold more keys than one has room for.
+    Full {
+        /// How many keys both hold.
+        items: u64,
+        /// How many keys there is room for.
+        room: u64,
+    },
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Geometry { ours, theirs } => write!(
+                f,
+                "cannot merge a sketch of {theirs} into one of {ours}: build both from the same sizes and errors"
+            ),
+            Self::Key { ours: PUBLIC, .. } | Self::Key { theirs: PUBLIC, .. } => f.write_str(
+                "cannot merge a sketch of public hashes and one of keyed hashes: feed both with the same hashes",
+            ),
+            Self::Key { ours, theirs } => write!(
+                f,
+                "cannot merge a sketch hashed with key {theirs:016x} into one hashed with key {ours:016x}: \
+                 feed both with hashes of the same key, made by the same version of this crate"
+            ),
+            Self::Full { items, room } => {
+                write!(
+                    f,
+                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for MergeError {}
+
+/// Refuses sketches that must not be merged. Each side is a geometry and a key's fingerprint.
+pub(crate) fn check_mergeable(ours: (Geometry, u64), theirs: (Geometry, u64)) -> Result<(), MergeError> {
+    if ours.0 != theirs.0 {
+        return Err(MergeError::Geometry { ours: ours.0, theirs: theirs.0 });
+    }
+    if ours.1 != theirs.1 {
+        return Err(MergeError::Key { ours: ours.1, theirs: theirs.1 });
+    }
+    Ok(())
+}
