@@ -9,8 +9,8 @@ use crate::{
     record::{InterfaceEdge, Record, SizeEdge},
 };
 
-/// How many records are handed over together, with one reservation in the ring.
-pub const BATCH_RECORDS: usize = 32;
+/// How many evicted records are handed over together, with one reservation in the ring.
+pub const EVICTED_MAX: usize = 32;
 
 /// One CPU's block. Only programs that run on this CPU write it.
 #[repr(C)]
@@ -18,14 +18,14 @@ pub const BATCH_RECORDS: usize = 32;
 pub struct Cpu {
     /// The number of the open window.
     pub epoch: u32,
-    /// Not 0 while `flush` changes the cache or the batch.
+    /// Not 0 while `flush` changes the cache or `evicted`.
     pub busy: u32,
     /// Not 0 from the first call of `flush` for a window until it is closed.
     pub closing: u32,
     /// How far `flush` came.
     pub cursor: u32,
-    /// Records in `batch`.
-    pub batched: u32,
+    /// Records in `evicted`.
+    pub evicted_count: u32,
     /// Packets that sampling leaves out before it takes the next one.
     pub left_out: u32,
     /// The sampling rate by which `left_out` was drawn; 0 before the first draw.
@@ -38,11 +38,11 @@ pub struct Cpu {
     pub place_shift: u32,
     /// Padding to the end of the cache line.
     pub padding: [u32; 6],
-    /// Evicted records on their way to the ring.
-    pub batch: [Record; BATCH_RECORDS],
+    /// Evicted records that wait until the ring gets them.
+    pub evicted: [Record; EVICTED_MAX],
     /// Two sets of counters. Even epochs use the first, odd ones the second: while one window is being closed, the next
     /// one is counted in the other set.
-    pub sets: [Set; 2],
+    pub counter_sets: [CounterSet; 2],
     /// Padding to the end of the block.
     pub tail: [u64; 6],
 }
@@ -50,7 +50,7 @@ pub struct Cpu {
 /// What one window counts on one CPU. It is cumulative over all windows of the same parity.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Set {
+pub struct CounterSet {
     /// Counters of each interface slot.
     pub interfaces: [InterfaceEdge; INTERFACES_MAX as usize],
     /// Packet sizes.

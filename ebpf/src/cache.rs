@@ -14,7 +14,8 @@ use crate::{
     ring,
 };
 
-/// Adds a packet, or several that came as one, to its flow's record; a record of another flow in its place is evicted.
+/// Adds a packet, or several that an offload merged, to its flow's record. A record of another flow in the same slot is
+/// evicted.
 #[inline(always)]
 pub fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
     let place = hash::place(&slot_key(), &key);

@@ -1,9 +1,9 @@
 //! The window's edge on one CPU.
 //!
-//! The first call opens the next epoch: from that store on, packets count in the other set of counters and their
-//! keys differ from every record of the closed window. So nothing can be torn, however many calls follow and
-//! whatever interrupts them: what belongs to the closed window is the records with its epoch, and its counters stand
-//! still. In ring order its last records come first, then one edge per interface, then the sizes.
+//! The first call opens the next epoch by one store. From then on packets count in the other set of counters, and their
+//! keys differ from every record of the closed window. So no packet is torn between two windows, however many calls
+//! follow and whatever interrupts them: the closed window has the records with its epoch, and its counters stand still.
+//! The ring gets the window's last records first, then one edge per interface, then the sizes.
 
 use weir_common::{
     control::{Flush, INTERFACES_MAX},
@@ -18,17 +18,17 @@ use crate::{
     sampling,
 };
 
-/// Slots walked per call. The verifier follows each turn of the loop: more would be refused by kernels that allow fewer
-/// jumps, and take the others longer.
+/// Cache slots that one call visits. The verifier follows each turn of the loop: with more turns, older kernels refuse
+/// the program for its number of jumps, and newer ones take longer to load it.
 const SLOTS_PER_CALL: u32 = 256;
 
-/// Goes on closing the window; `None` where a map lookup fails, which the maps' sizes rule out.
+/// Does the next part of closing the window; `None` if a map lookup fails, which the maps' sizes rule out.
 #[inline(always)]
 pub fn flush() -> Option<Flush> {
     let id = this_cpu();
-    // SAFETY: this CPU's block. A packet may interrupt on kernels that do not disable softirqs for test-run. While `busy`
-    // is set it leaves the cache and the batch alone; before and after that it may change them between two
-    // instructions of this program, which then reads none of them.
+    // SAFETY: this CPU's block. On kernels that do not disable softirqs for test-run, a packet may interrupt this program.
+    // While `busy` is set, that packet leaves the cache and the waiting records alone. While it is not, the packet may
+    // change them, and this program reads neither.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
     if cpu.closing == 0 {
         cpu.closing = 1;
@@ -74,7 +74,7 @@ fn evict(id: u32, cpu: &mut Cpu, epoch: u8, slots: u32) -> Option<Flush> {
 fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
     // The last records of the closed window must be in the ring before its edge.
     cpu.busy = 1;
-    let written = ring::write_batch(id, cpu);
+    let written = ring::write_evicted(id, cpu);
     cpu.busy = 0;
     if let Err(loss) = written {
         return retry(loss);
@@ -85,7 +85,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         if interface >= interface_count() {
             break;
         }
-        let edge = at(&mut cpu.sets[parity].interfaces, interface as usize);
+        let edge = at(&mut cpu.counter_sets[parity].interfaces, interface as usize);
         edge.interface = interface;
         edge.epoch = epoch;
         edge.sampling = u64::from(closed_rate);
@@ -94,7 +94,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         }
         cpu.cursor += 1;
     }
-    let sizes = &mut cpu.sets[parity].sizes;
+    let sizes = &mut cpu.counter_sets[parity].sizes;
     sizes.epoch = u64::from(epoch);
     match ring::write(id, sizes, NO_WAKEUP) {
         Ok(()) => Flush::Done,
@@ -106,7 +106,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
 const fn retry(loss: Loss) -> Flush {
     match loss {
         Loss::RingFull => Flush::RingFull,
-        // Packet sockets have nothing to do with this.
+        // Only packet sockets have the last reason.
         Loss::NoRing | Loss::SocketDrop => Flush::NoRing,
     }
 }

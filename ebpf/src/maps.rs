@@ -1,7 +1,7 @@
 //! The maps: all memory that the kernel side uses, allocated when it is loaded.
 //!
-//! What belongs to a CPU is an element of a plain array and not of a per-CPU one: it starts at a cache line (memory
-//! that could be mapped is page-aligned), it lies in one piece, and finding it takes no load.
+//! What belongs to a CPU is an element of a plain array, not of a per-CPU one. Then it lies in one piece, it begins at a
+//! cache line (an array that could be mapped begins at a page), and finding it takes no load.
 
 use core::arch::asm;
 
@@ -21,9 +21,9 @@ use weir_common::{
 
 /// Flow-cache slots unless the loader says otherwise.
 const CACHE_SLOTS: usize = 4096;
-/// The inner maps are made by userspace with the configured size; this only tells their type.
+/// Userspace makes the inner maps, with the configured size. This prototype only tells their type.
 const RING_PROTOTYPE_BYTES: usize = 4096;
-/// `BPF_F_MMAPABLE`: begins at a page.
+/// `BPF_F_MMAPABLE`: the array begins at a page.
 const PAGE_ALIGNED: usize = 1 << 10;
 
 /// Which slot an interface index has.
@@ -42,7 +42,7 @@ pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 #[btf_map]
 pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
 
-/// Each CPU's copy of the headers of a packet whose socket buffer has them elsewhere.
+/// Each CPU's copy of a packet's headers, for packets that cannot be read in place.
 #[btf_map]
 pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
 
@@ -54,7 +54,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX 
 #[unsafe(no_mangle)]
 static SLOT_KEY: SlotKey = SlotKey([0; 5]);
 
-/// Set by the loader: the flow cache has two to this many slots.
+/// Set by the loader: the binary logarithm of the number of slots in a CPU's flow cache.
 #[unsafe(no_mangle)]
 static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
 
@@ -74,8 +74,8 @@ static INTERFACE_COUNT: u32 = 1;
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
 
-/// A constant of the loader's: one load, where its value is needed and nowhere if it is not. A volatile read would stay
-/// where it stands; a plain one would give what was compiled.
+/// Reads a constant that the loader sets: one load, at the place where the value is needed. The compiler can neither move
+/// nor drop a volatile read, and for a plain read it would put in the value that stands here.
 macro_rules! constant {
     ($name:ident, $instruction:literal, $at:expr) => {{
         let value: u64;
@@ -106,13 +106,13 @@ pub fn slot_key() -> SlotKey {
     ])
 }
 
-/// The flow cache has two to this many slots.
+/// The binary logarithm of the number of slots in a CPU's flow cache.
 #[inline(always)]
 pub fn cache_bits() -> u32 {
     constant!(CACHE_BITS) as u32
 }
 
-/// Whether packets may be left out. The verifier reads this constant too, and drops what it rules out.
+/// Whether packets may be left out. The verifier reads this constant too, and drops the code that cannot run.
 #[inline(always)]
 pub fn is_sampling() -> bool {
     constant!(SAMPLING) != 0
@@ -130,7 +130,8 @@ pub fn interface_count() -> u32 {
     constant!(INTERFACE_COUNT) as u32
 }
 
-/// Whose packet a tunnelled packet is. The verifier reads this constant too, and skips what it rules out.
+/// Whether a tunnelled packet belongs to the outer or to the inner flow. The verifier reads this constant too, and skips
+/// the code that cannot run.
 #[inline(always)]
 pub fn tunnels() -> Tunnels {
     match constant!(LOOK_INTO_TUNNELS) {
@@ -162,8 +163,8 @@ pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
     CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
-/// The element at `index`, modulo the array's length, which must be a power of two. The mask is one real instruction:
-/// LLVM would compare one register and use another, or drop a mask that it can prove to be needless and the verifier
+/// The element at `index`, modulo the array's length, which must be a power of two. The mask is in assembly: LLVM would
+/// compare one register and use another, or drop the mask where LLVM can prove that it is needless and the verifier
 /// cannot.
 #[inline(always)]
 pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {

@@ -1,6 +1,6 @@
-//! The hot path: one packet, at whichever hook.
+//! The hot path: what is done for each packet, at every hook.
 //!
-//! In plain text; the code is the same with the verifier's needs:
+//! The code does this, in a form that the verifier accepts:
 //!
 //! ```text
 //! slot     = interface table[ifindex]
@@ -12,16 +12,16 @@
 //! pass
 //! ```
 //!
-//! A call, and each of the kernel's helpers is one to the compiler, leaves four registers as they were. So what common
-//! packets need comes first and in an order in which little must outlive a call; what the others need is in functions of
-//! its own, or it would take the registers.
+//! A call keeps only four registers, and to the compiler each kernel helper is a call. So common packets come first, in
+//! an order in which few values must outlive a call. What other packets need is in functions of its own: inlined, it
+//! would take registers from the common ones.
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
     control::{INTERFACE_PROBES, InterfaceSlot},
     cpu::Cpu,
     flow::{FlowKey, Scope},
-    ledger::{Counters, Skip, Tally},
+    ledger::{Skip, Tally},
     packet::Parsed,
     record::{Record, Sample},
     size::size_class,
@@ -29,30 +29,26 @@ use weir_common::{
 
 use crate::{
     cache,
+    counters::counters,
     maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
     ring, sampling,
 };
 
-/// A packet, where a hook has it.
+/// A packet, as a hook has it.
 pub trait Packet: Copy {
-    /// The index of its interface; what it sends has another, see [`weir_common::control::egress`].
+    /// The index of its interface, or [`weir_common::control::egress`] of that for a packet that the interface sends.
     fn interface(self) -> u32;
-    /// One packet, or as many as an offload merged into one, which then share its headers.
+    /// One packet, or as many as an offload merged into this one.
     fn tally(self) -> Tally;
-    /// What `found` makes of the flow of a common packet, whose headers have fixed places; `None` for any other.
+    /// Calls `found` with the flow of a common packet, whose headers have fixed places; `None` for any other packet.
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T>;
-    /// The flow of a packet that is not a common one, or why it has none.
+    /// The flow of a packet that is not a common one, or the reason why it has none.
     fn walk(self) -> Result<Parsed, Skip>;
-    /// What to change the flow's source address by, for the `nth` packet: nothing but in benchmarks.
-    #[inline(always)]
-    fn vary(self, _nth: u64) -> u64 {
-        0
-    }
 }
 
 /// Counts a packet.
 ///
-/// `None` where a map lookup fails, which the maps' sizes rule out but the verifier wants handled.
+/// `None` if a map lookup fails. The maps' sizes rule that out, but the verifier wants it handled.
 #[inline(always)]
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
@@ -60,42 +56,37 @@ pub fn measure(packet: impl Packet) -> Option<()> {
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
     let scope = Scope::new(interface, cpu.epoch as u8);
-    let set = &mut cpu.sets[usize::from(scope.epoch() & 1)];
+    let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
     let counters = &mut at(&mut set.interfaces, usize::from(interface)).counters;
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
-    let nth = counters.seen.packets;
     if let Some(class) = set.sizes.packets.get_mut(size_class(tally.mean_bytes())) {
         *class += tally.packets;
     }
     if is_sampling() {
-        // The verifier knows, and drops this or all that follows.
-        return sampled(packet, cpu, scope, tally);
+        // The verifier knows which, and drops either this call or all that follows it.
+        return measure_sampled(packet, cpu, scope, tally);
     }
     let counted = packet.common(
-        // In each of its two places, or the key would go through memory.
+        // Inlined in both places that call it, or the key would go through memory.
         #[inline(always)]
-        |parsed: Parsed| {
-            let mut key = parsed.key.with_scope(scope);
-            key.src.0[1] ^= packet.vary(nth);
-            count(cpu, key, tally, 1, parsed.tcp_flags)
-        },
+        |parsed: Parsed| count(cpu, parsed.key.with_scope(scope), tally, 1, parsed.tcp_flags),
     );
     match counted {
         Some(counted) => counted,
-        None => rest(packet, cpu, scope, tally),
+        None => measure_uncommon(packet, cpu, scope, tally),
     }
 }
 
-/// The same for a packet that is not a common one.
+/// Counts a packet that is not a common one.
 #[inline(never)]
-fn rest(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
-    account(packet.walk(), cpu, scope, tally, 1)
+fn measure_uncommon(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
+    count_parsed(packet.walk(), cpu, scope, tally, 1)
 }
 
-/// The same for any packet, where some are left out.
+/// Counts any packet, or leaves it out, if sampling is on.
 #[inline(never)]
-fn sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
+fn measure_sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
     let Some(sampling) = sampling::take(this_cpu(), cpu) else {
         counters(cpu, scope).sampled_out.add(tally);
         return Some(());
@@ -108,11 +99,11 @@ fn sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Op
         Some(parsed) => Ok(parsed),
         None => packet.walk(),
     };
-    account(parsed, cpu, scope, tally, sampling)
+    count_parsed(parsed, cpu, scope, tally, sampling)
 }
 
 #[inline(always)]
-fn account(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tally, sampling: u16) -> Option<()> {
+fn count_parsed(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tally, sampling: u16) -> Option<()> {
     match parsed {
         Ok(parsed) => count(cpu, parsed.key.with_scope(scope), tally, sampling, parsed.tcp_flags),
         Err(skip) => {
@@ -122,19 +113,12 @@ fn account(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tal
     }
 }
 
-/// An interface's counters in a window.
-#[inline(always)]
-pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
-    let set = &mut cpu.sets[usize::from(scope.epoch() & 1)];
-    &mut at(&mut set.interfaces, usize::from(scope.interface())).counters
-}
-
 #[inline(always)]
 fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
     if cpu.busy != 0 {
         // SAFETY: the helper takes no argument; the verifier makes it a load.
         let tick = unsafe { bpf_jiffies64() } as u32;
-        // `flush` was interrupted on this CPU, where the kernel does not shut softirqs out: the cache is not ours.
+        // This packet has interrupted `flush`, which some kernels allow: the cache is `flush`'s.
         ring::emit(this_cpu(), cpu, &Record::first(key, Sample { tally, tick, sampling, tcp_flags }));
         return Some(());
     }

@@ -1,11 +1,11 @@
-//! Reading a packet so that the verifier can follow.
+//! Reads packets in a way that the verifier can follow.
 
 use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::{TcContext, XdpContext};
 use weir_common::packet::{Bytes, HEADER_MAX, REACH_MAX, Window};
 
-/// A packet between `data` and `data_end`.
+/// A packet that is read in place, between `data` and `data_end`.
 pub struct Frame {
     data: usize,
     data_end: usize,
@@ -40,9 +40,9 @@ impl Bytes for Frame {
             return None;
         }
         let (mut start, mut end): (usize, usize);
-        // The verifier knows a proven range by the register that was compared, so the address must be computed once and
-        // compared as it is. LLVM would share parts of it with other reads, and turn `start + N > data_end` into a
-        // comparison of `start`, which is no proof. In assembly it stays as written.
+        // The verifier proves a range for the register that was compared. So the address must be computed once, and
+        // compared as it is. LLVM would share parts of the sum with other reads, and turn `start + N > data_end` into a
+        // comparison of `start`, which proves nothing. Assembly stays as written.
         // SAFETY: register arithmetic only.
         unsafe {
             asm!("{0} += {1}", "{2} = {0}", "{2} += {3}",
@@ -51,7 +51,7 @@ impl Bytes for Frame {
         if end > self.data_end { None } else { Some(Proven(start as *const u8, PhantomData)) }
     }
 
-    /// As `window`, without the sum.
+    /// As `window(0)`, without the addition.
     #[inline(always)]
     fn first<const N: usize>(&self) -> Option<Proven<'_, N>> {
         if N > self.captured {
@@ -67,28 +67,29 @@ impl Bytes for Frame {
 
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
-        forget(at, zero(self.ifindex))
+        forget(at, unknown_zero(self.ifindex))
     }
 }
 
-/// Zero, made of an interface's index so that the verifier does not know it: an index is positive, so its sign is 0.
-/// The verifier thinks that it may be 1, and its negative anything.
+/// A zero that the verifier takes for an unknown number: the sign of an interface's index, negated. An index is
+/// positive, but the verifier does not know that.
 #[inline(always)]
-pub fn zero(ifindex: usize) -> usize {
+pub fn unknown_zero(ifindex: usize) -> usize {
     let zero;
     // SAFETY: register arithmetic only.
     unsafe { asm!("{0} >>= 31", "{0} = -{0}", inout(reg) ifindex => zero, options(pure, nomem, nostack)) };
     zero
 }
 
-/// Adds a zero that might be anything to the verifier: then the sum may be anything too, and all ways that lead here
-/// are one to it, which it goes on with once. The mask bounds the sum for it; no header reaches that far.
+/// Adds an [`unknown_zero`], so that the verifier forgets what it knows of `at`. All the paths that lead here then look
+/// the same to it, and it follows them on together, once. The mask bounds the sum for the verifier; no header reaches
+/// that far.
 #[inline(always)]
 fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;
     const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
     let forgotten;
-    // In assembly, or LLVM would see that nothing is done.
+    // In assembly, or LLVM would see that this does nothing.
     // SAFETY: register arithmetic only.
     unsafe {
         asm!("{0} += {1}", "{0} &= {2}",
@@ -97,7 +98,7 @@ fn forget(at: usize, zero: usize) -> usize {
     forgotten
 }
 
-/// One load, whatever the alignment: packets are unaligned, and Rust would compose an unaligned read of bytes.
+/// One load at any alignment. Packets are unaligned, and the compiler would build an unaligned read out of single bytes.
 macro_rules! load {
     ($window:expr, $at:ident of $n:ident, $type:ty, $instruction:literal) => {{
         const { assert!($at + size_of::<$type>() <= $n, "the read lies within the window") };
@@ -133,12 +134,12 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
 pub struct Copied {
     data: *const [u8; REACH_MAX],
     length: usize,
-    /// Zero, of which the verifier does not know that.
+    /// An [`unknown_zero`].
     zero: usize,
 }
 
 impl Copied {
-    /// The first `length` bytes of an element of a map; `zero` as made by [`zero`].
+    /// The first `length` bytes of an element of a map, and an [`unknown_zero`].
     #[inline(always)]
     pub const fn new(data: *const [u8; REACH_MAX], length: usize, zero: usize) -> Self {
         Self { data, length, zero }

@@ -5,8 +5,8 @@ use weir_common::{cpu::Cpu, sampling::Valve};
 
 use crate::maps::VALVES;
 
-/// Whether the packet is taken, and then how many it stands for. A draw is made for each packet that is taken, not for
-/// those that are left out.
+/// How many packets this one stands for; `None` if it is left out. Each packet that is taken makes one draw, which tells
+/// how many are left out after it.
 #[inline(always)]
 pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     if cpu.rate == 0 {
@@ -21,7 +21,7 @@ pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     Some(rate)
 }
 
-/// The rate of the draw that is pending, or of the first one to come.
+/// The rate by which the present draw was made; before the first draw, the rate that it will use.
 #[inline(always)]
 pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
     if cpu.rate == 0 { Some(VALVES.get(id)?.rate) } else { Some(cpu.rate) }
@@ -29,7 +29,7 @@ pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
 
 #[inline(always)]
 fn draw(id: u32, cpu: &mut Cpu) -> Option<()> {
-    // Both numbers by one load: userspace may be about to change them.
+    // One load for both numbers, because userspace may change them at any time.
     // SAFETY: an element of the map, whose first eight bytes they are, aligned.
     let word = unsafe { VALVES.get_ptr(id)?.cast::<u64>().read_volatile() };
     let valve = Valve { rate: word as u32, scale: (word >> 32) as u32, padding: [0; 7] };

@@ -1,17 +1,17 @@
-//! The tc hook: packets as socket buffers, on devices where XDP is missing, taken, or costs more than it is worth.
+//! The tc hook: packets as socket buffers, for devices where XDP is missing, is taken, or costs more than it is worth.
 //!
-//! Attached first by TCX, so that what other programs there drop is still counted, and returning [`NEXT`], so that they
-//! run. At this place a packet may differ from the one on the wire, and is counted as that one was:
+//! TCX attaches weir before all other programs, so that weir counts packets that those drop. weir returns [`NEXT`], so
+//! that those run. At this hook a packet may differ from the packet on the wire. weir counts the packet on the wire:
 //!
-//! - An offload may have merged several into one (GRO, or a segmentation that is yet to come): they are counted as the
-//!   packets that they were or will be, each with its own headers.
-//! - The outer VLAN tag may have moved into the buffer's metadata: its four bytes are counted.
+//! - An offload may have merged several packets into one (GRO), or may have to split one later (GSO). They are counted as
+//!   the packets that they were or will be, each with its own headers.
+//! - The outer VLAN tag may be in the buffer's metadata: its four bytes are counted.
 //! - Headers may lie outside of the buffer's linear part.
 //!
-//! Common packets, whose headers have fixed places, are read where they are, if the linear part has them and the tag is
-//! not elsewhere. Of all others the parser reads the packet's beginning as it was on the wire, copied by
-//! `bpf_skb_load_bytes` out of all parts and with the tag back in its place. `bpf_skb_pull_data` would rearrange the
-//! buffer, and copy it where it is shared.
+//! Common packets, whose headers have fixed places, are read in place, if the linear part has the headers and the tag is
+//! not in the metadata. For all other packets the parser reads a copy of the beginning, as it was on the wire:
+//! `bpf_skb_load_bytes` copies it from all parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would
+//! rearrange the buffer, and copy a shared one.
 
 use core::arch::asm;
 
@@ -30,10 +30,10 @@ use weir_common::{
 use crate::{
     maps::{SCRATCH, tunnels},
     measure::{Packet, measure},
-    packet::{Copied, Frame, zero},
+    packet::{Copied, Frame, unknown_zero},
 };
 
-/// `TCX_NEXT`: the decision is left to the programs after this one.
+/// `TCX_NEXT`: the programs after this one decide.
 const NEXT: i32 = TC_ACT_UNSPEC;
 /// A VLAN tag, in bytes.
 const VLAN_BYTES: u32 = 4;
@@ -98,8 +98,8 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         unsafe { (*self.0).vlan_present != 0 }
     }
 
-    /// The same for a buffer of `segments` packets with at most `segment` bytes of payload each. Whoever made the
-    /// buffer outside of this kernel (a guest, a tap) may not have counted them, and says 0.
+    /// What a merged buffer is on the wire: `segments` packets with at most `segment` bytes of payload each. A buffer that
+    /// was made outside of this kernel (by a guest, or at a tap) may not tell how many: then `segments` is 0.
     #[inline(always)]
     fn merged(self, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
         let headers = self.header_bytes();
@@ -107,18 +107,17 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
             segments
         } else {
             let payload = length.saturating_sub(headers.max(ETHERNET_BYTES));
-            // The caller has no `segment` of 0, but the compiler would keep a panic for it.
+            // `segment` is never 0 here, but the compiler would keep a panic for that case.
             (payload + segment).saturating_sub(1).checked_div(segment).unwrap_or(1).max(1)
         };
-        // Those inside of a tunnel are not looked for. But all of them are at least what the payloads leave, which is
-        // exact where the last packet is a full one.
+        // Headers inside a tunnel are not looked for. But all headers together have at least the bytes that full payloads
+        // leave; that is exact if the last packet is full.
         let headers = headers.max(length.saturating_sub(packets * segment));
         Tally::new(packets, length + tag + (packets - 1) * (headers + tag))
     }
 
-    /// How long the headers of TCP or UDP are, from the packet's first byte to its payload's: what offloads repeat. 0
-    /// for others. By calls of the kernel, so that the verifier has little to follow; they are shared by all the
-    /// packets.
+    /// The length of all headers of a TCP or UDP packet, from the first byte to the payload: each packet of a merged
+    /// buffer has them. 0 for other protocols. Kernel calls read them, so that the verifier has little to follow.
     #[inline(always)]
     fn header_bytes(self) -> u64 {
         const VLAN: [u16; 2] = [0x8100, 0x88a8];
@@ -141,13 +140,13 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         }
     }
 
-    /// A number at `at` out of all parts of the buffer; 0 where it ends before.
+    /// The number at `at`, in whichever part of the buffer; 0 if the packet ends before.
     #[inline(always)]
     fn load<T: Default>(self, at: u64) -> T {
         TcContext::new(self.0).load(at as usize).unwrap_or_default()
     }
 
-    /// Copies the packet's beginning as it was on the wire; gives how much of it there is.
+    /// Copies the packet's beginning as it was on the wire; returns how many bytes were copied.
     #[inline(always)]
     fn copy_to(self, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         // SAFETY: the context is the one that the kernel passed to this program.
@@ -169,8 +168,8 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         }
     }
 
-    /// Copies `length` bytes from `from` on to the place `TO`, as far as there is room; what is there then, from the
-    /// beginning.
+    /// Copies `length` bytes of the packet, or as many as there is room for, from offset `from` to offset `TO` of the
+    /// copy; returns where the copy ends.
     #[inline(always)]
     fn copy<const TO: usize>(self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         let mut length = u64::from(length).min((REACH_MAX - TO) as u64);
@@ -193,7 +192,7 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
         if WAY { egress(self.ifindex()) } else { self.ifindex() }
     }
 
-    /// What the buffer is on the wire: packets, and bytes with their own headers each.
+    /// The packets on the wire, and their bytes: each has its own headers.
     #[inline(always)]
     fn tally(self) -> Tally {
         // SAFETY: the context is the one that the kernel passed to this program.
@@ -220,6 +219,6 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
     fn walk(self) -> Result<Parsed, Skip> {
         let scratch = SCRATCH.get_ptr_mut(0).ok_or(Skip::TruncatedLink)?;
         let length = self.copy_to(scratch).ok_or(Skip::TruncatedLink)?;
-        walk(&Copied::new(scratch, length, zero(self.ifindex() as usize)), Self::LINK, tunnels())
+        walk(&Copied::new(scratch, length, unknown_zero(self.ifindex() as usize)), Self::LINK, tunnels())
     }
 }

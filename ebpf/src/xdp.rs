@@ -26,8 +26,8 @@ pub fn weir(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// As [`weir`], for kernels that do not know packets in several pieces and refuse the flag by which a program takes
-/// them.
+/// As [`weir`], for kernels before Linux 5.18: they do not know packets in several pieces, and refuse a program that says
+/// it takes them.
 #[xdp]
 pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(Linear(ctx.as_ptr().cast()));
@@ -76,7 +76,7 @@ impl Packet for Whole {
     }
 }
 
-/// A packet that has one piece, for kernels that lack the helper which adds up all of them.
+/// A packet in one piece, for kernels that lack the helper that returns the length of all pieces.
 #[derive(Clone, Copy)]
 struct Linear(*mut xdp_md);
 
@@ -100,7 +100,7 @@ impl Packet for Linear {
     }
 }
 
-/// A captured packet, with what is known of it before it.
+/// A captured packet, with its [`ReplayHeader`] in front.
 #[derive(Clone, Copy)]
 struct Captured(*mut xdp_md);
 

@@ -9,7 +9,7 @@ use weir::{
 };
 use weir_common::{
     control::Flush,
-    cpu::BATCH_RECORDS,
+    cpu::EVICTED_MAX,
     flow::FlowKey,
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
@@ -139,7 +139,7 @@ pub fn an_empty_window_is_closed_in_several_calls() -> Result<()> {
 
 pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     let plan = TrafficPlan { packets: 20_000, flows: 10_000, zipf: 0.6, mix: Mix::plain(), ..TrafficPlan::default() };
-    let room = TINY.ring_bytes as usize / (BATCH_RECORDS * size_of::<Record>() + ENTRY_HEADER) * BATCH_RECORDS;
+    let room = TINY.ring_bytes as usize / (EVICTED_MAX * size_of::<Record>() + ENTRY_HEADER) * EVICTED_MAX;
     ensure!(room as u64 == ring_records(TINY.ring_bytes.into()), "the library thinks otherwise");
     let slot_key = SlotKey::new(TINY.slot_key);
     Object::load(TINY, |object| {
@@ -160,8 +160,8 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
                 held.1.add(one);
             }
             ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
-            // What the ring had no room for, but for the batch that waits for room.
-            let lost: Tally = evicted[room + BATCH_RECORDS..].iter().copied().sum();
+            // What the ring had no room for, but for the evicted records that still wait for room.
+            let lost: Tally = evicted[room + EVICTED_MAX..].iter().copied().sum();
             // Full, it does not take the cache's records either; they are not lost, but wait.
             ensure!(object.flush()? == Flush::RingFull);
             ensure!(object.flush()? == Flush::RingFull);

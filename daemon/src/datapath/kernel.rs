@@ -23,7 +23,7 @@ use super::{
 };
 use crate::config::Way;
 
-/// The programs for what weir does, and not for its benchmark.
+/// The programs that [`Kernel::loaded`] tells of.
 const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
 
 /// A program that the kernel accepted.
@@ -58,25 +58,10 @@ pub struct Parts<'a> {
     pub flush: FlushProgram<'a>,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
     pub replay: &'a Xdp,
-    /// Only for the benchmark; to be loaded by [`Kernel::load_benchmark`].
-    pub benchmark: Benchmark<'a>,
+    /// XDP programs that weir's own object does not have, with their names; to be loaded by [`Kernel::load_other`].
+    pub others: Vec<(&'a str, &'a Xdp)>,
     /// Which slot an interface index has.
     pub interfaces: &'a mut InterfaceTable,
-}
-
-/// The programs that only the benchmark runs.
-#[derive(Clone, Copy)]
-pub struct Benchmark<'a> {
-    /// Does nothing.
-    pub baseline: &'a Xdp,
-    /// Draws one of a million flows, and nothing else.
-    pub draw: &'a Xdp,
-    /// Measures packets as those of two flows in turn.
-    pub two_flows: &'a Xdp,
-    /// Measures every packet as one of a new flow.
-    pub all_miss: &'a Xdp,
-    /// Measures every packet as one of the million flows that `draw` draws.
-    pub zipf: &'a Xdp,
 }
 
 impl Kernel {
@@ -95,7 +80,16 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
-        if OBJECT.is_empty() {
+        Self::load_object(OBJECT, plan, features)
+    }
+
+    /// As [`Kernel::load_with`], out of another object that has the same programs and maps, and maybe more programs.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn load_object(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
+        if object.is_empty() {
             return Err(KernelError::NoObject);
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
@@ -113,7 +107,7 @@ impl Kernel {
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
             .map_max_entries("CACHE", cpus << bits)
-            .load(OBJECT)
+            .load(object)
             .map_err(load_error)?;
         tell_cpus(&mut ebpf, cpus, bits)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
@@ -136,13 +130,13 @@ impl Kernel {
         load_programs(&mut self.ebpf, &["replay"])
     }
 
-    /// Loads the programs that only the benchmark runs.
+    /// Loads an XDP program that weir's own object does not have.
     ///
     /// # Errors
     ///
-    /// The kernel refused one.
-    pub fn load_benchmark(&mut self) -> Result<(), KernelError> {
-        load_programs(&mut self.ebpf, &["baseline", "draw", "two_flows", "all_miss", "zipf"])
+    /// There is no such program, or the kernel refused it.
+    pub fn load_other(&mut self, program: &'static str) -> Result<(), KernelError> {
+        load_programs(&mut self.ebpf, &[program])
     }
 
     /// Makes the ring of `cpu`.
@@ -188,7 +182,7 @@ impl Kernel {
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
         let (mut weir, mut flush, mut replay) = (None, None, None);
-        let (mut baseline, mut draw, mut two_flows, mut all_miss, mut zipf) = (None, None, None, None, None);
+        let mut others = Vec::new();
         let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
@@ -197,15 +191,11 @@ impl Kernel {
                 ("weir_linear", Program::Xdp(program)) => linear = Some(program),
                 ("flush", Program::Xdp(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
-                ("baseline", Program::Xdp(program)) => baseline = Some(&*program),
-                ("draw", Program::Xdp(program)) => draw = Some(&*program),
-                ("two_flows", Program::Xdp(program)) => two_flows = Some(&*program),
-                ("all_miss", Program::Xdp(program)) => all_miss = Some(&*program),
-                ("zipf", Program::Xdp(program)) => zipf = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
                 ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
                 ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
                 ("weir_egress_ip", Program::SchedClassifier(program)) => ip[Way::Egress as usize] = Some(program),
+                (name, Program::Xdp(program)) => others.push((name, &*program)),
                 _ => {}
             }
         }
@@ -218,13 +208,7 @@ impl Kernel {
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
             replay: replay.ok_or(KernelError::Missing("replay"))?,
-            benchmark: Benchmark {
-                baseline: baseline.ok_or(KernelError::Missing("baseline"))?,
-                draw: draw.ok_or(KernelError::Missing("draw"))?,
-                two_flows: two_flows.ok_or(KernelError::Missing("two_flows"))?,
-                all_miss: all_miss.ok_or(KernelError::Missing("all_miss"))?,
-                zipf: zipf.ok_or(KernelError::Missing("zipf"))?,
-            },
+            others,
             interfaces: &mut self.interfaces,
         })
     }
@@ -274,5 +258,32 @@ fn load_error(error: EbpfError) -> KernelError {
         KernelError::NotPermitted
     } else {
         KernelError::Load(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_has_what_weir_runs_and_nothing_else() {
+        let object = aya_obj::Object::parse(OBJECT).unwrap();
+        let mut programs: Vec<_> = object.programs.keys().map(String::as_str).collect();
+        programs.sort_unstable();
+        let expected = [
+            "flush",
+            "replay",
+            "weir",
+            "weir_egress",
+            "weir_egress_ip",
+            "weir_ingress",
+            "weir_ingress_ip",
+            "weir_linear",
+        ];
+        assert_eq!(programs, expected);
+        let mut maps: Vec<_> = object.maps.keys().map(String::as_str).collect();
+        maps.sort_unstable();
+        // `.rodata` has the constants that the loader sets.
+        assert_eq!(maps, [".rodata", "CACHE", "CPUS", "INTERFACES", "RINGS", "SCRATCH", "VALVES"]);
     }
 }

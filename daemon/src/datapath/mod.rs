@@ -23,7 +23,7 @@ pub use self::{
     edge::{Edge, EdgeReader},
     error::KernelError,
     features::{Features, has_tcx},
-    kernel::{Benchmark, Kernel, LoadedProgram, Parts},
+    kernel::{Kernel, LoadedProgram, Parts},
     plan::Plan,
     programs::FlushProgram,
     ring::{Ring, ring_records},

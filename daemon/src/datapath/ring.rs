@@ -9,7 +9,7 @@ use rustix::{
     io::Errno,
 };
 use weir_common::{
-    cpu::BATCH_RECORDS,
+    cpu::EVICTED_MAX,
     record::{Entry, Record},
 };
 
@@ -95,8 +95,8 @@ pub struct Drained {
     pub more: bool,
 }
 
-/// How many records a ring of `bytes` bytes holds; they come in whole batches.
+/// How many records a ring of `bytes` bytes holds. They come [`EVICTED_MAX`] at a time.
 pub const fn ring_records(bytes: u64) -> u64 {
-    let batch = BATCH_RECORDS as u64;
-    bytes / (batch * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * batch
+    let together = EVICTED_MAX as u64;
+    bytes / (together * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * together
 }

@@ -38,7 +38,7 @@ pub struct KernelDatapath<'a> {
 impl<'a> KernelDatapath<'a> {
     /// A datapath that fills `shard`; `ring` is this thread's CPU's.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
-        let Parts { weir: _, tc: _, flush, replay, benchmark: _, interfaces } = parts;
+        let Parts { weir: _, tc: _, flush, replay, interfaces, others: _ } = parts;
         interfaces.insert(LOOPBACK, 0)?;
         Ok(Self {
             program: replay,

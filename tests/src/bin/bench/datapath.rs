@@ -1,7 +1,7 @@
-//! What a packet costs in the kernel: each kind of packet some million times through the program, by test-run.
+//! What a packet costs in the kernel: test-run sends each kind of packet through a program a million times.
 //!
-//! Kinds take turns, so that what disturbs the machine disturbs all alike. After each turn the window is closed, and
-//! its ledger must balance and say how many packets there were: a time for the wrong answer is no time.
+//! Kinds take turns, so that a disturbance of the machine affects all of them. After each turn the window is closed. Its
+//! ledger must balance and have the right number of packets: the time of a wrong answer says nothing.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
-    datapath::{Benchmark, FlushProgram, Kernel, Parts, Plan, online_cpus, pin},
+    datapath::{Features, FlushProgram, Kernel, Parts, Plan, online_cpus, pin},
 };
 use weir_common::{
     ledger::{Ledger, Tally},
@@ -28,30 +28,34 @@ use crate::{
 
 /// Turns of each kind.
 const ROUNDS: usize = 11;
-/// Runs in a turn: (calls, runs a call). Before and after a call of more than one run the kernel waits for all CPUs,
-/// some 20 ms together, so that calls should be few; and it gives whole nanoseconds, so that there should be more than
-/// one.
+/// A turn: (calls, runs per call). Calls should be few: the kernel waits for all CPUs before and after each, some 20 ms
+/// together. Runs per call should be many: the kernel gives their mean in whole nanoseconds.
 const TURN: (u32, u32) = (8, 1 << 17);
-/// The same where the ring is drained between the calls: no more runs a call than records fit the ring.
+/// The same if the ring is read between the calls: the records of a call must fit into the ring.
 const TURN_DRAINED: (u32, u32) = (8, 1 << 17);
-/// The default of the configuration.
+/// As in the default configuration.
 const CACHE_FLOWS: u32 = 16384;
-/// Large enough for a call of many runs: the kernel waits before each, and finds the CPU's caches cold after it.
+/// Large enough for a call of many runs: after the wait before a call the CPU's caches are cold.
 const RING_BYTES: u32 = 16 << 20;
 /// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
 const LOOPBACK: u32 = 1;
 const XDP_PASS: u32 = 2;
 
-/// Who reads the ring while packets pass.
+/// weir's programs and the benchmark's own: `ebpf/src/bin/benchmark.rs`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf-benchmark"));
+/// The benchmark's own.
+const PROGRAMS: [&str; 5] = ["baseline", "draw", "two_flows", "all_miss", "zipf"];
+
+/// Who reads the ring, and when.
 #[derive(Clone, Copy, PartialEq)]
 enum Reading {
-    /// Nobody needs to: there are no records but the first.
+    /// Nobody needs to: nothing is evicted.
     Needless,
-    /// This CPU, between the calls: there is always room.
+    /// This CPU, between the calls: the ring always has room.
     Between,
     /// Another CPU, all the time.
     Beside(u32),
-    /// Nobody: it is full.
+    /// Nobody: the ring is full.
     Nobody,
 }
 
@@ -62,13 +66,13 @@ struct Kind<'a> {
     reading: Reading,
     /// Whether the program counts the packet.
     counted: bool,
-    /// The name of the kind that it is compared with.
+    /// The name of the kind whose time is subtracted.
     over: &'static str,
 }
 
-/// Programs that do not measure: one that does nothing, and one that draws a flow, as no real packet does.
+/// Programs that do not measure: one does nothing, and one only draws a flow, which no real packet needs.
 const EMPTY: &str = "empty program";
-const DRAW: &str = "empty program that draws";
+const DRAW: &str = "only draws a flow";
 
 struct Turn {
     nanoseconds: f64,
@@ -92,13 +96,15 @@ pub fn bench() -> Result<()> {
         interfaces: 1,
         tunnels: Tunnels::Outer,
     };
-    let mut kernel = Kernel::load(&plan)?;
-    kernel.load_benchmark()?;
+    let mut kernel = Kernel::load_object(OBJECT, &plan, Features::of_this_kernel())?;
+    for program in PROGRAMS {
+        kernel.load_other(program)?;
+    }
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, benchmark, interfaces, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { weir, flush, others, interfaces, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0)?;
 
-    let kinds = kinds(weir, benchmark, cpus[0], cpu);
+    let kinds = kinds(weir, &others, cpus[0], cpu)?;
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
@@ -108,25 +114,33 @@ pub fn bench() -> Result<()> {
     report(&kinds, turns, cpu)
 }
 
-fn kinds<'a>(weir: &'a Xdp, benchmark: Benchmark<'a>, other: u32, cpu: u32) -> Vec<Kind<'a>> {
-    let Benchmark { baseline, draw, two_flows, all_miss, zipf } = benchmark;
+fn kinds<'a>(weir: &'a Xdp, others: &[(&str, &'a Xdp)], other: u32, cpu: u32) -> Result<Vec<Kind<'a>>> {
+    let mut programs = [weir; PROGRAMS.len()];
+    for (found, name) in programs.iter_mut().zip(PROGRAMS) {
+        let (_, program) = others.iter().find(|(other, _)| *other == name).with_context(|| format!("no {name}"))?;
+        *found = program;
+    }
+    let [baseline, draw, two_flows, all_miss, zipf] = programs;
     let kind = |name, program, frame, reading| Kind { name, program, frame, reading, counted: true, over: EMPTY };
     let mut kinds = vec![
         Kind { counted: false, ..kind(EMPTY, baseline, frames::tcp_v4(), Reading::Needless) },
         Kind { counted: false, ..kind(DRAW, draw, frames::tcp_v4(), Reading::Needless) },
         kind("one flow: TCP, IPv4", weir, frames::tcp_v4(), Reading::Needless),
         kind("one flow: UDP, IPv6", weir, frames::udp_v6(), Reading::Needless),
-        kind("one flow: deepest parse", weir, frames::deepest(), Reading::Needless),
+        kind("one flow: deepest headers", weir, frames::deepest(), Reading::Needless),
         kind("two flows in turn", two_flows, frames::tcp_v4(), Reading::Needless),
         kind("skipped: ARP", weir, frames::arp(), Reading::Needless),
-        Kind { over: DRAW, ..kind("Zipf 1.1, 2^20 flows, drawn", zipf, frames::tcp_v4(), Reading::Between) },
-        kind("all miss: room in the ring", all_miss, frames::tcp_v4(), Reading::Between),
-        kind("all miss: ring full", all_miss, frames::tcp_v4(), Reading::Nobody),
+        Kind { over: DRAW, ..kind("2^20 flows, drawn (Zipf 1.1)", zipf, frames::tcp_v4(), Reading::Between) },
+        kind("every packet evicts: room in the ring", all_miss, frames::tcp_v4(), Reading::Between),
+        kind("every packet evicts: ring full", all_miss, frames::tcp_v4(), Reading::Nobody),
     ];
     if other != cpu {
-        kinds.insert(9, kind("all miss: read by another CPU", all_miss, frames::tcp_v4(), Reading::Beside(other)));
+        kinds.insert(
+            9,
+            kind("every packet evicts: another CPU reads", all_miss, frames::tcp_v4(), Reading::Beside(other)),
+        );
     }
-    kinds
+    Ok(kinds)
 }
 
 impl Kind<'_> {
@@ -156,13 +170,13 @@ impl Kind<'_> {
         if matches!(self.reading, Reading::Between) { TURN_DRAINED } else { TURN }
     }
 
-    /// Runs in a turn that are timed.
+    /// Timed runs in a turn.
     const fn runs(&self) -> u64 {
         let (calls, runs) = self.size();
         calls as u64 * runs as u64
     }
 
-    /// Makes the calls; gives nanoseconds a run.
+    /// Makes the calls of a turn; returns nanoseconds per run.
     fn calls(&self, mut between: impl FnMut()) -> Result<f64> {
         let (calls, runs) = self.size();
         let mut nanoseconds = 0.0;
@@ -236,15 +250,15 @@ fn report(kinds: &[Kind<'_>], turns: Vec<Vec<Turn>>, cpu: u32) -> Result<()> {
         })
         .collect::<Result<_>>()?;
     table::say(format!("{}, on CPU {cpu}\n", table::machine()?))?;
-    table::write(["packet", "median ns", "least ns", "over empty", "ratio", "lost"], &rows)?;
+    table::write(["packet", "median ns", "least ns", "above empty", "ratio to empty", "lost"], &rows)?;
     table::say(format!(
-        "\nNanoseconds a packet by BPF_PROG_TEST_RUN: {ROUNDS} turns of {} runs each ({} with room in the ring), one kind\n\
-         after the other. A program that draws which flow the packet is of, by Zipf's law, is compared with one that does\n\
-         nothing else: no real packet pays for that. How far the median is from the least is the noise of this machine.\n\
-         After each turn: every call returned XDP_PASS, the ledger balanced, and seen was equal to the runs. A cache of\n\
-         {CACHE_FLOWS} flows, a ring of {} KiB.",
+        "\nNanoseconds per packet, measured by BPF_PROG_TEST_RUN: {ROUNDS} turns of {} packets each, and the kinds take turns.\n\
+         \"Above empty\" is the median less the median of the empty program. The packets drawn by Zipf's law are an exception:\n\
+         drawing a flow takes time that no real packet needs, so theirs is the median less that of \"{DRAW}\".\n\
+         The distance from the least to the median shows how noisy this machine is.\n\
+         Checked after each turn: every call returned XDP_PASS, the ledger balanced, and weir had seen every packet.\n\
+         The flow cache has {CACHE_FLOWS} slots, the ring {} KiB.",
         thousands(kinds.iter().map(Kind::runs).max().unwrap_or_default()),
-        thousands(kinds.iter().map(Kind::runs).min().unwrap_or_default()),
         RING_BYTES >> 10,
     ))
 }

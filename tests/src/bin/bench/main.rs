@@ -11,21 +11,21 @@ mod replay;
 mod table;
 mod tax;
 
-/// Measure what weir costs.
+/// Measures what weir costs.
 #[derive(Parser)]
 enum Bench {
-    /// Nanoseconds a packet in the kernel, by test-run on one CPU (needs root)
+    /// Nanoseconds per packet in the kernel, by test-run on one CPU (needs root)
     Datapath,
-    /// Nanoseconds a record in a worker's sketches, whole and part by part
+    /// Nanoseconds per record in a worker's sketches, whole and part by part
     Pipeline,
-    /// Packets a second of CPU time in `weir replay`
+    /// Packets per second of CPU time in `weir replay`
     Replay,
-    /// What weir costs a router that forwards, beside other tools (needs root)
+    /// Forwarding cost and daemon CPU per packet on a router, with weir and with other tools (needs root)
     Tax {
-        /// Instead, flood it with ten million spoofed flows, without weir and with it
+        /// Flood the router with ten million spoofed flows instead, without weir and with it
         #[arg(long)]
         flood: bool,
-        /// Instead, offer it less than it can carry: a share of that
+        /// Offer the router less than it can carry instead: 70 to 90 % of that
         #[arg(long, conflicts_with = "flood")]
         paced: bool,
     },

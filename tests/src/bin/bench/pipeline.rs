@@ -1,4 +1,4 @@
-//! What a record costs the worker: a shard's sketches, whole and part by part.
+//! What a record costs a worker: a shard's sketches, whole and part by part.
 
 use std::{array, collections::HashSet, hint::black_box, time::Instant};
 
@@ -84,10 +84,10 @@ pub fn bench() -> Result<()> {
         let cells: [String; PARTS] = array::from_fn(|part| format!("{:.0}", median(part)));
         rows.push([&[name.to_owned()], &cells[..]].concat().try_into().expect("a name and the parts"));
     }
-    table::write(["records of", "whole", "hashes", "unique", "seen flows", "tops"], &rows)?;
+    table::write(["records of", "whole shard", "hashes", "unique counts", "seen flows", "top lists"], &rows)?;
     table::say(format!(
-        "\nNanoseconds a record, on one CPU: medians of {ROUNDS} rounds of {} records. The parts are run alone as well. \
-         After each round\nthe shard's totals were exact, and the bounds of unique counts, new flows and the first flow held.",
+        "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records. The parts run alone, too.\n\
+         Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.",
         thousands(RECORDS)
     ))
 }

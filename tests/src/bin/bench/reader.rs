@@ -1,4 +1,4 @@
-//! Reads the ring as a worker does, but only adds up: what the datapath costs is measured, not the sketches.
+//! Reads the ring as a worker does, but only adds up: the benchmark measures the datapath, not the sketches.
 
 use anyhow::{Result, bail};
 use weir::datapath::{EdgeReader, FlushProgram, Ring};
@@ -21,7 +21,7 @@ impl Reader {
         Self { ring, edges: EdgeReader::new(1), attributed: Tally::default() }
     }
 
-    /// Takes what is in the ring; gives the window's ledger if its edge was there.
+    /// Reads all that is in the ring; returns the window's ledger if its edge was there.
     pub fn drain(&mut self) -> Option<Ledger> {
         let Self { ring, edges, attributed } = self;
         let mut closed = None;

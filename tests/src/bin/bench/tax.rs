@@ -1,8 +1,8 @@
-//! What weir costs a router that forwards, and what other tools cost it.
+//! What measuring costs a router: the forwarding that it loses, and the CPU that the tool takes; for weir and for others.
 //!
-//! Everything runs in network namespaces ([`route`]). Tools take turns, so that what disturbs the machine disturbs all
-//! alike. After each of weir's runs its ledger must balance, and it must have seen what the interface received: a time
-//! for the wrong answer is no time. What other tools report is only told.
+//! Everything runs in network namespaces ([`route`]). Tools take turns, so that a disturbance of the machine affects all
+//! of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received: the
+//! time of a wrong answer says nothing. What other tools report is printed, but not checked.
 
 use std::{fs, time::Duration};
 
@@ -28,7 +28,7 @@ use tool::{Reported, Running, Tool};
 const ROUNDS: usize = 5;
 /// How long a run is to take without a tool.
 const RUN: Duration = Duration::from_secs(3);
-/// Packets that tell how many there have to be for that.
+/// Packets of a trial, which tells how many packets such a run needs.
 const TRIAL_PACKETS: u32 = 300_000;
 const TOOLS: [Tool; 9] = [
     Tool::Nothing,
@@ -46,10 +46,10 @@ const TOOLS: [Tool; 9] = [
 struct Run {
     /// Delivered packets a second.
     rate: f64,
-    /// CPU time of the generator and of all that forwarding did on its CPU, in ns a packet.
+    /// CPU time of generating and forwarding, with what a tool adds on that CPU, in ns per delivered packet.
     forwarding: f64,
-    /// CPU time of the tool's processes, in ns a received packet.
-    tool: f64,
+    /// CPU time of the tool's processes, in ns per received packet.
+    daemon: f64,
     passed: Passed,
     reported: Reported,
 }
@@ -94,13 +94,13 @@ fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Re
     Ok(Run {
         rate: passed.rate(),
         forwarding: sent.cpu_time.as_nanos() as f64 / delivered.packets.max(1) as f64,
-        tool: taken.as_nanos() as f64 / received.packets.max(1) as f64,
+        daemon: taken.as_nanos() as f64 / received.packets.max(1) as f64,
         passed,
         reported,
     })
 }
 
-/// Does `work` while a tool runs, which gets the tool's process; gives what that reported, too.
+/// Does `work` while a tool runs; `work` gets the tool's process. Returns also what the tool reported.
 fn with<T>(route: &Route, tool: Tool, work: impl FnOnce(Option<u32>) -> Result<T>) -> Result<(T, Reported)> {
     let before_start = route.received()?;
     let running = tool.start(route.router())?;
@@ -115,8 +115,8 @@ fn with<T>(route: &Route, tool: Tool, work: impl FnOnce(Option<u32>) -> Result<T
     Ok((done, reported))
 }
 
-/// What weir saw lies between what came in while it certainly measured and what came in while it may have. Nothing
-/// comes but what is generated, so that the two are nearly always the same number.
+/// Weir must have seen at least what came in while it certainly measured, and at most what came in while it may have
+/// measured. Only generated packets come in, so that the two are nearly always the same number.
 fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
     ensure!(
         (least.packets..=most.packets).contains(&seen.packets) && (least.bytes..=most.bytes).contains(&seen.bytes),
@@ -125,8 +125,8 @@ fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
     Ok(())
 }
 
-/// The mean time of weir's program in the kernel, in nanoseconds a packet, by the kernel's own account. In a run of its
-/// own, because the account takes time, too; it ends with its file descriptor.
+/// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. In a run of its own,
+/// because counting takes time too; the kernel counts until the file descriptor is closed.
 fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
     let Tool::Weir("auto" | "native" | "generic") = tool else { return Ok(None) };
     let running = tool.start(route.router())?;
@@ -160,19 +160,19 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
             format!("{:.0}", forwarding(runs)),
             over_nothing(format!("{:+.0}", forwarding(runs) - base_forwarding)),
             kernel.map(|nanoseconds| format!("{nanoseconds:.0}")).unwrap_or_default(),
-            of_tool(format!("{:.0}", median(runs, |run| run.tool))),
+            of_tool(format!("{:.0}", median(runs, |run| run.daemon))),
             of_tool(format!("{:.2} %", 100.0 * share)),
         ]);
     }
     let heads = [
         "tool",
-        "delivered pkt/s",
+        "forwarded pkt/s",
         "least - most",
-        "tax",
-        "path ns",
-        "over nothing",
-        "program ns",
-        "process ns",
+        "change",
+        "forwarding ns/pkt",
+        "added ns/pkt",
+        "eBPF ns/pkt",
+        "daemon CPU ns/pkt",
         "reported",
     ];
     table::write(heads, &rows)?;
@@ -182,7 +182,7 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
     Ok(())
 }
 
-/// The machine, and what else it does: a tax is that of an idle machine only if this is.
+/// The machine and its load: the figures are those of an idle machine only if the load is near 0.
 fn introduce() -> Result<()> {
     let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
     let load = load.split(' ').next().unwrap_or_default();
@@ -191,18 +191,18 @@ fn introduce() -> Result<()> {
 
 fn explain(packets: u32, cpu: u32, making: f64, undelivered: u64) -> Result<()> {
     table::say(format!(
-        "\nMedians of {ROUNDS} runs of {} packets each, one tool after the other: UDP over IPv4 in {} flows by Zipf's law.\n\
-         All packets are made and forwarded on CPU {cpu}: the kernel makes a batch (live frames) and forwards it in the\n\
-         softirq that follows, then it makes the next. So the pace is what forwarding allows. Of the\n\
-         packets of all runs {} were not delivered.\n\
-         Tools' processes may run on any CPU. The empty program only lets packets pass: what it takes, any tool at that\n\
-         hook takes.\n\
-         Path: CPU time a packet of making it ({making:.0} ns of it), forwarding it, and what a tool does on its way; over\n\
-         nothing: what the tool adds there. Program: the mean time of weir's eBPF program by the kernel's account\n\
-         (bpf_stats, its clock included), in a run of its own. Process: CPU time a packet of the tool's processes.\n\
-         Reported: packets in the tool's flows, of those that the interface received. After each run weir's ledger\n\
-         balanced, and it had seen, in packets and in bytes, no less than the interface received while weir certainly\n\
-         measured and no more than while it may have. What tools do once they are told to stop is in no figure.",
+        "\nMedians of {ROUNDS} runs of {} packets each; the tools take turns. The packets are UDP over IPv4 in {} flows, by\n\
+         Zipf's law. The kernel makes them in batches on CPU {cpu} and forwards each batch on the same CPU before it makes the\n\
+         next: so forwarding sets the pace. Of all the packets of all runs {} were not delivered. The tools'\n\
+         processes may run on any CPU.\n\
+         - forwarded: delivered packets per second; change: against no tool.\n\
+         - forwarding: CPU time per packet for making it ({making:.0} ns), forwarding it, and what the tool does on that CPU\n\
+           meanwhile; added: the tool's share of that. The empty program shows what any tool at that hook adds.\n\
+         - eBPF: mean run time of weir's program, as the kernel counts it (bpf_stats, with its own cost), in another run.\n\
+         - daemon CPU: CPU time per packet of the tool's processes, until they are told to stop.\n\
+         - reported: packets in the tool's flows, as a share of what the interface received.\n\
+         Checked after each of weir's runs: its ledger balanced, and it had seen what the interface received, in packets\n\
+         and in bytes.",
         thousands(u64::from(packets)),
         thousands(u64::from(ZIPF_FLOWS)),
         thousands(undelivered),

@@ -1,6 +1,6 @@
 //! The demo behind `scripts/demo`: weir on a router that is made of network namespaces, with real traffic.
 //!
-//! Whatever it makes, it removes: also after a failure, and when interrupted.
+//! It removes all that it makes, also after a failure or an interrupt.
 
 use std::{
     collections::BTreeMap,
@@ -32,15 +32,17 @@ use show::{heading, step, thousands};
 
 /// The length of a window.
 const INTERVAL_SECONDS: u64 = 5;
-/// How long the top lists are: enough to see what they are, and no walls.
+/// Rows of each top list: a few, so that a report fits a screen.
 const TOP: usize = 3;
-/// Where reports go to: inside of the router, so that they do not add to what is measured.
+/// Lines of JSON that are shown.
+const JSON_LINES: usize = 60;
+/// Where reports go: inside the router, so that they add nothing to the measured traffic.
 const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
-/// Frames a second of the generator, which so sends for some six seconds.
+/// The generator's packets per second: it sends for some six seconds.
 const PACE: Pace = Pace::PacketsPerSecond(420);
 /// How long weir may take to start, to report and to stop.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Kernels that join a network have something to say for a while; after this long without a packet they are done.
+/// Kernels that join a network send packets of their own for a while. After this long without a packet they are done.
 const QUIET: Duration = Duration::from_millis(600);
 /// How often to look for a report that came.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
     match interrupt::listen().and_then(|()| demo()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) if interrupt::happened() => {
-            eprintln!("\n  interrupted; what the demo had made is removed");
+            eprintln!("\n  interrupted; the demo has removed what it made");
             ExitCode::from(130)
         }
         Err(error) => {
@@ -96,7 +98,7 @@ fn demo() -> Result<()> {
     heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
     write_styled_tables(fullest, Style { color: show::color() }, &mut io::stdout().lock())?;
     heading("The same report, as JSON")?;
-    show::write(&show::json(fullest)?)?;
+    show::write(&show::beginning(&show::json(fullest)?, JSON_LINES))?;
     heading("Is it right?")?;
     check(&reports, [&sent, &most], &traffic)?;
     heading("Where to go next")?;
@@ -113,9 +115,9 @@ fn config(collector: &Collector) -> String {
     )
 }
 
-/// Nobody asks for routers that are there, and what kernels say when they join is over: so that the only packets are
-/// those that the demo sends, and what comes of them. And each goes on its own: where many go as one (GSO), weir counts
-/// the packets, and the kernel's count of the interface, which the demo compares with, the buffers.
+/// Makes the hosts send no packets of their own: they do not ask for routers, and what they send when they join is over.
+/// Then all packets come from the demo. The hosts also send each packet by itself: of packets merged by an offload (GSO)
+/// weir counts each, but the interface's counter, which the demo compares with, counts one.
 fn silence(lab: &Lab) -> Result<()> {
     for host in [&lab.client, &lab.server] {
         host.set("ipv6/conf/eth0/router_solicitations", "0")?;
@@ -161,10 +163,10 @@ fn send(lab: &Lab, collector: &Collector, reports: &mut Vec<Report>) -> Result<T
     let packets = story::packets()?;
     step(
         "traffic",
-        format_args!("{} generated frames on wan0, as in tests/corpus/demo.pcap:", thousands(packets.len() as u64)),
+        format_args!("{} generated packets on wan0, as in tests/corpus/demo.pcap:", thousands(packets.len() as u64)),
     )?;
-    step("", "VLANs, fragments, extension headers, ARP, damaged packets, a scan; and live")?;
-    step("", "TCP and UDP between client and server, whose every byte has to come back")?;
+    step("", "VLANs, fragments, extension headers, ARP, damaged packets, a scan;")?;
+    step("", "and live TCP and UDP from the client; the server sends every byte back")?;
     thread::scope(|scope| {
         let generator = scope.spawn(|| {
             let mut injected = Oracle::new();
@@ -232,8 +234,10 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         let text = format!("the {who} sent {} packets, weir saw {}: {verdict}", thousands(sent), thousands(seen));
         line(interface, text, holds)?;
     }
-    let text =
-        format!("{} of those on wan0 are the generator's, by its own count;", thousands(injected.sent().packets));
+    let text = format!(
+        "{} of the packets on wan0 are from the generator, by its own count",
+        thousands(injected.sent().packets)
+    );
     line("", text, injected.sent().packets <= client)?;
     let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
     let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
@@ -242,7 +246,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         .map(|(reason, packets)| (reason.as_str(), *packets))
         .eq(known.iter().map(|(reason, tally)| (*reason, tally.packets)));
     let text = format!(
-        "{} of them are not IP (ARP apart) or damaged: weir skipped {}, for the same reasons",
+        "{} of them are damaged or neither IP nor ARP: weir skipped {}, for the same reasons",
         known.values().map(|tally| tally.packets).sum::<u64>(),
         skipped.values().sum::<u64>()
     );
@@ -259,7 +263,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
     };
     line("ledger", text, account.is_ok())?;
     let text = format!(
-        "{} MiB by TCP and {} datagrams came back as they were sent: weir harmed nothing",
+        "{} MiB by TCP and {} UDP datagrams came back unchanged: weir did not disturb them",
         *stream_bytes >> 20,
         thousands(*datagrams)
     );

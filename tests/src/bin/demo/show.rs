@@ -41,6 +41,20 @@ pub fn write(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }
 
+/// The first lines of a report's JSON, and how to see a whole one.
+pub fn beginning(json: &str, lines: usize) -> String {
+    let left = json.lines().count().saturating_sub(lines);
+    let shown: Vec<_> = json.lines().take(lines).collect();
+    let shown = shown.join("\n");
+    if left == 0 {
+        return shown;
+    }
+    format!(
+        "{shown}\n\n  ... and {left} more lines. A whole report:\n  \
+         target/release/weir replay --json --window all tests/corpus/demo.pcap"
+    )
+}
+
 /// JSON, with a line for whatever fits one; fields keep their order.
 ///
 /// # Errors
@@ -144,5 +158,7 @@ mod tests {
         // A closing brace may follow.
         assert!(text.lines().all(|line| width(line) <= WIDTH + 2), "{text}");
         assert!(text.lines().count() < 30, "{text}");
+        assert_eq!(beginning(&text, 30), text);
+        assert!(beginning(&text, 2).starts_with(&text.lines().take(2).collect::<Vec<_>>().join("\n")));
     }
 }

@@ -132,7 +132,7 @@ fn report(without: &Passed, flooded: &Flooded) -> Result<()> {
             format!("{:.0}", passed.rate()),
         ]
     };
-    let heads = ["flood", "sent", "received", "delivered", "delivered pkt/s"];
+    let heads = ["flood", "sent", "received", "forwarded", "forwarded pkt/s"];
     table::write(heads, &[row("without weir", without), row("with weir, auto: TCX", passed)])?;
     let rows: Vec<_> = heavy
         .iter()
@@ -151,12 +151,12 @@ fn report(without: &Passed, flooded: &Flooded) -> Result<()> {
     let fullest = windows.iter().copied().max().unwrap_or_default();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     table::say(format!(
-        "\nUDP over IPv6: {} packets from a source each of their own, and one in {HEAVY_EVERY} from one of {HEAVY_FLOWS} heavy \
+        "\nUDP over IPv6: {} packets, each from another source; and one packet in {HEAVY_EVERY} from one of {HEAVY_FLOWS} heavy \
          sources.\n\
          weir's memory: {:.1} MiB resident before, {:.1} MiB after, {:.1} MiB planned. Its ledger balanced in every window;\n\
-         seen: {} packets (held against what the interface received); in flows: {}; lost: {} ({:.2} %).\n\
-         The heavy sources were in the list of ten of each of the {} windows that the flood was in. The fullest\n\
-         of these had {} packets, {:.1} s of the flood at its mean rate, where {INTERVAL_SECONDS} s were asked for.",
+         seen: {} packets (compared with what the interface received); in flows: {}; lost: {} ({:.2} %).\n\
+         Each of the {} windows of the flood listed all heavy sources among its top ten. The fullest window had\n\
+         {} packets: {:.1} s of the flood at its mean rate, where the window should have {INTERVAL_SECONDS} s.",
         thousands(u64::from(PACKETS - PACKETS / HEAVY_EVERY)),
         mib(resident[0]),
         mib(resident[1]),

@@ -1,7 +1,7 @@
-//! The tax on a router that is not saturated: packets come at a pace, which is a share of what it can carry.
+//! What measuring costs a router that is not saturated: packets come at a share of the rate that it can carry.
 //!
-//! A router that is asked for all it can give pays for every nanosecond in packets. One with room pays in packets only
-//! for what goes beyond its room: this tells which tools do.
+//! A saturated router loses packets for every nanosecond that a tool takes. A router with room loses packets only if the
+//! tool takes more than that room: this benchmark shows which tools do.
 
 use std::array;
 
@@ -119,10 +119,10 @@ fn report(loads: &[Load<'_>], tools: &[Tool], runs: &[Runs]) -> Result<()> {
 
 fn explain(capacity: f64, cpu: u32) -> Result<()> {
     table::say(format!(
-        "\nDelivered packets a second with nothing attached, and how many fewer there are with a tool: medians of {ROUNDS} runs of\n\
-         {:.1} s, one tool after the other. Packets are made and forwarded on CPU {cpu}, as in `tax`, but each batch waits until it\n\
-         is due: at shares of the {} packets a second that this router carries when it is offered more\n\
-         than that. What is late is sent at once, as from a deep queue. Tools' processes may run on any CPU.",
+        "\nThe first line: forwarded packets per second without a tool. The others: the change with the tool. Medians of {ROUNDS}\n\
+         runs of {:.1} s; the tools take turns. Packets are made and forwarded on CPU {cpu}, as in `tax`, but each batch waits\n\
+         until it is due. The heads are shares of the {} packets per second that this router forwards at most.\n\
+         A late batch is sent at once, as from a deep queue. The tools' processes may run on any CPU.",
         RUN.as_secs_f64() / 2.0,
         thousands(capacity as u64),
     ))

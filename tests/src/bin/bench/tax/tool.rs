@@ -65,7 +65,7 @@ impl Tool {
     /// Its name in the table.
     pub fn name(self) -> String {
         match self {
-            Self::Nothing => "nothing".to_owned(),
+            Self::Nothing => "no tool".to_owned(),
             Self::EmptyXdp => "empty program, native XDP".to_owned(),
             Self::EmptyTcx => "empty program, TCX".to_owned(),
             Self::Weir("auto") => "weir, auto: TCX".to_owned(),

@@ -8,28 +8,24 @@
 //! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`](weir_common::control::ReplayHeader) |
-//! | `baseline` | by test-run, in the benchmark | nothing: what a run costs without weir |
-//! | `draw` | by test-run, in the benchmark | nothing but drawing one of a million flows (Zipf 1.1) |
-//! | `two_flows` | by test-run, in the benchmark | the same as `weir`, as if packets were of two flows in turn |
-//! | `all_miss` | by test-run, in the benchmark | the same as `weir`, as if every packet began a new flow |
-//! | `zipf` | by test-run, in the benchmark | the same, as if packets were of a million flows (Zipf 1.1) |
+//!
+//! `bin/weir.rs` makes the object that ships with weir out of them; `bin/benchmark.rs` adds the benchmark's programs.
 
 #![no_std]
-#![no_main]
 #![feature(asm_experimental_arch, stmt_expr_attributes)]
 #![allow(missing_docs, reason = "the macro of the programs drops their doc comments")]
 #![allow(unsafe_code, reason = "maps hand out raw pointers; each use says why it is sound")]
 
-mod bench;
 mod cache;
+mod counters;
 mod flush;
 mod maps;
-mod measure;
+pub mod measure;
 mod packet;
 mod ring;
 mod sampling;
 mod skb;
-mod xdp;
+pub mod xdp;
 
 use aya_ebpf::{macros::xdp, programs::XdpContext};
 use weir_common::control::Flush;
@@ -40,7 +36,6 @@ pub fn flush(_ctx: XdpContext) -> u32 {
     flush::flush().unwrap_or(Flush::NoRing) as u32
 }
 
-#[cfg(not(test))]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

@@ -1,5 +1,21 @@
-//! The benchmark's programs: packets of many flows out of one packet, since test-run repeats the same; and what they are
-//! compared with.
+//! The object that only `scripts/bench datapath` loads: weir's programs and maps, and these programs beside them.
+//!
+//! | program | runs | does |
+//! |---|---|---|
+//! | `baseline` | by test-run | nothing: what a run costs without weir |
+//! | `draw` | by test-run | draws one of a million flows (Zipf 1.1), and nothing else |
+//! | `two_flows` | by test-run | the same as `weir`, as if packets were of two flows in turn |
+//! | `all_miss` | by test-run | the same as `weir`, as if every packet began a new flow |
+//! | `zipf` | by test-run | the same as `weir`, as if packets were of a million flows (Zipf 1.1) |
+//!
+//! Test-run repeats one packet. To the hot path, which knows nothing of that, each repetition is shown with another
+//! source address.
+
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)]
+#![allow(missing_docs, reason = "the macro of the programs drops their doc comments")]
+#![allow(unsafe_code, reason = "a counter of a program's own; each use says why it is sound")]
 
 use core::arch::asm;
 
@@ -9,8 +25,7 @@ use weir_common::{
     ledger::{Skip, Tally},
     packet::Parsed,
 };
-
-use crate::{
+use weir_ebpf::{
     measure::{Packet, measure},
     xdp::Whole,
 };
@@ -24,14 +39,7 @@ pub fn baseline(_ctx: XdpContext) -> u32 {
 /// Draws a flow as [`zipf`] does, and passes: what the draw costs, which no real packet pays.
 #[xdp(frags)]
 pub fn draw(_ctx: XdpContext) -> u32 {
-    /// Packets that were drawn for; the benchmark runs on one CPU.
-    static mut NTH: u64 = 0;
-    // SAFETY: this program's own, and nothing else runs on the CPU.
-    let nth = unsafe {
-        NTH = NTH.wrapping_add(1);
-        NTH
-    };
-    let mask = Vary::Zipf.mask(nth);
+    let mask = Vary::Zipf.mask(nth());
     // SAFETY: register arithmetic only, and its result goes nowhere: the mask is made because somebody takes it.
     unsafe { asm!("{0} += 0", inout(reg) mask => _, options(nomem, nostack)) };
     XDP_PASS
@@ -73,15 +81,28 @@ impl Packet for Varied {
     }
     #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
-        self.0.common(found)
+        self.0.common(
+            #[inline(always)]
+            |mut parsed| {
+                parsed.key.src.0[1] ^= self.1.mask(nth());
+                found(parsed)
+            },
+        )
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
         self.0.walk()
     }
-    #[inline(always)]
-    fn vary(self, nth: u64) -> u64 {
-        self.1.mask(nth)
+}
+
+/// The place of this packet in the count of all that a program was shown.
+#[inline(always)]
+fn nth() -> u64 {
+    static mut SHOWN: u64 = 0;
+    // SAFETY: the benchmark runs one program at a time, on one CPU.
+    unsafe {
+        SHOWN = SHOWN.wrapping_add(1);
+        SHOWN
     }
 }
 

@@ -1,0 +1,12 @@
+//! The open window's counters, by which every packet is accounted for.
+
+use weir_common::{cpu::Cpu, flow::Scope, ledger::Counters};
+
+use crate::maps::at;
+
+/// An interface's counters in the window of this epoch.
+#[inline(always)]
+pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
+    let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
+    &mut at(&mut set.interfaces, usize::from(scope.interface())).counters
+}
