@@ -1,6 +1,6 @@
 //! weir's counters: of packets, or of packets and bytes in one touch.
 
-use weir_sketch::{BlockedCountMin, CountMin, HeavyLight, Weight, count_min::Update, ledger::Tally};
+use weir_sketch::{BlockedCountMin, CountAndSum, CountMin, HeavyLight, Weight, count_min::Update};
 
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};
@@ -30,11 +30,11 @@ impl Packet for u64 {
     }
 }
 
-impl Packet for Tally {
+impl Packet for CountAndSum {
     const ONE: Self = Self::new(1, 1_000);
 
     fn packets(self) -> u64 {
-        self.packets
+        self.count
     }
 }
 

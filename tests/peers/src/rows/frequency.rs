@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use weir_sketch::{BlockedCountMin, CountMin, HeavyLight, count_min::Plain, hash::mix, ledger::Tally};
+use weir_sketch::{BlockedCountMin, CountAndSum, CountMin, HeavyLight, count_min::Plain, hash::mix};
 
 use crate::{
     bench::Bench,
@@ -97,7 +97,7 @@ impl Row for ConservativeRow {
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         let packets = CountMin::<u64>::with_error(error(columns), PROBABILITY, KEY.id());
-        let tally = CountMin::<Tally>::with_error(error(columns), PROBABILITY, KEY.id());
+        let tally = CountMin::<CountAndSum>::with_error(error(columns), PROBABILITY, KEY.id());
         let mut contenders =
             vec![Contender::ours("CountMin", packets), Contender::ours("CountMin, packets and bytes", tally)];
         if !K::IS_HASH {
