@@ -1,11 +1,11 @@
-//! A blocklist in two stages: a filter that fits a cache lets nearly everybody pass, and the exact list, which may be
-//! on a disk or elsewhere, judges the rest. No verdict is wrong.
+//! A blocklist in two stages. A filter that fits into a cache lets nearly every request pass. The exact list, which may be
+//! on a disk or on another machine, decides about the rest. No decision is wrong.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example blocklist
 //! ```
 
-#![expect(clippy::print_stdout, reason = "an example explains itself to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "an example prints what it shows")]
 
 use std::{cell::Cell, collections::BTreeSet};
 
@@ -16,7 +16,7 @@ use weir_sketch::{
 
 const LISTED: u64 = 100_000;
 const REQUESTS: u64 = 500_000;
-/// One request in so many is for a listed name.
+/// One request in this many is for a listed name.
 const ONE_IN: u64 = 100;
 const RATE: f64 = 0.001;
 

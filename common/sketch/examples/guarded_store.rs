@@ -1,11 +1,11 @@
-//! A store guarded from misses: a filter in memory knows which records are there, so that reads of what is not cost
-//! nothing. Records come and go, so the filter must be able to forget.
+//! A store that never reads the disk for records that are not there: a filter in memory knows which records exist. Records
+//! come and go, so keys must be removable from the filter.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example guarded_store
 //! ```
 
-#![expect(clippy::print_stdout, reason = "an example explains itself to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "an example prints what it shows")]
 
 use std::{cell::Cell, collections::HashMap};
 

@@ -1,21 +1,21 @@
-//! A crawler's visited set: was this page fetched already? A Bloom filter, and the hash set that it stands for.
+//! The visited set of a crawler: was this page fetched already? A Bloom filter beside a hash set.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example visited_urls
 //! ```
 
-#![expect(clippy::print_stdout, reason = "an example explains itself to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "an example prints what it shows")]
 
 use std::{collections::HashSet, hint::black_box, time::Instant};
 
 use weir_sketch::{BlockedBloom, Keyed, hash::Key};
 
 const VISITED: u64 = 200_000;
-/// A page in a hundred is taken for visited though it is not, and never fetched: a crawler can live with that.
+/// One new page in a hundred is taken for a visited one, and never fetched: a crawler can live with that.
 const RATE: f64 = 0.01;
 
 fn main() {
-    // In earnest: from the operating system, so that no site can make up addresses that are "visited".
+    // A real crawler takes it from the operating system, so that no site can construct addresses that are "visited".
     let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
     let mut filter = Keyed::new(secret, |key_id| BlockedBloom::with_capacity(VISITED, RATE, key_id));
     let mut set = HashSet::new();

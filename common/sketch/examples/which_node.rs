@@ -1,11 +1,11 @@
-//! Which of N nodes has a key? Each node publishes a filter of its keys; whoever asks, asks only the nodes whose filter
-//! says yes, and nobody if none does.
+//! Which of N nodes has a key? Each node publishes a filter of its keys. A client asks only the nodes whose filter says yes,
+//! and no node if none does.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example which_node
 //! ```
 
-#![expect(clippy::print_stdout, reason = "an example explains itself to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "an example prints what it shows")]
 
 use weir_sketch::{
     BlockedBloom, Keyed,

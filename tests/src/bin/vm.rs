@@ -16,6 +16,7 @@ use serde_json::Value;
 use weir::datapath::{Features, Kernel, LoadedProgram, has_tcx};
 use weir_common::ledger::Tally;
 use weir_tests::{
+    account::{self, Loss},
     daemon::{Daemon, weir_binary},
     inject::{self, Pace},
     netns::{Lab, QuietPair},
@@ -140,6 +141,7 @@ fn attach(mode: &str, obtained: &str) -> Result<String> {
     let status = daemon.stop(TIMEOUT)?;
     ensure!(status.success(), "weir ended with {status}: {}", daemon.log()?);
     let reports = daemon.reports()?;
+    account::check(&reports, Loss::None)?;
     let report = reports.last().context("no report")?;
     oracle.check_report(report).map_err(|deviations| anyhow::anyhow!(deviations.join("; ")))?;
     let there = &report["interfaces"][0];

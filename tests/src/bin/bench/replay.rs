@@ -13,6 +13,7 @@ use rustix::param::clock_ticks_per_second;
 use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
+    account::{self, Loss},
     daemon::weir_binary,
     oracle::Oracle,
     pcap::{Schedule, Writer},
@@ -127,20 +128,7 @@ fn children_time() -> Result<Duration> {
 }
 
 fn check(report: &Value, sent: Tally) -> Result<()> {
-    let ledger = &report["interfaces"][0]["ledger"];
-    let tally = |value: &Value| -> Result<Tally> {
-        let number = |name: &str| value[name].as_u64().with_context(|| format!("no {name} in {value}"));
-        Ok(Tally::new(number("packets")?, number("bytes")?))
-    };
-    let seen = tally(&ledger["seen"])?;
+    let seen = account::check(std::slice::from_ref(report), Loss::None)?.seen;
     ensure!(seen == sent, "{sent:?} were generated and {seen:?} were seen");
-    let mut accounted = tally(&ledger["attributed"])?;
-    accounted.add(tally(&ledger["sampled_out"])?);
-    for reasons in ["skipped", "lost"] {
-        for value in ledger[reasons].as_object().with_context(|| format!("no {reasons}"))?.values() {
-            accounted.add(tally(value)?);
-        }
-    }
-    ensure!(accounted == seen, "the ledger does not balance: {ledger}");
     Ok(())
 }

@@ -12,9 +12,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir::report::{Ledger, Report, Style, Tally, write_styled_tables};
+use weir::report::{Report, Style, write_styled_tables};
 use weir_tests::{
-    clock,
+    account, clock,
     collector::Collector,
     daemon::Daemon,
     inject::{self, Pace},
@@ -234,8 +234,10 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         let text = format!("the {who} sent {} packets, weir saw {}: {verdict}", thousands(sent), thousands(seen));
         line(interface, text, holds)?;
     }
-    let text =
-        format!("{} of the packets on wan0 are from the generator, by its own count", thousands(injected.sent().packets));
+    let text = format!(
+        "{} of the packets on wan0 are from the generator, by its own count",
+        thousands(injected.sent().packets)
+    );
     line("", text, injected.sent().packets <= client)?;
     let (skipped, known) = (skipped_without_arp(reports), injected.skipped().clone());
     let known: BTreeMap<_, _> = known.into_iter().filter(|(reason, _)| *reason != "arp").collect();
@@ -249,11 +251,17 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
         skipped.values().sum::<u64>()
     );
     line("", text, equal)?;
-    let balanced = reports.iter().flat_map(|report| &report.interfaces).all(|one| balances(&one.ledger));
-    let lost: u64 = reports.iter().flat_map(|report| &report.interfaces).map(|one| lost(&one.ledger)).sum();
-    let verdict = if balanced { "balances" } else { "DOES NOT BALANCE" };
-    let text = format!("{verdict} in all {} reports, to the packet and the byte; {lost} packets lost", reports.len());
-    line("ledger", text, balanced)?;
+    let values = reports.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    let account = account::add_up(&values);
+    let text = match &account {
+        Ok(ledger) => format!(
+            "balances in all {} reports, to the packet and the byte; {} packets lost",
+            reports.len(),
+            ledger.all_lost().packets
+        ),
+        Err(error) => format!("DOES NOT BALANCE: {error:#}"),
+    };
+    line("ledger", text, account.is_ok())?;
     let text = format!(
         "{} MiB by TCP and {} UDP datagrams came back unchanged: weir did not disturb them",
         *stream_bytes >> 20,
@@ -278,16 +286,4 @@ fn skipped_without_arp(reports: &[Report]) -> BTreeMap<String, u64> {
 fn seen_on(reports: &[Report], interface: &str) -> u64 {
     let interfaces = reports.iter().flat_map(|report| &report.interfaces);
     interfaces.filter(|one| one.name == interface).map(|one| one.ledger.seen.packets).sum()
-}
-
-/// `seen = attributed + sampled_out + skipped + lost`, stated anew, from the report as it was received.
-fn balances(ledger: &Ledger) -> bool {
-    let Ledger { seen, attributed, sampled_out, skipped, lost } = ledger;
-    let parts = || [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
-    let sum = |part: fn(&Tally) -> u64| parts().map(part).sum::<u64>();
-    (sum(|tally| tally.packets), sum(|tally| tally.bytes)) == (seen.packets, seen.bytes)
-}
-
-fn lost(ledger: &Ledger) -> u64 {
-    ledger.lost.values().map(|tally| tally.packets).sum()
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
-    clock,
+    account, clock,
     daemon::Daemon,
     foreign::{Does, Foreign},
     netns::Namespace,
@@ -173,29 +173,8 @@ pub struct Account {
 ///
 /// One does not.
 pub fn account(reports: &[Value]) -> Result<Account> {
-    let mut account = Account::default();
-    for report in reports {
-        for interface in report["interfaces"].as_array().context("a report without interfaces")? {
-            let ledger = &interface["ledger"];
-            let (seen, attributed) = (tally(&ledger["seen"])?, tally(&ledger["attributed"])?);
-            let (skipped, lost) = (sum(&ledger["skipped"])?, sum(&ledger["lost"])?);
-            let accounted: Tally = [attributed, tally(&ledger["sampled_out"])?, skipped, lost].into_iter().sum();
-            ensure!(accounted == seen, "report {}: the ledger does not balance: {ledger}", report["id"]);
-            account.seen.add(seen);
-            account.attributed.add(attributed);
-            account.lost.add(lost);
-        }
-    }
-    Ok(account)
-}
-
-fn sum(reasons: &Value) -> Result<Tally> {
-    reasons.as_object().with_context(|| format!("{reasons} are no reasons"))?.values().map(tally).sum()
-}
-
-fn tally(value: &Value) -> Result<Tally> {
-    let number = |name: &str| value[name].as_u64().with_context(|| format!("no {name} in {value}"));
-    Ok(Tally::new(number("packets")?, number("bytes")?))
+    let ledger = account::add_up(reports)?;
+    Ok(Account { seen: ledger.seen, attributed: ledger.attributed, lost: ledger.all_lost() })
 }
 
 /// Another tool that runs; killed on drop.
