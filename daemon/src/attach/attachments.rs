@@ -152,7 +152,7 @@ impl<'a> Attachments<'a> {
         let tell = || {
             warn!(
                 interface = %device.name, direction = way.name(),
-                "left out: weir counts its packets on {below}, which is below it; list one of the two"
+                "left out: its packets are counted on {below}, which is below it; list one of the two"
             );
         };
         let named = self.slots.of_rule(rule, way);
