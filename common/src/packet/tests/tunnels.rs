@@ -132,8 +132,8 @@ fn gtp_u() {
     }
     assert!(gtp(0x33, 255, &[0, 9, 9, 0x85]), "what is not flagged says nothing");
     // Extension headers: a length in words, some content, the next one's type.
-    let chain = |headers: usize, words: u8| {
-        let mut header = vec![words; usize::from(words) * 4];
+    let chain = |headers: usize, words: u8, content: u8| {
+        let mut header = vec![content; usize::from(words) * 4];
         header[0] = words;
         let mut all = vec![0, 0, 0, if headers == 0 { 0 } else { 0x85 }];
         for nth in 1..=headers {
@@ -143,8 +143,10 @@ fn gtp_u() {
         }
         gtp(0x34, 255, &all)
     };
-    assert!((0..=4).all(|headers| chain(headers, 1) && chain(headers, 2) && chain(headers, 3)));
-    assert!(!chain(5, 1), "one too many");
+    for (words, content) in [(1, 0), (1, 9), (2, 0), (3, 9)] {
+        assert!((0..=4).all(|headers| chain(headers, words, content)), "{words} words");
+        assert!(!chain(5, words, content), "one too many");
+    }
     assert!(!gtp(0x34, 255, &[0, 0, 0, 0x85, 0, 0, 0, 0]), "an extension header without a length");
     assert!(!gtp(0x30, 254, &[]), "an end marker");
     assert!(!gtp(0x20, 255, &[]) && !gtp(0x50, 255, &[]) && !gtp(0x70, 255, &[]), "another protocol or version");
