@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, for the person who wrote it.
+//! The mistakes in a configuration, as messages for the person who wrote it.
 
 use std::fmt;
 
@@ -47,8 +47,8 @@ impl Mistakes {
     /// The content of `file` is wrong: `list` holds what to show, `unlisted` counts what is beyond.
     pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
         list.sort_by_key(|mistake| mistake.place.map_or((1, Place { line: 0, column: 0 }), |place| (0, place)));
-        let advice = "the weir.yaml that comes with weir explains every setting, and `weir check --config FILE` \
-                      tries a file without starting anything";
+        let advice = "the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks \
+                      a file without starting weir";
         Self { file: file.to_owned(), list, unlisted, advice }
     }
 

@@ -353,7 +353,7 @@ impl Config {
     /// Every mistake in it; if it is no YAML, the first.
     pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
         if text.len() > FILE_MAX {
-            let message = format!("more than {}, too long for a configuration", units::show_bytes(FILE_MAX as u64));
+            let message = format!("longer than {}, the limit for a configuration", units::show_bytes(FILE_MAX as u64));
             return Err(Mistakes::unreadable(file, None, message));
         }
         let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;

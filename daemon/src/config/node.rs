@@ -1,8 +1,8 @@
 //! The configuration as a tree of plain values, before anything is known about their meaning.
 //!
-//! Why not `serde_yaml::Value`: that type stops at the first duplicate key, and it expands aliases without a limit
-//! that a small file could not defeat. This tree keeps duplicates, for the reader to report in their place, and is
-//! built against a budget.
+//! Why not `serde_yaml::Value`: it stops at the first duplicate key. It also expands aliases so far that a small file
+//! can fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its size has a
+//! limit.
 
 use std::cell::Cell;
 use std::fmt;
@@ -80,7 +80,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
         return Err(Mistake {
             place,
             path: String::new(),
-            message: format!("the control character {c:?} is not text"),
+            message: format!("the control character {c:?} is not allowed"),
         });
     }
     let mut documents = Deserializer::from_str(text);
@@ -93,7 +93,8 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
         Some(second) => Err(Mistake {
             place: locate::in_document(second, &[], Aim::Value),
             path: String::new(),
-            message: "a second document starts here, and a configuration is one: remove the `---` before it".to_owned(),
+            message: "a second YAML document starts here, but a configuration is only one: remove the `---` before it"
+                .to_owned(),
         }),
         None => Ok(node),
     }

@@ -82,7 +82,7 @@ fn name(field: &Field<'_>) -> Option<String> {
         let (min, max) = NAME_BYTES.into_inner();
         field.refuse(format!("{} bytes, but a name has {min} to {max}", name.len()));
     } else if name.chars().any(char::is_control) {
-        field.refuse(format!("{:?} holds a control character", short(name)));
+        field.refuse(format!("{:?} contains a control character", short(name)));
     } else {
         return Some(name.to_owned());
     }
@@ -94,7 +94,7 @@ fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
     for field in field.list(INTERFACES_MAX, "[eth0, eth1]")? {
         let Some(interface) = interface(&field) else { continue };
         match taken.iter().find(|(_, earlier)| earlier.name == interface.name) {
-            Some((earlier, _)) => field.refuse(format!("{} is there already as {}", interface.name, earlier.path())),
+            Some((earlier, _)) => field.refuse(format!("{} is listed already, as {}", interface.name, earlier.path())),
             None => taken.push((field, interface)),
         }
     }
@@ -142,7 +142,9 @@ fn interface_name(field: &Field<'_>) -> Option<String> {
         let (min, max) = INTERFACE_NAME_BYTES.into_inner();
         field.refuse(format!("{:?} has {} bytes, but an interface name {min} to {max}", short(name), name.len()));
     } else if name.contains(wrong) || name == "." || name == ".." {
-        field.refuse(format!("{name:?} cannot be an interface: no '/', no ':', no white space, not '.' or '..'"));
+        field.refuse(format!(
+            "{name:?} cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'"
+        ));
     } else {
         return Some(name.to_owned());
     }
@@ -237,7 +239,7 @@ fn sampling(s: &mut Section<'_>) -> Sampling {
 /// A number, or the word by which weir decides.
 fn packets(field: &Field<'_>) -> Option<Packets> {
     if field.is_text() {
-        return field.choice(&[(AUTO, Packets::Auto)]);
+        return field.choice_of("a whole number or auto", &[(AUTO, Packets::Auto)]);
     }
     field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
@@ -265,7 +267,7 @@ fn hash_key(field: &Field<'_>) -> Option<HashKey> {
     let key = parse_key(text);
     if key.is_none() {
         let (count, hex) = (text.chars().count(), text.chars().all(|c| c.is_ascii_hexdigit()));
-        let found = if hex { format!("{count} of them") } else { format!("{count} characters, not all hex digits") };
+        let found = if hex { format!("{count}") } else { format!("{count} characters, not all hex digits") };
         field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
     }
     key.map(HashKey::Given)
@@ -311,19 +313,19 @@ fn url(field: &Field<'_>) -> Option<Uri> {
     let url: Uri = match text.parse() {
         Ok(url) => url,
         Err(error) => {
-            field.refuse(format!("this is no url ({error})"));
+            field.refuse(format!("not a URL: {error}"));
             return None;
         }
     };
     let authority = url.authority().map_or("", |authority| authority.as_str());
     if !matches!(url.scheme_str(), Some("http" | "https")) {
-        field.refuse("a url starts with http:// or https://");
+        field.refuse("a URL begins with http:// or https://");
     } else if authority.contains('@') {
-        field.refuse("credentials in a url would appear in logs: use `headers: {Authorization: ...}`");
+        field.refuse("a user name or password in a URL would appear in logs: use `headers: {Authorization: ...}`");
     } else if url.host().is_none_or(str::is_empty) {
-        field.refuse("this url has no host");
+        field.refuse("the URL has no host");
     } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {
-        field.refuse("the port of this url is not from 1 to 65535");
+        field.refuse("the port of the URL is not from 1 to 65535");
     } else {
         return Some(url);
     }
@@ -336,7 +338,7 @@ fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
     for (name, field) in field.map(HEADERS_MAX, "{Authorization: Bearer ...}")? {
         let Some(value) = header_value(&field) else { continue };
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-            field.refuse_key("this is no header name: letters, digits and dashes");
+            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
             continue;
         };
         if OWN_HEADERS.contains(&name) {
@@ -352,7 +354,7 @@ fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
 
 fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
     let Ok(mut value) = HeaderValue::from_str(field.text()?) else {
-        field.refuse("holds a line break or another character that no header can carry");
+        field.refuse("contains a line break or another character that HTTP does not allow in a header");
         return None;
     };
     value.set_sensitive(true);
@@ -362,7 +364,7 @@ fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
 fn path(field: &Field<'_>) -> Option<PathBuf> {
     let path = field.text()?;
     if path.is_empty() || path.contains('\0') {
-        field.refuse("this is no path: it is empty or holds a NUL");
+        field.refuse("not a path: it is empty or contains a NUL byte");
         return None;
     }
     Some(PathBuf::from(path))

@@ -1,8 +1,8 @@
-//! Reading a tree of nodes key by key, collecting every mistake instead of stopping at the first.
+//! Reads a tree of nodes key by key, and collects every mistake instead of stopping at the first.
 //!
-//! A [`Field`] is a value with its place; its readers give the value, or note what is wrong with it and give `None`.
-//! A [`Section`] is a map whose keys are asked for one by one; what was never asked for is an unknown key. Whoever
-//! reads goes on with a default after a mistake, so that the rest of the file is examined too.
+//! A [`Field`] is a value with its place. Its methods return the value; if the value is wrong, they note the mistake
+//! and return `None`. A [`Section`] is a map whose keys are asked for one by one. A key that nobody asked for is
+//! unknown. After a mistake the caller goes on with a default, so that the rest of the file is checked too.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -206,15 +206,21 @@ impl<'t> Field<'t> {
 
     /// One of a few names.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Option<T> {
-        let names = || choices.iter().map(|(name, _)| *name);
+        let names = choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        self.choice_of(&format!("one of {names}"), choices)
+    }
+
+    /// The same, where `what` also names values that are no names.
+    pub(super) fn choice_of<T: Copy>(&self, what: &str, choices: &[(&'static str, T)]) -> Option<T> {
         let Node::Text(text) = self.node else {
-            self.expected(&format!("one of {}", names().collect::<Vec<_>>().join(", ")), "");
+            self.expected(what, "");
             return None;
         };
         let chosen = choices.iter().find(|(name, _)| name == text);
         if chosen.is_none() {
-            let meant = nearest(text, names()).map(|name| format!(", did you mean {name}?")).unwrap_or_default();
-            self.expected(&format!("one of {}", names().collect::<Vec<_>>().join(", ")), &meant);
+            let names = choices.iter().map(|(name, _)| *name);
+            let meant = nearest(text, names).map(|name| format!(", did you mean {name}?")).unwrap_or_default();
+            self.expected(what, &meant);
         }
         chosen.map(|(_, choice)| *choice)
     }

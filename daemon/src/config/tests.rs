@@ -243,7 +243,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     ("observer: {name: 42}", &["1:18: observer.name: expected text, found the number 42: put it in quotes"]),
     ("observer: {name: ''}", &["1:18: observer.name: 0 bytes, but a name has 1 to 255"]),
-    ("observer: {name: \"a\\nb\"}", &["1:18: observer.name: \"a\\nb\" holds a control character"]),
+    ("observer: {name: \"a\\nb\"}", &["1:18: observer.name: \"a\\nb\" contains a control character"]),
     ("observer: edge", &["1:11: observer: expected a map such as {name: edge-1}, found the text \"edge\""]),
     ("- a", &["1:1: expected a map such as {report: {interval: 10s}}, found the list [..]"]),
     // Unknown keys.
@@ -270,17 +270,17 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "interfaces:\n- eth0\n- name: eth1\n- eth0\n- {name: eth1}",
         &[
-            "4:3: interfaces[2]: eth0 is there already as interfaces[0]",
-            "5:3: interfaces[3]: eth1 is there already as interfaces[1]",
+            "4:3: interfaces[2]: eth0 is listed already, as interfaces[0]",
+            "5:3: interfaces[3]: eth1 is listed already, as interfaces[1]",
         ],
     ),
     (
         "interfaces: [a/b, 'a b', a:b, .., '', abcdefghijklmnop, null, 5, abcdefghijklmno]",
         &[
-            "1:14: interfaces[0]: \"a/b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
-            "1:19: interfaces[1]: \"a b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
-            "1:26: interfaces[2]: \"a:b\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
-            "1:31: interfaces[3]: \"..\" cannot be an interface: no '/', no ':', no white space, not '.' or '..'",
+            "1:14: interfaces[0]: \"a/b\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
+            "1:19: interfaces[1]: \"a b\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
+            "1:26: interfaces[2]: \"a:b\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
+            "1:31: interfaces[3]: \"..\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
             "1:35: interfaces[4]: \"\" has 0 bytes, but an interface name 1 to 15",
             "1:39: interfaces[5]: \"abcdefghijklmnop\" has 16 bytes, but an interface name 1 to 15",
             "1:57: interfaces[6]: expected text, found nothing",
@@ -317,7 +317,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks: [{type: file}, {type: file, path: ''}, {type: http}, {type: kafka, topic: x}]",
         &[
             "1:9: sinks[0].path: is missing: the file to append to",
-            "1:42: sinks[1].path: this is no path: it is empty or holds a NUL",
+            "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
             "1:68: sinks[3].type: expected one of stdout, file, http, found the text \"kafka\"",
         ],
@@ -330,27 +330,27 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks:\n- {type: http, url: 'ftp://a'}\n- {type: http, url: collector}\n- {type: http, url: 'http://a b'}\n\
          - {type: http, url: 'http://:80/'}\n- {type: http, url: 'http://a:99999'}\n- {type: http, url: /weir}",
         &[
-            "2:21: sinks[0].url: a url starts with http:// or https://",
-            "3:21: sinks[1].url: a url starts with http:// or https://",
-            "4:21: sinks[2].url: this is no url (invalid uri character)",
-            "5:21: sinks[3].url: this url has no host",
-            "6:21: sinks[4].url: the port of this url is not from 1 to 65535",
-            "7:21: sinks[5].url: a url starts with http:// or https://",
+            "2:21: sinks[0].url: a URL begins with http:// or https://",
+            "3:21: sinks[1].url: a URL begins with http:// or https://",
+            "4:21: sinks[2].url: not a URL: invalid uri character",
+            "5:21: sinks[3].url: the URL has no host",
+            "6:21: sinks[4].url: the port of the URL is not from 1 to 65535",
+            "7:21: sinks[5].url: a URL begins with http:// or https://",
         ],
     ),
     (
         "sinks:\n- type: http\n  url: http://a\n  headers:\n    a b: x\n    Content-Type: text/plain\n    X-A: 1\n    \
          X-B: one\n    x-b: two\n    X-C: |\n      line\n",
         &[
-            "5:5: sinks[0].headers.\"a b\": this is no header name: letters, digits and dashes",
+            "5:5: sinks[0].headers.\"a b\": not the name of an HTTP header: use letters, digits and dashes",
             "6:5: sinks[0].headers.Content-Type: weir sets this header itself",
             "7:10: sinks[0].headers.X-A: expected text, found a number: put it in quotes",
             "9:5: sinks[0].headers.x-b: given twice: keep one of them",
-            "10:10: sinks[0].headers.X-C: holds a line break or another character that no header can carry",
+            "10:10: sinks[0].headers.X-C: contains a line break or another character that HTTP does not allow in a header",
         ],
     ),
     // The key.
-    ("hash_key: 0123456789abcdef", &["1:11: hash_key: expected 32 hex digits, found 16 of them"]),
+    ("hash_key: 0123456789abcdef", &["1:11: hash_key: expected 32 hex digits, found 16"]),
     ("hash_key: correct horse", &["1:11: hash_key: expected 32 hex digits, found 13 characters, not all hex digits"]),
     (
         "hash_key: 12345678901234567890123456789012",
@@ -412,9 +412,9 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("report: *defaults", &["1:9: unknown anchor"]),
     (
         "report: {top: 5}\n---\nreport: {top: 6}",
-        &["3:1: a second document starts here, and a configuration is one: remove the `---` before it"],
+        &["3:1: a second YAML document starts here, but a configuration is only one: remove the `---` before it"],
     ),
-    ("report:\n  top: 5 \u{7}", &["2:10: the control character '\\u{7}' is not text"]),
+    ("report:\n  top: 5 \u{7}", &["2:10: the control character '\\u{7}' is not allowed"]),
 ];
 
 #[test]
@@ -450,16 +450,16 @@ sinks:
         shown,
         r#"weir.yaml:2:12: observer.nam: unknown key, did you mean name?
 weir.yaml:2:33: observer.site: expected text, found the list [..]
-weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be an interface: no '/', no ':', no white space, not '.' or '..'
+weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'
 weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, afpacket, found the text "nativ", did you mean native?
 weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction)
 weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
 weir.yaml:9:8: report.top: 1000 is above the maximum of 100
 weir.yaml:10:1: reprot: unknown key, did you mean report?
-weir.yaml:15:7: sinks[0].url: a url starts with http:// or https://
+weir.yaml:15:7: sinks[0].url: a URL begins with http:// or https://
 weir.yaml:16:16: sinks[0].timeout: 1h is above the maximum of 1m
 weir.yaml:18:22: sinks[0].headers.Authorization: expected text, found a list
-11 mistakes: the weir.yaml that comes with weir explains every setting, and `weir check --config FILE` tries a file without starting anything"#
+11 mistakes: the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks a file without starting weir"#
     );
 }
 
@@ -562,7 +562,7 @@ fn bombs_are_refused() {
         assert!(found.len() == 1 && found[0].contains("nested too deeply"), "{found:?}");
     }
     let found = mistakes(&"a: b\n".repeat(FILE_MAX / 5 + 1));
-    assert_eq!(found, [" more than 128KiB, too long for a configuration"]);
+    assert_eq!(found, [" longer than 128KiB, the limit for a configuration"]);
     assert_eq!(parse_bytes("128KiB"), Some(FILE_MAX as u64));
 }
 
@@ -585,7 +585,7 @@ fn unreadable_files_say_why() {
         fs::remove_file(path).unwrap();
     }
     assert_eq!(not_text, format!("F:2:6: the byte 0xe9 is not UTF-8 text{advice}"));
-    assert_eq!(too_long, format!("F: more than 128KiB, too long for a configuration{advice}"));
+    assert_eq!(too_long, format!("F: longer than 128KiB, the limit for a configuration{advice}"));
     assert_eq!(read, "3");
 }
 
@@ -637,7 +637,7 @@ fn packets_are_a_number_or_auto() {
     for (wrong, message) in [
         ("0", "0 is below the minimum of 1"),
         ("65536", "65536 is above the maximum of 65535"),
-        ("atuo", "did you mean auto?"),
+        ("atuo", "expected a whole number or auto, found the text \"atuo\", did you mean auto?"),
         ("[]", "expected a whole number"),
     ] {
         let mistakes = packets(wrong).unwrap_err().to_string();
