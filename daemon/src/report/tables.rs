@@ -129,7 +129,7 @@ impl<W: Write> Page<'_, W> {
         for (what, entries) in lists {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
             let remark = match *confidence {
-                1.0.. => "± holds always".to_owned(),
+                1.0.. => "± always holds".to_owned(),
                 confidence => format!("± at {}", confidence_text(confidence)),
             };
             self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
@@ -230,7 +230,7 @@ fn distinct(unique: &Unique, new_flows: &NewFlows) -> Grid {
         line(what, *value, *lower, *upper, format!("at {}", confidence_text(*confidence)));
     }
     let NewFlows { value, lower, upper, false_positive_rate, fill } = *new_flows;
-    let remark = format!("{} taken for known, filter {} full", percent(false_positive_rate), percent(fill));
+    let remark = format!("{} of new flows missed, filter {} full", percent(false_positive_rate), percent(fill));
     line("flows never seen before", value, lower, upper, remark);
     grid
 }
@@ -356,7 +356,7 @@ fn quantiles(sizes: &Histogram) -> String {
         return "none".to_owned();
     }
     let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(|bytes| grouped(*bytes));
-    format!("least {min}, median {p50}, p90 {p90}, p99 {p99}, greatest {max} bytes")
+    format!("smallest {min}, median {p50}, p90 {p90}, p99 {p99}, largest {max} bytes")
 }
 
 fn chart(sizes: &Histogram) -> Grid {
@@ -387,9 +387,9 @@ fn costs(metrics: &SelfMetrics) -> Grid {
     let mut grid = Grid::new([Left, Left]);
     let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
     let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
-    line("time a packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
+    line("CPU per packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
     line("memory", format!("{} resident, {} planned", bytes(*rss_bytes), bytes(*memory_bytes)), Plain);
-    line("flow cache", format!("{} hits, {} records out", percent(*cache_hit_rate), grouped(*records)), Plain);
+    line("flow cache", format!("{} hits, {} records evicted", percent(*cache_hit_rate), grouped(*records)), Plain);
     line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);
     let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
     line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
