@@ -68,7 +68,7 @@ pub struct ReplayArgs {
     /// Send every packet through the real XDP program (as root)
     #[arg(long)]
     pub kernel: bool,
-    /// Fix the hash keys, so that the same captures give the same report
+    /// Derive the hash key from this number, so that the same captures give the same report
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }

@@ -41,7 +41,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Crew(#[from] CrewError),
     /// Shards that cannot be merged.
-    #[error("the shards of a window do not fit together")]
+    #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
 }
 
@@ -110,7 +110,7 @@ impl Coordinator<'_, '_> {
                 recv(stop) -> _ => break,
                 recv(self.news) -> first => {
                     if first.is_err() {
-                        warn!("the kernel sends no more news of interfaces: weir notices changes within a second or two");
+                        warn!("the kernel reports no more interface changes: weir notices them within two seconds");
                         self.news = never();
                     }
                     lookout.hear(first.into_iter().chain(self.news.try_iter()));
@@ -216,7 +216,7 @@ fn what_is_taken(packets: Packets) -> String {
     match packets {
         Packets::OneIn(1) => "every packet".to_owned(),
         Packets::OneIn(rate) => format!("one packet in {rate}"),
-        Packets::Auto => "every packet, but fewer while that is too much".to_owned(),
+        Packets::Auto => "every packet, but fewer while the daemon cannot keep up".to_owned(),
     }
 }
 
@@ -238,7 +238,8 @@ fn warn_of(interface: &str, ledger: &Ledger) {
         warn!(
             interface,
             packets = lost,
-            "the rings were full, and the bounds in the report are wider: try a larger datapath.ring"
+            "the rings were full, and these packets are lost. The bounds in the report are wider: try a larger \
+             datapath.ring"
         );
     }
 }
@@ -261,7 +262,7 @@ impl Missing {
 
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!("cannot tell systemd: {error}");
+        warn!("cannot notify systemd: {error}");
     }
 }
 

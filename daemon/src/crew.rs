@@ -30,7 +30,7 @@ pub enum CrewError {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// A worker ended without an error or an order.
-    #[error("a worker ended without being told to")]
+    #[error("a worker thread ended by itself: this is a defect of weir, please report it")]
     Gone,
 }
 

@@ -150,7 +150,7 @@ fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
     let cpus = online_cpus().map_err(RunError::from)?;
     let memory = Memory::plan(&config, cpus.len(), tap::needs_programs(&config.interfaces));
-    print(format!("# in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
+    print(format!("# settings in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
 }
 
 fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, Failure> {

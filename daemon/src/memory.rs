@@ -119,7 +119,7 @@ impl fmt::Display for Memory {
         line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
         if *cpus > 0 {
             let maps = format!("{cpus} CPUs x ({} caches and counters + {} ring)", mib(*cache), mib(*ring));
-            line("kernel maps besides", self.kernel(), maps)?;
+            line("kernel maps, in addition", self.kernel(), maps)?;
         }
         Ok(())
     }

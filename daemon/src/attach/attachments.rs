@@ -64,7 +64,7 @@ impl<'a> Attachments<'a> {
         let devices = all.devices.list()?;
         for rule in interfaces {
             if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
-                warn!(pattern = %rule.name, "no interface fits now; weir will measure those that appear later");
+                warn!(pattern = %rule.name, "no interface fits this pattern now; weir will measure those that appear later");
             } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
                 let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
                 return Err(AttachError::NotFound { name: rule.name.clone(), have });

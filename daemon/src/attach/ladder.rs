@@ -117,7 +117,7 @@ impl Ladder<'_> {
             match attached {
                 Ok(hold) => {
                     for refusal in &refusals {
-                        info!(interface = %device.name, direction = way.name(), "skipped: {}", with_causes(refusal));
+                        info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
                     }
                     return Ok((rung, hold));
                 }

@@ -55,7 +55,7 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
         let findings = vec![Finding::new(
             "there",
             Answer::Note,
-            "no interface fits now; weir will measure those that appear later",
+            "no interface fits this pattern now; weir will measure those that appear later",
         )];
         return vec![InterfaceFindings { name: rule.name.clone(), findings }];
     }
@@ -87,7 +87,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
             let have = names().unwrap_or_default().join(", ");
             vec![Finding::needed("there", Answer::No, format!("interface \"{name}\" not found (have: {have})"))]
         }
-        Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel does not tell: {error}"))],
+        Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel gives no answer: {error}"))],
     };
     InterfaceFindings { name: name.to_owned(), findings }
 }

@@ -94,7 +94,7 @@ fn process_capabilities() -> Vec<Finding> {
     match capabilities(None) {
         Ok(sets) => judge_capabilities(sets.effective),
         Err(error) => {
-            vec![Finding::needed("capabilities", Answer::Unknown, format!("the kernel does not tell: {error}"))]
+            vec![Finding::needed("capabilities", Answer::Unknown, format!("the kernel gives no answer: {error}"))]
         }
     }
 }
@@ -199,7 +199,7 @@ fn ring_buffer() -> Finding {
     match is_map_supported(MapType::RingBuf) {
         Ok(true) => Finding::needed(name, Answer::Yes, "one per CPU brings records to the daemon"),
         Ok(false) => Finding::needed(name, Answer::No, "needs Linux 5.8 or later"),
-        Err(error) => Finding::needed(name, Answer::Unknown, format!("the kernel does not tell: {}", error.io_error)),
+        Err(error) => Finding::needed(name, Answer::Unknown, format!("the kernel gives no answer: {}", error.io_error)),
     }
 }
 
@@ -246,8 +246,8 @@ fn tcx() -> Finding {
 
 fn brief_error(error: &ProgramError) -> String {
     match error {
-        ProgramError::SyscallError(error) => format!("the kernel does not tell: {}", error.io_error),
-        other => format!("the kernel does not tell: {other}"),
+        ProgramError::SyscallError(error) => format!("the kernel gives no answer: {}", error.io_error),
+        other => format!("the kernel gives no answer: {other}"),
     }
 }
 

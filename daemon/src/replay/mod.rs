@@ -83,7 +83,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// Shards that cannot be merged.
-    #[error("the shards of a window do not fit together")]
+    #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
 }
 
