@@ -1,5 +1,5 @@
-//! Packet sockets: as exact as programs while the socket keeps up, and as honest where it does not; with `CAP_NET_RAW`
-//! alone.
+//! Packet sockets are as exact as programs while they keep up. When they do not, the ledger says what was lost. They
+//! need `CAP_NET_RAW` only.
 
 use std::{collections::HashMap, env, fs, os::unix::fs::PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! A program that does not see all of its interface's packets is noticed; one that does is not suspected.
+//! weir warns when its program does not see all packets of the interface, and does not warn when it sees all.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Interfaces come, go and change; what is measured follows, and leaves nothing behind.
+//! Interfaces come, go and change. weir follows them, and nothing leaks.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 

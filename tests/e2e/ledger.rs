@@ -1,4 +1,4 @@
-//! Every packet is accounted for, exactly, and every estimate holds what it promises.
+//! Every packet is accounted for, exactly, and every estimate keeps its bounds.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;

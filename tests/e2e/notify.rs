@@ -1,4 +1,4 @@
-//! weir as a service of `Type=notify`: systemd is told what is so, when it is so.
+//! weir as a service of `Type=notify`: it tells systemd its true state, at the right time.
 
 use std::{
     fs, io,

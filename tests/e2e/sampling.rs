@@ -1,4 +1,5 @@
-//! Sampling in the running daemon: the valve closes when the daemon takes too much, and opens again.
+//! Sampling in the running daemon: `auto` takes fewer packets when the daemon uses too much CPU, and later takes all
+//! again.
 
 use anyhow::{Result, ensure};
 use weir_tests::{

@@ -1,4 +1,4 @@
-//! Reports arrive once; a sink that does not take them costs reports of its own, declared, and nothing else.
+//! Reports arrive once. A sink that does not accept them loses only its own reports, and later reports say so.
 
 use std::{
     collections::{BTreeSet, HashMap},

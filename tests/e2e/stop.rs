@@ -1,4 +1,4 @@
-//! However weir ends, it leaves nothing behind; asked to end, it reports what it saw.
+//! However weir ends, it leaves nothing behind. When it is asked to end, it first reports the last window.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,4 @@
-//! The unit that ships: systemd understands it, it is as locked down as it says, and a real systemd runs weir by it.
+//! The unit that ships: systemd accepts it, its exposure is as low as promised, and a real systemd runs weir with it.
 
 use std::{
     fs,

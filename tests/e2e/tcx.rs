@@ -1,4 +1,4 @@
-//! At the tc hook packets count as they were on the wire, whichever way they go and whatever offloads made of them.
+//! At the tc hook packets count as they were on the wire, in both directions, also if offloads merged them.
 
 use std::fs;
 

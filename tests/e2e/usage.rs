@@ -1,4 +1,4 @@
-//! What weir says to people: the way out of every mistake, and what a configuration costs.
+//! What weir tells its users: how to correct each mistake, and how much memory a configuration needs.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! What the tests share: weir on a quiet link, traffic for it, and the account that each report has to give.
+//! What the tests share: weir on a quiet link, traffic for it, and the check of each report's ledger.
 
 use std::{fmt::Display, path::Path, process::Command, sync::OnceLock, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Windows follow each other without a gap, wherever packets fall.
+//! Windows follow each other without a gap, whenever packets arrive.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

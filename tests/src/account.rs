@@ -1,7 +1,7 @@
-//! The account that every report gives: the ledger's law, stated once for all tests, and what a run may lose.
+//! The ledger of every report: the sum that must be exact, stated once for all tests, and what a run may lose.
 //!
-//! weir has the same law in `weir_common::ledger`. Here it is stated anew, over the JSON that a collector receives, so
-//! that tests judge the daemon by something that it does not share.
+//! weir checks the same sum in `weir_common::ledger`. It is written a second time here, for the JSON that a collector
+//! receives, so that the tests share no code with the daemon that they judge.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Captures of the real world, where they are present: they are no part of the project.
+//! Captures of real networks, where they are present. They are not part of the project.
 
 use std::{
     env, fs,

@@ -1,5 +1,5 @@
-//! What may happen by chance: a bound at a stated confidence is wrong now and then, and a test has to tell that from a
-//! fault.
+//! What may happen by chance. A bound at a stated confidence is sometimes wrong, and a test must be able to tell that
+//! from a fault.
 
 /// How often a test that judges by chance may fail although nothing is wrong: once in a million runs.
 pub const FALSE_ALARM: f64 = 1e-6;

@@ -1,7 +1,7 @@
-//! A small collector: what weir's HTTP sink reports to.
+//! A small collector, to which weir's HTTP sink sends its reports.
 //!
-//! It takes what the usual ones take (`POST` of `application/x-ndjson`, plain or gzip, one report a line), remembers
-//! it, and can be made to fail in the ways in which collectors fail.
+//! It accepts what usual collectors accept (`POST` of `application/x-ndjson`, plain or gzip, one report a line) and
+//! keeps it. A test can make it fail in the ways in which collectors fail.
 
 use std::{
     collections::VecDeque,

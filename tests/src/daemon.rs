@@ -1,4 +1,4 @@
-//! The real weir as a child process.
+//! Runs the real weir as a child process.
 
 use std::{
     env,

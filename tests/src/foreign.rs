@@ -1,4 +1,4 @@
-//! Somebody else's program, a few instructions long.
+//! An XDP program that is not weir's, a few instructions long.
 
 use anyhow::{Context, Result};
 use aya::{

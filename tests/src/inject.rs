@@ -1,4 +1,4 @@
-//! Live traffic: frames onto an interface, as they are.
+//! Live traffic: sends frames on an interface, unchanged.
 //!
 //! Through an `AF_PACKET` socket, which takes a whole frame with its Ethernet header. What it sends arrives at the
 //! other end of a virtual cable.

@@ -1,14 +1,14 @@
-//! The laboratory that weir's tests and its demo stand on.
+//! The laboratory that weir's tests and its demo are built on.
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
-//! reports by it; [`account`] is the law that every report's ledger keeps, and what a run may lose; [`chance`] tells a
-//! fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic.
-//! [`captures`] finds what was captured in the real world. [`netns`] builds small networks out of namespaces,
-//! [`daemon`] runs the real weir in them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it
-//! reports; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time.
+//! reports by it; [`account`] checks the sum of every ledger, and what a run may lose; [`chance`] tells a fault from
+//! bad luck. [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic. [`captures`]
+//! finds captures of real networks. [`netns`] builds small networks out of namespaces, [`daemon`] runs the real weir in
+//! them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports; [`trial`] ignores a test
+//! that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time.
 //!
-//! Nothing here parses a packet: what is known about it is known from having made it, so that weir's parser is judged
-//! by something that cannot share its mistakes.
+//! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
+//! cannot share the parser's mistakes.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,13 @@
 //! Live traffic at more than a million packets a second from one CPU.
 //!
-//! The kernel makes the packets itself: `BPF_PROG_TEST_RUN` with live frames (Linux 5.18) runs a program on frames of
-//! its own and does with each what the program returns. The program here (`program`) writes a packet of another flow
-//! each time and redirects it to an interface, where it leaves as if it had been forwarded. The other end of a virtual
-//! cable takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K <interface> gro on`.
+//! The kernel makes the packets itself. `BPF_PROG_TEST_RUN` with live frames (Linux 5.18) runs a program on frames of
+//! the kernel, and does with each frame what the program returns. The program here (`program`) writes a packet of
+//! another flow each time and redirects it to an interface, where it leaves as if it had been forwarded. The other end
+//! of a virtual cable takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K <interface>
+//! gro on`.
 //!
-//! What the other end has no room for is dropped, as a cable's far end would, and the sender is not told.
+//! If the other end has no room for a frame, the frame is dropped, as at the end of a real cable. The sender does not
+//! learn of it.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Small networks out of network namespaces, for tests on the real kernel.
 //!
-//! All interfaces are made inside of namespaces that this module made: nothing of the machine's own network is
-//! touched. Whatever was made is removed on drop, after a panic as well; when making it fails half way, what was there
-//! by then is removed. Only a process that is killed leaves its namespaces behind; they are named after its number.
+//! This module makes all interfaces inside its own namespaces, and touches nothing of the machine's own network. It
+//! removes what it made on drop, also after a panic, and also when making it fails half-way. Only a process that is
+//! killed leaves its namespaces behind; their names contain its process id.
 
 use std::{
     ffi::OsStr,

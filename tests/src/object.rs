@@ -1,4 +1,4 @@
-//! weir's object in the kernel, fed one packet at a time by test-run on one CPU.
+//! weir's eBPF object in the kernel. Test-run sends it one packet at a time, on one CPU.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

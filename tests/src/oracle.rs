@@ -1,7 +1,7 @@
 //! The exact answer.
 //!
-//! A hash map from flow to tally, no sketch and no sampling: some 100 bytes a flow, and right. Everything else
-//! (sources, pairs, services, totals) is added up from the flows when asked for.
+//! A hash map from each flow to its packets and bytes, without sketch or sampling. It takes some 100 bytes per flow,
+//! and it is exact. Everything else (sources, pairs, services, totals) is added up from the flows when asked for.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -1,5 +1,5 @@
-//! The traffic of the demo and of the bundled capture: an ordinary morning, and in its middle one source that opens a
-//! new flow with nearly every packet, as a scan does.
+//! The traffic of the demo and of the bundled capture: ordinary traffic, and in its middle one source that opens a new
+//! flow with nearly every packet, as a scan does.
 
 use std::{
     io::{self, Write},

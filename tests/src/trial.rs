@@ -1,5 +1,5 @@
-//! Tests that may lack something: they are ignored and say why, never passed. Where everything has to be there, as in
-//! CI, they fail.
+//! Tests that need something that may be missing. Then they count as ignored and say why; they never count as passed.
+//! Where nothing may be missing, as in CI, they fail.
 
 use std::env;
 

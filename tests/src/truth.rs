@@ -1,4 +1,4 @@
-//! What is known about a packet by whoever made it.
+//! What the generator knows about a packet, because it made the packet.
 
 use std::net::IpAddr;
 

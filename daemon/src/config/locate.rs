@@ -1,8 +1,8 @@
-//! Where in the text a value or a key stands.
+//! Finds the line and the column of a value or a key in the text.
 //!
-//! `serde_yaml` tells positions only in its errors, where it adds that of the innermost element being read. So the
-//! text is read once more for each mistake, skipping straight to the element in question, where the reading is made
-//! to fail: that error's position is the answer.
+//! `serde_yaml` tells a position only in an error: the position of the innermost element that it was reading. So
+//! `locate` reads the text once more for each mistake. It skips to the element that has the mistake and fails there on
+//! purpose. The position in that error is the answer.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The ledger in a report: made from the measured one, and checked again by whoever reads the report.
+//! The ledger in a report: made from the measured ledger. A reader of the report can check its sum again.
 
 use weir_common::ledger as measured;
 

@@ -1,4 +1,4 @@
-//! From a summary to a report.
+//! Makes a report from a summary.
 
 use hdrhistogram::Histogram as Distribution;
 use weir_common::{flow::class, ledger};
@@ -18,7 +18,7 @@ use crate::measure::{
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
-/// What a report says of a window beside the summary.
+/// What a report needs in addition to the summary.
 pub struct Context {
     /// The time.
     pub span: Span,

@@ -1,7 +1,7 @@
 //! Aligned columns for a terminal.
 //!
-//! Own code, because these tables have no borders, no wrapping and no blanks at the ends of lines: a crate for tables
-//! would only fill columns with blanks, and that takes some thirty lines here.
+//! Own code, because these tables have no borders, no wrapping and no blanks at the ends of lines. The only work that
+//! is left for a crate is to fill columns with blanks, and that takes some thirty lines here.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
-//! The report: what one window of one observer comes to, in the shape of the schema [`SCHEMA`].
+//! The report: the result of one window of one observer, in the form of the schema [`SCHEMA`].
 //!
-//! The only place that serialises reports: the doc comments here are the descriptions in the JSON Schema. Fields may
-//! be added within a schema version, never renamed; an unknown field of a later version is ignored when reading.
-//! An optional field is absent when it is not known, never `null`.
+//! This is the only place that serialises reports. The doc comments here are the descriptions in the JSON Schema.
+//! Within a schema version fields may be added, but never renamed. A reader ignores unknown fields of later versions.
+//! An optional field is absent when its value is not known; it is never `null`.
 
 mod account;
 pub mod compose;

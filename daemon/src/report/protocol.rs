@@ -1,4 +1,4 @@
-//! IP protocols by name.
+//! The names of IP protocols.
 
 use std::borrow::Cow;
 

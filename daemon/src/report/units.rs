@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Numbers with decimal prefixes and units, for people.
 
 /// Decimal prefixes, each a thousand times the one before.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! nth = counter++
-//! paced, and the first of a batch?  wait until the batch is due; the next one is due a step later
-//! write the frame anew: the kernel gives used frames again, as whoever had them last has left them
+//! paced, and the first of a batch?  wait until the batch is due; the next batch is due one step later
+//! write the whole frame: the kernel reuses frames, with the bytes that their last user left in them
 //! random = splitmix64(nth)
 //! Zipf:   level = random's upper bits, 0 to 16; flow = 2^level + random's lower `level` bits
 //!         source = 10.64.0.0 + flow; destination = 198.18.0.0 + flow's last byte; header checksum

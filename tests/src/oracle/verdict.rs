@@ -1,6 +1,6 @@
-//! The judgement: reports against the truth, every deviation in a line of its own.
+//! The verdict: compares reports with the truth, and lists each deviation in a line of its own.
 //!
-//! Each line begins with the place in the report, as `jq` would be asked for it.
+//! Each line begins with the place in the report, written as a path for `jq`.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! Flows: what the same (seed, index) always looks like.
+//! Flows: the same seed and index always give the same flow.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

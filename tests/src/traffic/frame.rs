@@ -1,4 +1,4 @@
-//! Frames: bytes for what the generator decided.
+//! Frames: turns what the generator decided into bytes.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Randomness that a seed repeats.
+//! Random numbers that a seed repeats.
 
 use weir_sketch::hash::mix;
 

@@ -1,4 +1,4 @@
-//! Tunnels around packets: for each, the header that its specification shows, and the key that it has itself.
+//! Tunnels around packets: for each tunnel, the header of its specification, and the flow key of the tunnel itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

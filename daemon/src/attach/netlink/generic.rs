@@ -1,4 +1,4 @@
-//! What the drivers of interfaces can do, by generic netlink, whose families of questions have names.
+//! Asks by generic netlink what the drivers of interfaces can do. A family of generic netlink is found by its name.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub fn xdp_features(ifindex: u32) -> Option<u64> {
 
 /// Of [`xdp_features`]: programs run in the driver (`NETDEV_XDP_ACT_BASIC`).
 pub const XDP_BASIC: u64 = 1;
-/// Of [`xdp_features`]: packets come in several pieces where one is too small (`NETDEV_XDP_ACT_RX_SG`).
+/// Of [`xdp_features`]: a packet that does not fit into one buffer comes in several (`NETDEV_XDP_ACT_RX_SG`).
 pub const XDP_FRAGMENTS: u64 = 32;
 
 /// The offloads of an interface that are on, by the names that `ethtool -k` knows them by in the kernel (`rx-lro`,

@@ -1,4 +1,4 @@
-//! The form of netlink's messages: a header and a body, in which attributes lie that may hold attributes themselves.
+//! The format of netlink messages: a header, and a body with attributes. An attribute may contain attributes.
 
 /// The type of the message that ends an answer, with an error or, as an acknowledgement, with none.
 pub const NLMSG_ERROR: u16 = 2;

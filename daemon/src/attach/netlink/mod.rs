@@ -1,12 +1,13 @@
-//! Questions to the kernel about its interfaces, and news of them, by netlink (RFC 3549;
+//! Asks the kernel about its interfaces and receives their changes, by netlink (RFC 3549;
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
-//! `message` is the form of messages, `socket` asks and takes the answers, `routing` describes interfaces, and
-//! `generic` what their drivers can do. All integers are in the byte order of the machine. Nothing is changed, and no
-//! privilege is needed.
+//! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces, and
+//! `generic` says what their drivers can do. All integers are in the byte order of the machine. weir only reads here,
+//! and needs no privilege for it.
 //!
-//! Own code, because the `netlink-packet-*` crates would only replace the form of messages, some ninety lines here, and
-//! the numbers of some thirty attributes: the sockets, the interrupted lists and the news would remain.
+//! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
+//! the numbers of some thirty attributes. The sockets, the repeated reading of interrupted lists and the handling of
+//! changes would remain.
 
 mod generic;
 mod message;

@@ -1,4 +1,4 @@
-//! The interfaces of this network namespace, and news of them, from the kernel's routing socket (rtnetlink(7)).
+//! The interfaces of this network namespace and their changes, from the kernel's routing socket (rtnetlink(7)).
 
 use std::{io, mem::MaybeUninit, os::fd::OwnedFd};
 
@@ -163,7 +163,7 @@ impl Events {
     pub fn open() -> io::Result<(Self, Ender)> {
         let socket = open(None, LINK_GROUP, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if let Err(error) = sockopt::set_socket_recv_buffer_size(&socket, EVENTS_BYTES) {
-            debug!("news of interfaces have little room: {error}");
+            debug!("the buffer for changes of interfaces stays small: {error}");
         }
         let end = Waker::new()?;
         Ok((Self { socket, end: end.clone() }, Ender(end)))
@@ -178,7 +178,7 @@ impl Events {
                 Ok(_) if !wait[1].revents().is_empty() => return,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    debug!("cannot wait for news of interfaces: {error}");
+                    debug!("cannot wait for changes of interfaces: {error}");
                     return;
                 }
             }
@@ -188,7 +188,7 @@ impl Events {
                 Err(Errno::AGAIN | Errno::INTR) => Vec::new(),
                 Err(Errno::NOBUFS) => vec![News::Missed],
                 Err(error) => {
-                    debug!("no more news of interfaces: {error}");
+                    debug!("the kernel reports no more changes of interfaces: {error}");
                     return;
                 }
             };

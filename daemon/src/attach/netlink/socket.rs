@@ -1,4 +1,4 @@
-//! A netlink socket: one question at a time, and all that the kernel answers.
+//! A netlink socket: sends one question at a time, and receives all messages of the answer.
 
 use std::{io, os::fd::OwnedFd};
 

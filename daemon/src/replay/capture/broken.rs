@@ -1,4 +1,4 @@
-//! Why a capture cannot be read, in words for people.
+//! Why a capture cannot be read: the error messages.
 
 use std::{
     fmt::{self, Display, Formatter},

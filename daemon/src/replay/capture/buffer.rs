@@ -1,4 +1,4 @@
-//! A window that slides over the input, and grows only as far as there is input to fill it.
+//! A read buffer: a window that slides over the input. It grows only when there is input to fill it.
 
 use std::io::{ErrorKind, Read, Result};
 

@@ -1,4 +1,4 @@
-//! From a capture's link type to what the parser calls it.
+//! Turns the link type of a capture into the parser's [`Link`].
 
 use weir_common::packet::Link;
 

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! open: look at the first bytes; pcap: read the file header
-//! next: peek at the record's header, check what it claims, make the whole record present,
-//!       lend the packet out of the buffer; a record that cannot be read ends the file
+//! next: read the record's header, check its lengths, read the whole record into the buffer,
+//!       lend the packet from the buffer; a record that cannot be read ends the file
 //! ```
 //!
-//! The formats' cold parts (the pcap file header, pcapng's interface options) are read with `pcap-parser`. Packet
-//! records are decoded here: a length is checked before it is believed, pcap before version 2.3 had its two lengths
-//! swapped, pcapng's obsolete packet blocks still occur, and nothing is allocated per packet.
+//! The parts that are rarely read (the pcap file header, pcapng's interface options) are read with `pcap-parser`.
+//! Packet records are decoded here, for four reasons. Each length must be checked before it is used. Before version
+//! 2.3, pcap had its two lengths swapped. Obsolete packet blocks of pcapng still occur. And nothing may be allocated
+//! per packet.
 //!
 //! A packet's bytes are its *original* length. Where the capture says that frames carry an FCS (the upper bits of
 //! pcap's link type, pcapng's `if_fcslen`), it is counted with them, as other tools do.

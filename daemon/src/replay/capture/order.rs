@@ -1,4 +1,4 @@
-//! Byte order: each capture, and each section of a pcapng capture, has that of the machine that wrote it.
+//! Byte order: each capture, and each section of a pcapng capture, has the byte order of the machine that wrote it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {

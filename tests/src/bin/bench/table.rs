@@ -1,4 +1,4 @@
-//! Figures in Markdown, and where they were measured.
+//! Prints figures as a Markdown table, with the machine on which they were measured.
 
 use std::{
     fs,

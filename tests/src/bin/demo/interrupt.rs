@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: nothing is torn down by force, the demo only stops going on.
+//! Ctrl-C and SIGTERM: the demo does not begin its next step, and cleans up as usual.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

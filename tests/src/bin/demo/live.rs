@@ -1,6 +1,6 @@
 //! Live traffic: real sockets of the client and the server, through the router, over IPv4 and IPv6.
 //!
-//! The server sends everything back, and the client compares: so forwarding is seen to be unharmed.
+//! The server sends everything back, and the client compares it. This shows that weir does not disturb forwarding.
 
 use std::{
     io::{self, ErrorKind, Read, Write},

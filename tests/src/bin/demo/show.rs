@@ -1,4 +1,4 @@
-//! How the demo looks: narration, and JSON that fits a terminal.
+//! What the demo prints: explanations, and JSON that fits a terminal.
 
 use std::{
     fmt::Display,

@@ -1,4 +1,4 @@
-//! Soaks: the same check over and over, until what is rare has happened.
+//! Soaks: repeat the same check for so long that rare cases occur too.
 
 use std::{process::ExitCode, time::SystemTime};
 

@@ -1,4 +1,4 @@
-//! Frames that nobody would send: good ones, mutated.
+//! Frames that nobody would send: valid frames, mutated.
 
 use anyhow::Result;
 use weir_tests::{

@@ -1,4 +1,4 @@
-//! The kernel's parser and its twin in userspace over mutated frames, on every CPU at once.
+//! Compares the kernel's parser with the same parser in userspace, over mutated frames, on every CPU at once.
 //!
 //! With `busy` set each frame that has a key leaves a record of its own at once, so that records come out of the ring
 //! in the order of the frames.

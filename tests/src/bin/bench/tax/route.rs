@@ -8,7 +8,7 @@
 //!
 //! All three on one CPU: each batch that the generator makes is forwarded, up to the drop in the sink, in the softirq
 //! that ends the batch, and only then comes the next one. So packets come as fast as they are forwarded and no faster,
-//! and what a tool takes from forwarding shows in the rate.
+//! and the rate shows how much a tool slows forwarding down.
 
 use std::{thread, time::Duration};
 
