@@ -81,7 +81,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     let mut rings = Vec::new();
     if let Some(kernel) = &mut kernel {
         for &cpu in &cpus {
-            rings.push((kernel.ring(cpu)?, Throttle::new(&config.sampling, kernel.valves()?)));
+            rings.push((kernel.ring(cpu)?, kernel.valves()?));
         }
     }
     let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
@@ -105,10 +105,13 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
         };
         // Without programs there are no rings.
         if let Some(flush) = flush {
-            for (ring, throttle) in rings {
-                let (cpu, waker) = (ring.cpu(), ring.waker());
+            for (ring, mut valves) in rings {
+                let (cpu, events) = (ring.cpu(), ring.events()?);
+                let waker = events.waker();
                 let collector = Collector::new(KernelSource { ring, flush }, seen.clone(), interfaces, shard());
-                let work = move |orders: &_, closed: &_| worker::run(collector, throttle, orders, closed);
+                let throttle = Throttle::new(cpu, &config.sampling, move |rate| valves.set(cpu, rate));
+                let wait = move |patience| events.wait(patience);
+                let work = move |orders: &_, closed: &_| worker::run(collector, throttle, wait, orders, closed);
                 crew.hire(scope, format!("weir-cpu{cpu}"), waker, work).map_err(RunError::Thread)?;
             }
         }

@@ -26,5 +26,5 @@ pub use self::{
     kernel::{Kernel, LoadedProgram, Parts},
     plan::Plan,
     programs::FlushProgram,
-    ring::{Ring, ring_records},
+    ring::{Ring, RingEvents, ring_records},
 };

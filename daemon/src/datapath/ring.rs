@@ -1,6 +1,10 @@
-//! The ring of one CPU, read by that CPU's worker.
+//! The ring of one CPU, read by that CPU's worker, and what the worker waits for.
 
-use std::{mem::MaybeUninit, os::fd::AsFd, time::Duration};
+use std::{
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
 
 use aya::maps::{Map, MapData, RingBuf};
 use rustix::{
@@ -18,30 +22,18 @@ use crate::waker::Waker;
 
 /// The kernel puts this much before each entry.
 const ENTRY_HEADER_BYTES: u64 = 8;
-/// Marks the ring among what the reader waits for.
-const RING: u64 = 0;
 
-/// A ring and what its reader waits on.
+/// The ring that one CPU writes to.
 pub struct Ring {
     cpu: u32,
     bytes: u32,
     entries: RingBuf<MapData>,
-    epoll: OwnedFd,
-    waker: Waker,
 }
 
 impl Ring {
     /// A reader for the ring `map` of `bytes` bytes.
     pub(crate) fn new(cpu: u32, map: MapData, bytes: u32) -> Result<Self, KernelError> {
-        let entries = RingBuf::try_from(Map::RingBuf(map))?;
-        let wait = |error: Errno| KernelError::Wait { cpu, source: error.into() };
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wait)?;
-        let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
-        // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
-        let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, entries.as_fd(), epoll::EventData::new_u64(RING), on_wakeup).map_err(wait)?;
-        epoll::add(&epoll, &waker, epoll::EventData::new_u64(RING + 1), on_wakeup).map_err(wait)?;
-        Ok(Self { cpu, bytes, entries, epoll, waker })
+        Ok(Self { cpu, bytes, entries: RingBuf::try_from(Map::RingBuf(map))? })
     }
 
     /// The CPU that writes to this ring.
@@ -49,23 +41,13 @@ impl Ring {
         self.cpu
     }
 
-    /// Wakes this ring's reader.
-    pub fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    /// Waits until there is much to read, somebody wakes the reader, or `timeout` has passed.
+    /// What this ring's reader waits for.
     ///
     /// # Errors
     ///
-    /// The kernel refused to wait.
-    pub fn wait(&self, timeout: Duration) -> Result<(), KernelError> {
-        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
-        match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(KernelError::Wait { cpu: self.cpu, source: error.into() }),
-        }
+    /// No file descriptor is left.
+    pub fn events(&self) -> Result<RingEvents, KernelError> {
+        RingEvents::new(self.cpu, self.entries.as_fd())
     }
 
     /// Hands entries to `take`, in order, until none is left or a whole ring's worth is read.
@@ -86,6 +68,46 @@ impl Ring {
     }
 }
 
+/// What a ring's reader waits for: much to read, or somebody who wakes it.
+pub struct RingEvents {
+    cpu: u32,
+    epoll: OwnedFd,
+    waker: Waker,
+}
+
+impl RingEvents {
+    fn new(cpu: u32, ring: BorrowedFd<'_>) -> Result<Self, KernelError> {
+        let refused = |error: Errno| KernelError::Wait { cpu, source: error.into() };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
+        let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
+        // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
+        let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        for (number, fd) in [ring, waker.as_fd()].into_iter().enumerate() {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(number as u64), on_wakeup).map_err(refused)?;
+        }
+        Ok(Self { cpu, epoll, waker })
+    }
+
+    /// Wakes the reader.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Waits until there is much to read, somebody wakes the reader, or `timeout` has passed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to wait.
+    pub fn wait(&self, timeout: Duration) -> Result<(), KernelError> {
+        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
+        match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(KernelError::Wait { cpu: self.cpu, source: error.into() }),
+        }
+    }
+}
+
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drained {
@@ -99,4 +121,32 @@ pub struct Drained {
 pub const fn ring_records(bytes: u64) -> u64 {
     let together = EVICTED_MAX as u64;
     bytes / (together * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * together
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const BRIEF: Duration = Duration::from_millis(20);
+    /// No wait takes this long unless nothing ends it.
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_reader_waits_for_the_ring_for_a_waker_and_not_for_ever() {
+        // The ring is a file that becomes readable, as this is.
+        let ring = Waker::new().unwrap();
+        let events = RingEvents::new(0, ring.as_fd()).unwrap();
+        let waits = |timeout| {
+            let start = clock::now().monotonic;
+            events.wait(timeout).unwrap();
+            clock::now().monotonic - start
+        };
+        assert!(waits(BRIEF) >= BRIEF, "nothing happens: the whole timeout");
+        ring.wake();
+        assert!(waits(LONG) < LONG, "the ring");
+        events.waker().wake();
+        assert!(waits(LONG) < LONG, "the waker");
+        assert!(waits(BRIEF) >= BRIEF, "each wakes the reader once");
+    }
 }

@@ -1,6 +1,6 @@
 //! Fills shards with what one CPU's ring brings, and closes windows there.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use weir_common::{control::Flush, record::Entry};
 use weir_sketch::Seen;
@@ -52,22 +52,6 @@ pub struct Collector<S> {
     epoch: u8,
     batch: Batch,
     ring_peak: f64,
-}
-
-impl Collector<KernelSource<'_>> {
-    /// The CPU whose ring this is.
-    pub const fn cpu(&self) -> u32 {
-        self.source.ring.cpu()
-    }
-
-    /// Waits until there is much to read, somebody wakes the reader, or `timeout` has passed.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused to wait.
-    pub fn wait(&self, timeout: Duration) -> Result<(), KernelError> {
-        self.source.ring.wait(timeout)
-    }
 }
 
 impl<S: Source> Collector<S> {
@@ -139,7 +123,7 @@ struct Taken {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::VecDeque;
 
     use weir_common::{
@@ -155,10 +139,20 @@ mod tests {
 
     /// What a ring may hold.
     #[derive(Clone)]
-    enum Held {
+    pub(in crate::measure) enum Held {
         Records(Vec<Record>),
         Interface(Box<InterfaceEdge>),
         Sizes(Box<SizeEdge>),
+    }
+
+    impl Held {
+        pub(in crate::measure) fn entry(&self) -> Entry<'_> {
+            match self {
+                Self::Records(records) => Entry::Records(records),
+                Self::Interface(edge) => Entry::Interface(edge),
+                Self::Sizes(edge) => Entry::Sizes(edge),
+            }
+        }
     }
 
     /// Each drain brings the next of these; each run of `flush` answers with the next of those.
@@ -171,13 +165,7 @@ mod tests {
     impl Source for Script {
         fn drain(&mut self, mut take: impl FnMut(Entry<'_>)) -> Drained {
             let Some((fill, held)) = self.drains.pop_front() else { return Drained { fill: 0.0, more: false } };
-            for one in &held {
-                take(match one {
-                    Held::Records(records) => Entry::Records(records),
-                    Held::Interface(edge) => Entry::Interface(edge),
-                    Held::Sizes(edge) => Entry::Sizes(edge),
-                });
-            }
+            held.iter().for_each(|one| take(one.entry()));
             Drained { fill, more: false }
         }
 
@@ -186,12 +174,12 @@ mod tests {
         }
     }
 
-    fn shard() -> Box<Shard> {
+    pub(in crate::measure) fn shard() -> Box<Shard> {
         let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
         Box::new(Shard::new(&settings, Key([3, 4])))
     }
 
-    fn records(epoch: u8, bytes: &[u64]) -> Held {
+    pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Held {
         let record = |bytes| {
             let sample = Sample { tally: Tally::new(1, bytes), tick: 0, sampling: 1, tcp_flags: 0 };
             Record::first(FlowKey::default().with_scope(Scope::new(0, epoch)), sample)
@@ -199,7 +187,7 @@ mod tests {
         Held::Records(bytes.iter().map(|bytes| record(*bytes)).collect())
     }
 
-    fn edge(epoch: u32, seen: Tally) -> [Held; 2] {
+    pub(in crate::measure) fn edge(epoch: u32, seen: Tally) -> [Held; 2] {
         let mut edge = Box::new(InterfaceEdge { epoch, ..InterfaceEdge::default() });
         edge.counters.seen = seen;
         let sizes = Box::new(SizeEdge { epoch: epoch.into(), packets: [0; SIZE_CLASSES] });
