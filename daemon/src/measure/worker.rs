@@ -129,6 +129,7 @@ mod tests {
     impl Source for Script<'_> {
         fn drain(&mut self, mut take: impl FnMut(Entry<'_>)) -> Drained {
             self.count.update(|count| count + 1);
+            assert!(self.count.get() < 100, "it reads again and again and never waits");
             let empty = (Drained { fill: 0.0, more: false }, vec![]);
             let (drained, held) = self.drains.pop_front().unwrap_or(empty);
             held.iter().for_each(|one| take(one.entry()));

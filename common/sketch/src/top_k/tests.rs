@@ -187,7 +187,7 @@ fn merging_keeps_the_largest_of_both_and_commutes() {
         all.sort_unstable();
         all
     };
-    assert_eq!(sorted(&one), sorted(&other));
+    assert!(one == other, "the order of the two does not matter");
     let amounts: Vec<u64> = largest(&one, 10, 1).iter().map(|key| truth.get(*key).sum).collect();
     assert_eq!(amounts, truth.largest(10, |tally| tally.sum));
     // The empty table changes nothing.
@@ -196,6 +196,39 @@ fn merging_keeps_the_largest_of_both_and_commutes() {
     assert_eq!(sorted(&empty), sorted(&ours));
     assert!(matches!(one.merge(&TopK::with_capacity(2048, 7)), Err(MergeError::Geometry { .. })));
     assert!(matches!(one.merge(&TopK::with_capacity(1024, 8)), Err(MergeError::Key { .. })));
+}
+
+#[test]
+fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest() {
+    // The smallest has 10. The new key has another light cell than the candidates.
+    let (old_tag, new_tag) = (1, 200);
+    let row: [Candidate<u64, u64>; WAYS] =
+        core::array::from_fn(|way| Candidate::new(way as u64, 10 + way as u64, 0, 0));
+    let mut full = Block::<u64>::default();
+    (0..WAYS).for_each(|way| full.give(way, old_tag));
+    let mut random = 1;
+    let mut coin = |weight, is_head| {
+        (0..1_000).map(|_| Coin::toss(&mut random, weight)).find(|coin| coin.is_head(10) == is_head).unwrap()
+    };
+    let mut attempt = |missed, weight, is_head| {
+        let (mut block, mut row) = (full.clone(), row);
+        block.light.add(new_tag, missed);
+        admit(&mut block, &mut row, coin(weight, is_head), (new_tag, 99, weight));
+        (block, row)
+    };
+    for (missed, weight, is_head) in [(0, 10, true), (5, 5, true), (100, 10, false)] {
+        let (block, after) = attempt(missed, weight, is_head);
+        assert_eq!(after, row, "{missed}, {weight}");
+        assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (0, missed + weight));
+    }
+    for missed in [1, 100] {
+        let (block, after) = attempt(missed, 10, true);
+        let new = &after[0];
+        assert_eq!((new.key, new.lower(), new.value(), new.upper()), (99, 10, 10 + missed.min(10), 10 + missed));
+        assert_eq!((block.tag(0), &after[1..]), (new_tag, &row[1..]));
+        // What the smallest had is in its light cell now.
+        assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (10, missed));
+    }
 }
 
 #[test]
