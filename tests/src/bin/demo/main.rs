@@ -52,7 +52,7 @@ const NEXT: &str = "  weir run --interface eth0      measure an interface of thi
   weir check --config FILE       every mistake in a configuration, or what it costs in memory
   config/weir.yaml               every setting, explained; config/examples for common cases
   config/weir.service            weir as a systemd service, with capabilities instead of root
-  README.md                      what the numbers mean, and how far they can be trusted
+  docs/REPORT.md                 what each number of a report means, and its bounds
 
   The binary is target/release/weir.";
 
