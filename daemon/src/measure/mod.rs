@@ -4,8 +4,10 @@
 //! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
 //! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
 //! [`sampling_error`] widens where packets were left out. Flows are told to be new by the filter of [`seen`] ones.
+//! Bounds come from the tails of the [`binomial`] distribution.
 
 pub mod batch;
+pub mod binomial;
 pub mod collector;
 pub mod interface;
 pub mod order;
