@@ -35,9 +35,7 @@ pub fn at_least(n: f64, p: f64, k: f64) -> f64 {
 fn tail(n: f64, (p, q): (f64, f64), k: f64) -> f64 {
     if ![n, p, k].into_iter().all(f64::is_finite) || k >= n || p <= 0.0 {
         1.0
-    } else if k < 0.0 {
-        0.0
-    } else if q <= 0.0 {
+    } else if k < 0.0 || q <= 0.0 {
         0.0
     } else if n * p * q >= LARGE {
         large(n, (p, q), k)

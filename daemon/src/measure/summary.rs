@@ -9,11 +9,12 @@ use weir_common::{
     size::{SIZE_CLASSES, class_bytes},
     sketch::Metric,
 };
-use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, Seen, TopK};
+use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, TopK};
 
 use super::{
+    new_flows::{Asked, Counted, NewFlows},
     order::Closed,
-    sampling_error::{self, DEVIATIONS},
+    sampling_error,
     shard::{Host, Pair, Protocols, Service, Shard},
 };
 
@@ -41,17 +42,6 @@ pub struct Summary {
     pub ring_peak: f64,
     /// The highest sampling rate in force: one packet in this many was taken; 1 is every packet.
     pub sampling: u32,
-}
-
-/// Flows not seen before.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NewFlows {
-    /// How many.
-    pub count: Estimate,
-    /// The probability that the filter takes a new flow for a known one, at the window's end.
-    pub false_positive_rate: f64,
-    /// The share of the filter's bits that are set.
-    pub fill: f64,
 }
 
 /// The largest keys of each dimension.
@@ -89,12 +79,19 @@ pub struct Ranked<K> {
 }
 
 impl Summary {
-    /// Merges a window's shards into the first of them; each list has at most `top` entries.
+    /// Merges a window's shards into the first of them; each list has at most `top` entries. Bounds of distinct counts and
+    /// of new flows hold with the probability `confidence`.
     ///
     /// # Errors
     ///
     /// The shards were built differently.
-    pub fn merge(window: &mut [Closed], interfaces: usize, seen: &Seen, top: usize) -> Result<Self, MergeError> {
+    pub fn merge(
+        window: &mut [Closed],
+        interfaces: usize,
+        seen: Asked<'_>,
+        top: usize,
+        confidence: f64,
+    ) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);
         let sizes = sizes(window);
         let sampling = window.iter().map(Closed::sampling).max().unwrap_or(1);
@@ -123,13 +120,15 @@ impl Summary {
             records += shard.records;
             ring_peak = ring_peak.max(*peak);
         }
+        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, confidence)?;
+        let counted = Counted { new: new_flows, workers: window.len() as u64, unknown, flows };
         Ok(Self {
             sizes,
             protocols,
-            sources: distinct(window, |shard| &mut shard.unique.sources, unknown)?,
-            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown)?,
-            flows: distinct(window, |shard| &mut shard.unique.flows, unknown)?,
-            new_flows: NewFlows::new(new_flows, unknown, seen),
+            sources: distinct(window, |shard| &mut shard.unique.sources, unknown, confidence)?,
+            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
+            flows,
+            new_flows: NewFlows::new(counted, seen, confidence),
             top: tops,
             records,
             ring_peak,
@@ -175,23 +174,12 @@ fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
     unknown: u64,
+    confidence: f64,
 ) -> Result<Estimate, MergeError> {
     let Some(union) = merged(window, sketch)? else { return Ok(Estimate::default()) };
-    let mut estimate = union.bounds();
+    let mut estimate = union.bounds_at(confidence);
     estimate.upper = estimate.upper.saturating_add(unknown);
     Ok(estimate)
-}
-
-impl NewFlows {
-    /// Every counted flow is new. The filter misses a new flow with at most its false positive rate at the window's
-    /// end, so a binomial variable bounds the number of missed flows.
-    fn new(counted: u64, unknown: u64, seen: &Seen) -> Self {
-        let rate = seen.false_positive_rate();
-        let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
-        let missed = all * rate + DEVIATIONS * (all * rate * (1.0 - rate)).sqrt();
-        let upper = counted.saturating_add(missed.ceil() as u64).saturating_add(unknown);
-        Self { count: Estimate { value: counted, lower: counted, upper }, false_positive_rate: rate, fill: seen.fill() }
-    }
 }
 
 /// Why the true sums of a window may differ from those of its records.
