@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_common::ledger::Ledger;
-use weir_sketch::{MergeError, Seen};
+use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
 
 use crate::{
     clock,
@@ -57,7 +57,7 @@ impl Closing {
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
         let Times { span, begin, end } = times;
-        let summary = Summary::merge(window, self.interfaces, &self.seen, self.top)?;
+        let summary = Summary::merge(window, self.interfaces, &self.seen, self.top, CONFIDENCE)?;
         if self.rotation.is_due(begin, end, self.seen.should_rotate()) {
             self.seen.rotate();
         }
