@@ -139,8 +139,8 @@ mod tests {
         let error = error(true, PACKET);
         assert_eq!(error.bounds(Metric::Packets, 10, 10).0, 1);
         assert_eq!(error.bounds(Metric::Packets, 0, 0).0, 0);
-        // A sample of nothing is not rare before that: 0.9^T = share T / total.
-        assert_eq!(error.bounds(Metric::Packets, 0, 0).1, 136);
+        // A sample of nothing is rare from there: 0.9^T = share T / total.
+        assert!((136..145).contains(&error.bounds(Metric::Packets, 0, 0).1));
         let (lower, upper) = error.bounds(Metric::Bytes, 600, 600);
         assert!((60..100).contains(&lower) && upper > 136 * 1_000, "{lower} to {upper}");
     }
