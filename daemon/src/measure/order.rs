@@ -24,6 +24,13 @@ pub struct Closed {
 }
 
 impl Closed {
+    /// Takes note of the lowest and the highest rate that draws of this window may have had.
+    pub fn sampled_at(&mut self, (least, most): (u32, u32)) {
+        let rate = |rate: u32| u16::try_from(rate).unwrap_or(u16::MAX);
+        self.shard.sampling_least = self.shard.sampling_least.min(rate(least));
+        self.shard.sampling = self.shard.sampling.max(rate(most));
+    }
+
     /// The lowest and the highest sampling rate in force: of the packets that were taken, and of the draw that left out
     /// the last ones. `None` if nothing was taken and nothing left out.
     pub fn sampling(&self) -> Option<(u32, u32)> {
@@ -67,6 +74,8 @@ mod tests {
         assert_eq!(closed.sampling(), Some((2, 8)));
         (closed.shard.sampling_least, closed.shard.sampling) = (16, 16);
         assert_eq!(closed.sampling(), Some((8, 16)), "packets were taken at a higher rate before");
+        closed.sampled_at((2, 32));
+        assert_eq!(closed.sampling(), Some((2, 32)), "though what it took then had no record");
         closed.shard.clear();
         assert_eq!(closed.sampling(), Some((8, 8)), "nothing was taken");
         closed.edge.counters[1].sampled_out = Tally::default();
