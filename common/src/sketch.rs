@@ -50,6 +50,12 @@ impl Metric {
             Self::Bytes => tally.bytes,
         }
     }
+
+    /// The tally whose numbers these are.
+    #[inline(always)]
+    pub fn each(mut number: impl FnMut(Self) -> u64) -> Tally {
+        Tally::new(number(Self::Packets), number(Self::Bytes))
+    }
 }
 
 /// The 16 octets of the address.

@@ -45,6 +45,14 @@ fn a_budget_closes_the_valve_and_rest_opens_it() -> Result<()> {
     let sent = watch.send(flood(400_000), &mut Oracle::new())?;
     watch.daemon.wait_for_line("not keeping up: taking one packet in 2", TIMEOUT)?;
     watch.daemon.wait_for_line("there is room: taking one packet in 1", TIMEOUT)?;
+    // A window says the highest rate that it had. Soon there is one that only had the lowest, on all CPUs.
+    let so_far = watch.daemon.reports()?.len();
+    for count in so_far + 1..so_far + 30 {
+        let reports = watch.daemon.wait_for_reports(count, TIMEOUT)?;
+        if reports.last().is_some_and(|report| report["interfaces"][0]["sampling"] == 1) {
+            break;
+        }
+    }
     let reports = watch.stop(Loss::None)?;
     let Ledger { seen, attributed, sampled_out, .. } = account::add_up(&reports)?;
     ensure!(seen == sent, "{seen:?} of {sent:?} were seen");

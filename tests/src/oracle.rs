@@ -14,7 +14,10 @@ use weir_common::ledger::Tally;
 
 use crate::truth::{Key, Truth};
 
+mod proto;
 mod verdict;
+
+pub use verdict::lists::Truths;
 
 /// What top lists are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,13 +301,13 @@ fn entry_json((subject, tally): (Subject, Tally)) -> Value {
     match subject {
         Subject::Flow(Key { src, dst, src_port, dst_port, proto, lacks: _ }) => json!({
             "src_ip": src, "dst_ip": dst, "src_port": src_port, "dst_port": dst_port,
-            "proto": verdict::proto_name(proto), "packets": packets, "bytes": bytes,
+            "proto": proto::name(proto), "packets": packets, "bytes": bytes,
         }),
         Subject::Source(ip) => json!({"src_ip": ip, "packets": packets, "bytes": bytes}),
         Subject::Destination(ip) => json!({"dst_ip": ip, "packets": packets, "bytes": bytes}),
         Subject::Pair(src, dst) => json!({"src_ip": src, "dst_ip": dst, "packets": packets, "bytes": bytes}),
         Subject::Service(proto, port) => {
-            json!({"proto": verdict::proto_name(proto), "dst_port": port, "packets": packets, "bytes": bytes})
+            json!({"proto": proto::name(proto), "dst_port": port, "packets": packets, "bytes": bytes})
         }
     }
 }

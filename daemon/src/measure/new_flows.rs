@@ -1,5 +1,7 @@
 //! New flows: how many were there, if the filter of seen flows takes some of them for known ones?
 //!
+//! A flow is new if none of its packets was taken before. Lost and unsampled packets do not make it known.
+//!
 //! **The lower bound always holds.** A flow is counted when one of its records is absent from the filter. The filter never
 //! forgets a flow sooner than after a whole generation, and tells at most one worker that a flow is new, even if several
 //! meet it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and counted once.
@@ -42,6 +44,13 @@ pub struct Asked<'a> {
     pub filter: &'a Seen,
     /// If it was rotated within the window: the rate of false positives of the generation that was emptied.
     pub emptied: Option<f64>,
+}
+
+impl<'a> Asked<'a> {
+    /// A filter that was not rotated within the window.
+    pub const fn steadily(filter: &'a Seen) -> Self {
+        Self { filter, emptied: None }
+    }
 }
 
 /// What the filter said of a window's flows, and what else is known of their number.
@@ -195,13 +204,13 @@ mod tests {
         let (filter, other) = (filter(), filter());
         let rate = |asked: Asked<'_>, counted| NewFlows::new(counted, asked, CONFIDENCE).count.upper;
         let counted = Counted { new: 10, workers: 1, unknown: 0, flows: ANY };
-        let empty = Asked { filter: &filter, emptied: None };
+        let empty = Asked::steadily(&filter);
         assert_eq!(rate(empty, counted), 10, "an empty filter misses nothing");
         assert_eq!(rate(empty, Counted { unknown: 3, ..counted }), 13);
         let rotated = Asked { emptied: Some(0.0), ..empty };
         assert_eq!([1, 4].map(|workers| rate(rotated, Counted { workers, ..counted })), [10, 14]);
         ask(&other, 1, 0..10_000);
-        let full = Asked { filter: &other, emptied: None };
+        let full = Asked::steadily(&other);
         let limited = |upper| rate(full, Counted { flows: Estimate { value: 0, lower: 0, upper }, ..counted });
         assert!(limited(u64::MAX) > 100);
         assert_eq!(limited(12), 12);

@@ -24,11 +24,21 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// The highest sampling rate in force, at least 1: that of the packets that were taken, and that of the draw that
-    /// left out the last ones.
-    pub fn sampling(&self) -> u32 {
-        let left_out = self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero());
-        if left_out { self.shard.sampling.max(self.edge.sampling) } else { self.shard.sampling }
+    /// Takes note of the lowest and the highest rate that draws of this window may have had.
+    pub fn sampled_at(&mut self, (least, most): (u32, u32)) {
+        let rate = |rate: u32| u16::try_from(rate).unwrap_or(u16::MAX);
+        self.shard.sampling_least = self.shard.sampling_least.min(rate(least));
+        self.shard.sampling = self.shard.sampling.max(rate(most));
+    }
+
+    /// The lowest and the highest sampling rate in force: of the packets that were taken, and of the draw that left out
+    /// the last ones. `None` if nothing was taken and nothing left out.
+    pub fn sampling(&self) -> Option<(u32, u32)> {
+        let (mut least, mut most) = (self.shard.sampling_least.into(), self.shard.sampling.into());
+        if self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero()) {
+            (least, most) = (self.edge.sampling.min(least), self.edge.sampling.max(most));
+        }
+        (least <= most).then_some((least, most))
     }
 }
 
@@ -57,12 +67,18 @@ mod tests {
     #[test]
     fn the_rate_of_the_last_draw_counts_only_where_it_left_something_out() {
         let mut shard = Box::new(Shard::new(&Estimates::default(), Key([1, 2])));
-        shard.sampling = 4;
+        (shard.sampling_least, shard.sampling) = (2, 4);
         let mut closed = Closed { shard, edge: Edge { sampling: 8, ..Edge::empty(2) }, ring_peak: 0.0 };
-        assert_eq!(closed.sampling(), 4);
+        assert_eq!(closed.sampling(), Some((2, 4)));
         closed.edge.counters[1].sampled_out = Tally::new(1, 60);
-        assert_eq!(closed.sampling(), 8);
-        closed.shard.sampling = 16;
-        assert_eq!(closed.sampling(), 16, "packets were taken at a higher rate before");
+        assert_eq!(closed.sampling(), Some((2, 8)));
+        (closed.shard.sampling_least, closed.shard.sampling) = (16, 16);
+        assert_eq!(closed.sampling(), Some((8, 16)), "packets were taken at a higher rate before");
+        closed.sampled_at((2, 32));
+        assert_eq!(closed.sampling(), Some((2, 32)), "though what it took then had no record");
+        closed.shard.clear();
+        assert_eq!(closed.sampling(), Some((8, 8)), "nothing was taken");
+        closed.edge.counters[1].sampled_out = Tally::default();
+        assert_eq!(closed.sampling(), None);
     }
 }

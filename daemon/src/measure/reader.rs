@@ -116,7 +116,9 @@ impl Reader {
         for tap in &mut self.taps {
             settle(tap, &mut self.collector)?;
         }
-        Ok(self.collector.close(spare))
+        let mut window = self.collector.close(spare);
+        window.sampled_at(self.control.end_window(window.edge.sampling));
+        Ok(window)
     }
 
     /// Reads the statistics of all taps, once in a while, and sets the sampling rate by them.

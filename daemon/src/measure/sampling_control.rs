@@ -39,6 +39,8 @@ pub struct SamplingControl {
     is_automatic: bool,
     budget: f64,
     rate: u32,
+    /// The lowest and the highest rate that draws of this window may have.
+    in_force: (u32, u32),
     /// When the rate changed last, or when the last second of room began.
     since: Duration,
     /// The fullest that the ring was since then.
@@ -56,6 +58,7 @@ impl SamplingControl {
             is_automatic: matches!(sampling.packets, Packets::Auto),
             budget: sampling.cpu,
             rate: sampling.packets.first_rate(),
+            in_force: (sampling.packets.first_rate(), sampling.packets.first_rate()),
             since: Duration::ZERO,
             peak: 0.0,
             span: None,
@@ -66,6 +69,16 @@ impl SamplingControl {
     /// The rate in force: one packet in this many is taken.
     pub const fn rate(&self) -> u32 {
         self.rate
+    }
+
+    /// The lowest and the highest rate in force in the window that ends now. `pending` is the rate of the draw that goes
+    /// on into the next window.
+    ///
+    /// Records alone do not tell: what a draw takes may be a packet that has none.
+    pub fn end_window(&mut self, pending: u32) -> (u32, u32) {
+        // A draw at 1 leaves nothing out: there may have been none.
+        let pending = if pending > 1 { pending } else { self.rate };
+        std::mem::replace(&mut self.in_force, (self.rate.min(pending), self.rate.max(pending)))
     }
 
     /// Whether the rate ever changes.
@@ -93,6 +106,7 @@ impl SamplingControl {
     fn change_to(&mut self, load: Load, rate: u32) -> Option<u32> {
         let changes = rate != self.rate;
         self.rate = rate;
+        self.in_force = (self.in_force.0.min(rate), self.in_force.1.max(rate));
         self.since = load.now;
         self.peak = 0.0;
         changes.then_some(rate)
@@ -129,6 +143,24 @@ mod tests {
         assert_eq!(control.observe(load(1.0, 0, 0)), None);
         assert_eq!(control.observe(load(1.0, 5_000, 5_000)), None);
         assert_eq!(control.rate(), 100);
+    }
+
+    #[test]
+    fn a_window_knows_every_rate_that_was_in_force() {
+        let mut control = SamplingControl::new(&AUTO);
+        assert_eq!(control.end_window(1), (1, 1));
+        for nth in 0..3 {
+            control.observe(load(1.0, nth, 0));
+        }
+        assert_eq!(control.end_window(8), (1, 8));
+        control.observe(load(0.0, 2_000, 0));
+        control.observe(load(0.0, 4_000, 0));
+        // The draw that is pending was made before that.
+        assert_eq!((control.end_window(8), control.rate()), ((2, 8), 2));
+        assert_eq!(control.end_window(1), (2, 8), "it may have ended in this window");
+        assert_eq!(control.end_window(1), (2, 2));
+        let mut fixed = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
+        assert_eq!([1, 100, 100].map(|pending| fixed.end_window(pending)), [(100, 100); 3]);
     }
 
     #[test]

@@ -262,8 +262,10 @@ pub struct Shard {
     pub top: Tops,
     /// Records absorbed.
     pub records: u64,
+    /// The lowest sampling rate of a record; the largest number there is before the first.
+    pub sampling_least: u16,
     /// The highest sampling rate of a record, at least 1.
-    pub sampling: u32,
+    pub sampling: u16,
 }
 
 impl Shard {
@@ -278,6 +280,7 @@ impl Shard {
             new_flows: 0,
             top: Tops::new(settings, key.id()),
             records: 0,
+            sampling_least: u16::MAX,
             sampling: 1,
         };
         shard.clear();
@@ -303,7 +306,8 @@ impl Shard {
 
     #[inline(always)]
     fn account(&mut self, record: &Record, item: &Item) {
-        self.sampling = self.sampling.max(record.sampling.into());
+        self.sampling_least = self.sampling_least.min(record.sampling);
+        self.sampling = self.sampling.max(record.sampling);
         self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
         self.total.add(item.tally);
         self.protocols.add(&item.key, item.tally.packets);
@@ -311,7 +315,8 @@ impl Shard {
 
     /// Empties the shard for the next window; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { hash: _, attributed, total, protocols, unique, new_flows, top, records, sampling } = self;
+        let Self { hash: _, attributed, total, protocols, unique, new_flows, top, records, sampling_least, sampling } =
+            self;
         unique.clear();
         top.clear();
         attributed.fill(Tally::default());
@@ -319,6 +324,7 @@ impl Shard {
         *protocols = Protocols::default();
         *new_flows = 0;
         *records = 0;
+        *sampling_least = u16::MAX;
         *sampling = 1;
     }
 

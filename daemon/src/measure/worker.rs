@@ -86,7 +86,8 @@ pub fn run<S: Source>(
             Ok(Order::Close(spare)) => {
                 // Read as much as possible before this thread takes time from the ring's CPU.
                 collector.drain();
-                let window = on_cpu(cpu, || collector.close(spare))??;
+                let mut window = on_cpu(cpu, || collector.close(spare))??;
+                window.sampled_at(throttle.control.end_window(window.edge.sampling));
                 if closed.send(window).is_err() {
                     return Ok(());
                 }

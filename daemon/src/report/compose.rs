@@ -46,9 +46,8 @@ impl Report {
             records: _,
             ring_peak: _,
             sampling,
+            confidence,
         } = summary;
-        // If every packet is taken, the bounds of the lists hold always; otherwise with the usual confidence.
-        let confidence = if *sampling == 1 { 1.0 } else { CONFIDENCE };
         Self {
             schema: SCHEMA.to_owned(),
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
@@ -65,8 +64,8 @@ impl Report {
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },
-            top: list(top, "bytes", confidence),
-            top_by_packets: list(top, "packets", confidence),
+            top: list(top, "bytes", *sampling, *confidence),
+            top_by_packets: list(top, "packets", *sampling, *confidence),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }
@@ -99,12 +98,13 @@ fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(tops: &Tops, by: &str, confidence: f64) -> Top {
+fn list(tops: &Tops, by: &str, sampling: u32, confidence: f64) -> Top {
     let Tops { flows, sources, destinations, pairs, services } = tops;
     Top {
         by: by.to_owned(),
+        sampling,
         confidence,
-        flows: entries(flows, by, |rank, Ranked { key, packets, bytes }| TopFlow {
+        flows: entries(flows, by, |rank, Ranked { key, packets, bytes, sampled }| TopFlow {
             rank,
             src_ip: key.src_ip(),
             dst_ip: key.dst_ip(),
@@ -112,34 +112,34 @@ fn list(tops: &Tops, by: &str, confidence: f64) -> Top {
             dst_port: key.dst_port(),
             proto: protocol_name(key.proto()),
             fragment: key.class() & class::FRAGMENT != 0,
-            packets: packets.into(),
-            bytes: bytes.into(),
+            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
+            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
         }),
-        sources: entries(sources, by, |rank, Ranked { key, packets, bytes }| TopSource {
+        sources: entries(sources, by, |rank, Ranked { key, packets, bytes, sampled }| TopSource {
             rank,
             src_ip: key.ip(),
-            packets: packets.into(),
-            bytes: bytes.into(),
+            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
+            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
         }),
-        destinations: entries(destinations, by, |rank, Ranked { key, packets, bytes }| TopDestination {
+        destinations: entries(destinations, by, |rank, Ranked { key, packets, bytes, sampled }| TopDestination {
             rank,
             dst_ip: key.ip(),
-            packets: packets.into(),
-            bytes: bytes.into(),
+            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
+            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
         }),
-        pairs: entries(pairs, by, |rank, Ranked { key, packets, bytes }| TopPair {
+        pairs: entries(pairs, by, |rank, Ranked { key, packets, bytes, sampled }| TopPair {
             rank,
             src_ip: key.source.ip(),
             dst_ip: key.destination.ip(),
-            packets: packets.into(),
-            bytes: bytes.into(),
+            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
+            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
         }),
-        services: entries(services, by, |rank, Ranked { key, packets, bytes }| TopService {
+        services: entries(services, by, |rank, Ranked { key, packets, bytes, sampled }| TopService {
             rank,
             proto: protocol_name(key.proto),
             dst_port: key.dst_port,
-            packets: packets.into(),
-            bytes: bytes.into(),
+            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
+            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
         }),
     }
 }
@@ -174,8 +174,7 @@ fn histogram(sizes: &Distribution<u64>) -> Histogram {
     }
 }
 
-impl From<weir_sketch::Estimate> for Estimate {
-    fn from(weir_sketch::Estimate { value, lower, upper }: weir_sketch::Estimate) -> Self {
-        Self { value, lower, upper }
-    }
+fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Estimate {
+    let weir_sketch::Estimate { value, lower, upper } = estimate;
+    Estimate { value, lower, upper, sampled }
 }

@@ -215,7 +215,11 @@ pub struct NewFlows {
 pub struct Top {
     /// What ranks them: `bytes` or `packets`.
     pub by: String,
-    /// For each estimate in these lists, the probability that the true number lies between the bounds, 0 to 1.
+    /// One packet in this many was sampled, or more than that for a part of the window. 1 means every packet.
+    #[serde(default = "every_packet")]
+    #[schemars(range(min = 1))]
+    pub sampling: u32,
+    /// The probability that the true numbers of all entries of one list lie between their bounds, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
     /// The largest flows.
@@ -311,6 +315,10 @@ pub struct TopService {
     pub bytes: Estimate,
 }
 
+const fn every_packet() -> u32 {
+    1
+}
+
 /// An estimated count. Its list states the confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
@@ -320,6 +328,11 @@ pub struct Estimate {
     pub lower: u64,
     /// The true number is at most this, at the stated confidence.
     pub upper: u64,
+    /// What was sampled of it. To add up windows or routers, add this, times the `sampling` of each list: the sum is
+    /// right on average, which a sum of values is not. If the rate changed in the window, what was sampled at a lower
+    /// rate counts for less. Absent if every packet was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<u64>,
 }
 
 /// Distributions.

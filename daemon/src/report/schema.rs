@@ -88,6 +88,7 @@ mod tests {
             ("/self", "kernel_ns_per_packet"),
             ("/self/sinks/0", "last_error"),
             ("/top/flows/1", "fragment"),
+            ("/top/flows/1/packets", "sampled"),
         ];
         for (parent, field) in parents {
             let removed = report.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);

@@ -103,7 +103,7 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
-        let Top { by, confidence, flows, sources, destinations, pairs, services } = top;
+        let Top { by, sampling, confidence, flows, sources, destinations, pairs, services } = top;
         let lists = [
             ("FLOWS", flows.iter().map(flow_entry).collect()),
             ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
@@ -130,7 +130,9 @@ impl<W: Write> Page<'_, W> {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
             let remark = match *confidence {
                 1.0.. => "± always holds".to_owned(),
-                confidence => format!("± at {}", confidence_text(confidence)),
+                confidence => {
+                    format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
+                }
             };
             self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
         }
@@ -313,7 +315,7 @@ fn confidence_text(confidence: f64) -> String {
 
 /// An estimate and how far the truth may be off, both for a column.
 fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
-    let Estimate { value, lower, upper } = *estimate;
+    let Estimate { value, lower, upper, sampled: _ } = *estimate;
     let error = match off(value, lower, upper) {
         0 => "exact  ".to_owned(),
         off => text(off),

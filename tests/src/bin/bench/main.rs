@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Parser;
 
+mod closing;
 mod datapath;
 mod frames;
 mod pipeline;
@@ -16,7 +17,7 @@ mod tax;
 enum Bench {
     /// Nanoseconds per packet in the kernel, by test-run on one CPU (needs root)
     Datapath,
-    /// Nanoseconds per record in a worker's sketches, whole and part by part
+    /// Nanoseconds per record in a worker's sketches, whole and part by part, and what the end of a window takes
     Pipeline,
     /// Packets per second of CPU time in `weir replay`
     Replay,
@@ -34,7 +35,7 @@ enum Bench {
 fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
-        Bench::Pipeline => pipeline::bench(),
+        Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),

@@ -25,8 +25,8 @@ const RECORDS: u64 = 1 << 19;
 /// As a worker's batch.
 const BATCH: usize = 256;
 /// weir's defaults.
-const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
-const KEY: Key = Key([7, 11]);
+pub const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
+pub const KEY: Key = Key([7, 11]);
 
 /// Which flow each record is of.
 struct Stream {
@@ -42,7 +42,7 @@ const STREAMS: [Stream; 4] = [
 ];
 
 /// Flow `number`: a source and a destination of its own.
-fn flow(number: u64, v6: bool) -> FlowKey {
+pub fn flow(number: u64, v6: bool) -> FlowKey {
     let address = |number: u64| match v6 {
         false => Address::from_v4_word(number as u32),
         true => Address([0x2001_0db8, number]),
@@ -52,7 +52,7 @@ fn flow(number: u64, v6: bool) -> FlowKey {
 }
 
 /// A rank out of 2^20 with a probability proportional to rank^-1.1, by inversion of the integral; `random` is uniform.
-fn zipf(random: u64) -> u64 {
+pub fn zipf(random: u64) -> u64 {
     const LARGEST: f64 = (1u64 << 20) as f64;
     let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
     (1.0 + uniform * (LARGEST.powf(-0.1) - 1.0)).powf(-10.0) as u64

@@ -1,0 +1,224 @@
+//! Which true sizes a sample leaves possible: the tails of the binomial distribution, inverted.
+//!
+//! A key of true size T, of which each unit is taken with probability p, has a sample of Bin(T, p). Its probability to
+//! be x or more, for x > Tp (or x or less, for x < Tp), is at most exp(-T D(x/T || p)), where D is the relative entropy
+//! of two coins (Chernoff, 1952). For whole units it is also at most the normal tail beyond sqrt(2 T D(k/T || p)), with
+//! k = x - 1 (k = x + 1 for the lower tail): Zubkov and Serov, "A complete proof of universal inequalities for the
+//! distribution function of the binomial law", 2013. Where one of them is closer, it is within a few per cent of the
+//! exact tail, so that limits by these are hardly wider than exact ones (a test).
+//!
+//! **Inverting** takes two steps of Newton's method and no table. T D(x/T || p) is convex in T: it falls down to 0 at
+//! T = x/p and rises from there. So a step from any point ends on the side of the root that is further away from x/p,
+//! which is the safe one. More steps make the limits closer, none is needed to make them right.
+
+use statrs::function::erf::erfc_inv;
+
+/// How often one unit is taken, and how many units all keys have together.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// The probability that a unit is taken, above 0 and below 1.
+    p: f64,
+    /// ln(total / share), where a key of size T may fail with the probability share * T / total.
+    budget: f64,
+    /// The least that `budget` comes to for a key: ln(1 / share).
+    least: f64,
+    /// Whether a sample is a number of whole units, each drawn by itself.
+    whole: bool,
+}
+
+/// Where the tail of the binomial distribution is inverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Sizes below x/p: the sample is larger than expected.
+    Below,
+    /// Sizes above x/p: the sample is smaller than expected.
+    Above,
+}
+
+impl Draw {
+    /// Units taken with probability `p`, of keys with `total` units together, whose failures on one side may come to
+    /// `share`. `whole` says that samples are numbers of units, all drawn with exactly this probability. Otherwise they
+    /// may be sums of parts of units, drawn with this probability or a higher one.
+    pub fn new(p: f64, total: f64, share: f64, whole: bool) -> Self {
+        Self { p, budget: (total.max(1.0) / share).ln(), least: -share.ln(), whole }
+    }
+
+    /// The least possible size of a key with a sample of `x` units.
+    pub fn least(&self, x: f64) -> f64 {
+        if x <= 0.0 {
+            return 0.0;
+        }
+        // The larger the size, the larger its share of the failures. So too small a size gives a larger one, which is
+        // still too small.
+        let small = self.size::<1>(x, self.exponent(x), Side::Below);
+        self.size::<2>(x, self.exponent(small), Side::Below)
+    }
+
+    /// The largest possible size of a key with a sample of `x` units.
+    pub fn largest(&self, x: f64) -> f64 {
+        // A size that is possible gives one that is not too small.
+        let possible = self.size::<1>(x, self.least, Side::Above);
+        let possible = if self.is_possible(x, possible) { possible } else { x / self.p };
+        self.size::<2>(x, self.exponent(possible), Side::Above)
+    }
+
+    /// -ln of the probability with which a key of this size may fail.
+    fn exponent(&self, size: f64) -> f64 {
+        (self.budget - size.max(1.0).ln()).max(self.least)
+    }
+
+    /// Whether a key of this size, above x/p, has so small a sample often enough.
+    fn is_possible(&self, x: f64, size: f64) -> bool {
+        let (x, exponent) = self.edge(x, self.exponent(size), Side::Above);
+        divergence(x, size, self.p) <= exponent
+    }
+
+    /// The size on this side of x/p at which the tail beyond `x` has the probability exp(-exponent).
+    fn size<const STEPS: usize>(&self, x: f64, exponent: f64, side: Side) -> f64 {
+        let (edge, divergence) = self.edge(x, exponent, side);
+        let size = invert::<STEPS>(edge, divergence, self.p, side);
+        if side == Side::Below { size.max(x) } else { size }
+    }
+
+    /// Where T D(x/T || p) is to be taken, and what it has to be for a tail of exp(-exponent): by the closer of the two
+    /// laws.
+    fn edge(&self, x: f64, exponent: f64, side: Side) -> (f64, f64) {
+        match side {
+            Side::Below if self.whole && x >= 4.0 => (x - 1.0, normal(exponent)),
+            Side::Above if self.whole && x >= 1.0 => (x + 1.0, normal(exponent)),
+            Side::Below | Side::Above => (x, exponent),
+        }
+    }
+}
+
+/// Half the square of the distance beyond which a normal variable lies with the probability exp(-exponent).
+fn normal(exponent: f64) -> f64 {
+    erfc_inv(2.0 * (-exponent).exp()).powi(2)
+}
+
+/// The size T on this side of x/p with T D(x/T || p) = `exponent`, or one a little further from x/p.
+fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 {
+    if x <= 0.0 {
+        // Nothing was taken, with the probability (1 - p)^T.
+        return exponent / -(-p).ln_1p();
+    }
+    if side == Side::Below && exponent >= -x * p.ln() {
+        // Even a key all of which was taken is not rare enough.
+        return x;
+    }
+    let mean = x / p;
+    // The first terms of a power series, for small p. Newton's method needs no better start.
+    let s = (2.0 * exponent * (1.0 - p) / x).sqrt();
+    let mut size = match side {
+        Side::Below => {
+            (mean * (1.0 - s * (1.0 - s * (1.0 / 3.0 - s / 36.0)))).clamp(x + (mean - x) * 1e-3, mean * (1.0 - 1e-9))
+        }
+        Side::Above => mean * (1.0 + s * (1.0 + s * (1.0 / 3.0 + s / 36.0))).max(1.0 + 1e-9),
+    };
+    for step in 1..=STEPS {
+        let next = size - (divergence(x, size, p) - exponent) / slope(x, size, p);
+        size = match side {
+            // A step may be too long, into sizes that no key with this sample has. But the last one has to be whole.
+            Side::Below if step < STEPS => next.clamp(x.midpoint(size).min(mean), mean * (1.0 - 1e-12)),
+            Side::Below => next.max(x),
+            Side::Above => next,
+        };
+    }
+    size
+}
+
+/// T D(x/T || p), for x from 0 to T.
+fn divergence(x: f64, size: f64, p: f64) -> f64 {
+    // By how far the sample is from its mean: near the mean, the terms are large and nearly cancel.
+    let off = x - size * p;
+    let term = |part: f64, mean: f64, off: f64| if part <= 0.0 { 0.0 } else { part * (off / mean).ln_1p() };
+    term(x, size * p, off) + term(size - x, size * (1.0 - p), -off)
+}
+
+/// The derivative of [`divergence`] by T.
+fn slope(x: f64, size: f64, p: f64) -> f64 {
+    ((size * p - x) / (size * (1.0 - p))).ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// a of a list that states 99.9 %.
+    const SHARE: f64 = 0.00025;
+
+    /// ln P(Bin(T, p) >= x), or of <= x, term by term.
+    fn ln_tail(size: u64, p: f64, x: u64, side: Side) -> f64 {
+        let odds = p / (1.0 - p);
+        let (mut ln_term, mut sum, mut k) = (ln_probability(size, p, x), 0.0, x);
+        let first = ln_term;
+        loop {
+            let part = (ln_term - first).exp();
+            sum += part;
+            let at_end = match side {
+                Side::Below => k == size,
+                Side::Above => k == 0,
+            };
+            if at_end || part < sum * 1e-15 {
+                return first + sum.ln();
+            }
+            match side {
+                Side::Below => {
+                    ln_term += ((size - k) as f64 / (k + 1) as f64 * odds).ln();
+                    k += 1;
+                }
+                Side::Above => {
+                    ln_term += (k as f64 / ((size - k + 1) as f64 * odds)).ln();
+                    k -= 1;
+                }
+            }
+        }
+    }
+
+    fn ln_probability(size: u64, p: f64, x: u64) -> f64 {
+        use statrs::function::factorial::ln_binomial;
+        ln_binomial(size, x) + x as f64 * p.ln() + (size - x) as f64 * (-p).ln_1p()
+    }
+
+    /// The limits that the exact tails give, by trying.
+    fn exact(total: f64, p: f64, x: u64) -> (u64, u64) {
+        let possible = |size: u64, side| ln_tail(size, p, x, side) > (SHARE * size as f64 / total).ln();
+        let mean = (x as f64 / p) as u64;
+        let (mut impossible, mut least) = (x.max(1) - 1, mean.max(1));
+        while least - impossible > 1 {
+            let middle = impossible.midpoint(least);
+            if middle >= x && possible(middle, Side::Below) { least = middle } else { impossible = middle }
+        }
+        let (mut largest, mut beyond) = (mean, mean * 1_000 + (100.0 / p) as u64);
+        while beyond - largest > 1 {
+            let middle = largest.midpoint(beyond);
+            if possible(middle, Side::Above) { largest = middle } else { beyond = middle }
+        }
+        (if x == 0 { 0 } else { least }, largest)
+    }
+
+    /// Never within the exact limits, and on either side at most an eighth further away from the mean than these.
+    #[test]
+    fn limits_hold_and_are_hardly_wider_than_exact_ones() {
+        let mut widest = 0.0_f64;
+        for rate in [2_u32, 10, 100, 1_000, 65_535] {
+            let p = 1.0 / f64::from(rate);
+            for x in [0, 1, 2, 3, 5, 8, 13, 30, 100, 1_000, 10_000] {
+                for total in [60_000, 1_000_000, 1_000_000_000_u64].map(|total| total as f64 * f64::from(rate)) {
+                    let draw = Draw::new(p, total, SHARE, true);
+                    let (least, largest) = (draw.least(x as f64).ceil() as u64, draw.largest(x as f64).floor() as u64);
+                    let (exact_least, exact_largest) = exact(total, p, x);
+                    let place = format!("{x} at 1 in {rate} of {total}");
+                    assert!(least <= exact_least, "{place}: {least} is above {exact_least}");
+                    assert!(largest >= exact_largest, "{place}: {largest} is below {exact_largest}");
+                    let mean = x as f64 / p;
+                    if x > 0 && exact_least > x {
+                        widest = widest.max((mean - least as f64) / (mean - exact_least as f64));
+                    }
+                    widest = widest.max((largest as f64 - mean) / (exact_largest as f64 - mean));
+                }
+            }
+        }
+        assert!(widest < 1.0 + 1.0 / 8.0, "{widest} times as wide");
+    }
+}

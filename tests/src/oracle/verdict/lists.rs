@@ -1,0 +1,165 @@
+//! Top lists: who is listed, in which order, within which bounds.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use serde_json::Value;
+use weir_common::ledger::Tally;
+
+use super::{Missing, Verdict};
+use crate::{
+    oracle::{By, Dimension, Oracle, Subject, proto},
+    truth::{Key, Lacks},
+};
+
+/// Of each top list so many entries have to be there, in the right order.
+const TOP_RANKED: usize = 10;
+
+impl Oracle {
+    /// What every flow (or source, ...) did.
+    pub fn truths(&self, dimension: Dimension) -> Truths {
+        Truths { dimension, tallies: self.tallies(dimension) }
+    }
+
+    pub(super) fn check_top(&self, top: &Value, place: &str, by: By, missing: Missing, verdict: &mut Verdict) {
+        if top["by"].as_str().is_some_and(|named| named != by.name()) {
+            verdict.deviates(&format!(".{place}.by"), &format!("{} should be \"{}\"", top["by"], by.name()));
+        }
+        for dimension in Dimension::ALL {
+            let place = format!(".{place}.{}", dimension.name());
+            let Some(list) = top[dimension.name()].as_array() else {
+                verdict.deviates(&place, "is not a list");
+                continue;
+            };
+            TopCheck { truths: self.truths(dimension), by, slack: missing.slack(by), place }.check(list, verdict);
+        }
+    }
+}
+
+/// What every key of a dimension did.
+pub struct Truths {
+    dimension: Dimension,
+    tallies: HashMap<Subject, Tally>,
+}
+
+impl Truths {
+    /// Whether all bounds of a list hold, whatever its order.
+    ///
+    /// # Errors
+    ///
+    /// An entry cannot be read, or nobody sent what it is about.
+    pub fn hold(&self, list: &Value) -> Result<bool, String> {
+        let entries = list.as_array().ok_or_else(|| format!("no list: {list}"))?;
+        let mut all = true;
+        for entry in entries {
+            let mut verdict = Verdict::default();
+            let estimates = ["bytes", "packets"].map(|measure| verdict.estimate(&entry[measure], measure));
+            let ([Some(bytes), Some(packets)], Some(subjects)) = (estimates, self.subjects(entry)) else {
+                return Err(format!("cannot be read: {entry}"));
+            };
+            let known = self.known(&subjects);
+            if known.is_empty() {
+                return Err(format!("was not there: {entry}"));
+            }
+            all &= known.iter().any(|tally| bytes.holds(tally.bytes) && packets.holds(tally.packets));
+        }
+        Ok(all)
+    }
+
+    /// What those of the subjects did that were there.
+    fn known(&self, subjects: &[Subject]) -> Vec<Tally> {
+        subjects.iter().filter_map(|subject| self.tallies.get(subject)).copied().collect()
+    }
+
+    /// Whom an entry may mean. What a key lacks is not in reports, so that an entry without ports may mean three flows.
+    fn subjects(&self, entry: &Value) -> Option<Vec<Subject>> {
+        let ip = |name: &str| entry[name].as_str()?.parse::<IpAddr>().ok();
+        let port = |name: &str| u16::try_from(entry[name].as_u64()?).ok();
+        let proto = || proto::number(entry["proto"].as_str()?);
+        Some(match self.dimension {
+            Dimension::Sources => vec![Subject::Source(ip("src_ip")?)],
+            Dimension::Destinations => vec![Subject::Destination(ip("dst_ip")?)],
+            Dimension::Pairs => vec![Subject::Pair(ip("src_ip")?, ip("dst_ip")?)],
+            Dimension::Services => vec![Subject::Service(proto()?, port("dst_port")?)],
+            Dimension::Flows => {
+                let (src, dst) = (ip("src_ip")?, ip("dst_ip")?);
+                let (src_port, dst_port, proto) = (port("src_port")?, port("dst_port")?, proto()?);
+                let key = |lacks| Subject::Flow(Key { src, dst, src_port, dst_port, proto, lacks });
+                [Lacks::Nothing, Lacks::Fragment, Lacks::Transport].map(key).to_vec()
+            }
+        })
+    }
+}
+
+/// One top list under judgement.
+///
+/// Of a key that truly had t, at least t - `slack` was counted. So whatever is counted most in rank r had, in truth,
+/// what belongs to this rank, or at most `slack` more or less; and whoever had more than `slack` beyond the last rank
+/// has to be listed.
+struct TopCheck {
+    truths: Truths,
+    by: By,
+    slack: Option<u64>,
+    place: String,
+}
+
+impl TopCheck {
+    fn check(&self, list: &[Value], verdict: &mut Verdict) {
+        let mut ranked: Vec<_> = self.truths.tallies.values().map(|tally| self.by.of(*tally)).collect();
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(slack) = self.slack {
+            // One that had no more than what is missing may be missing itself.
+            let expected = ranked.iter().take(TOP_RANKED).filter(|truth| **truth > slack).count();
+            if list.len() < expected {
+                verdict.deviates(&self.place, &format!("{} entries; {expected} at least are true", list.len()));
+            }
+        }
+        let mut listed = HashMap::<String, usize>::new();
+        let mut last = u64::MAX;
+        for (rank, entry) in list.iter().enumerate() {
+            let place = format!("{}[{rank}]", self.place);
+            let Some(subjects) = self.truths.subjects(entry) else {
+                verdict.deviates(&place, &format!("cannot be read: {entry}"));
+                continue;
+            };
+            let [bytes, packets] =
+                ["bytes", "packets"].map(|measure| verdict.estimate(&entry[measure], &format!("{place}.{measure}")));
+            let (Some(bytes), Some(packets)) = (bytes, packets) else { continue };
+            let subject = subjects[0];
+            let known = self.truths.known(&subjects);
+            let times = listed.entry(subject.to_string()).or_default();
+            *times += 1;
+            if *times > known.len().max(1) {
+                verdict.deviates(&place, &format!("{subject} is listed {times} times"));
+            }
+            if known.is_empty() {
+                verdict.deviates(&place, &format!("{subject} was not there"));
+            }
+            let held = |tally: &Tally| bytes.holds(tally.bytes) && packets.holds(tally.packets);
+            if !known.is_empty() && !known.iter().any(held) {
+                let truths: Vec<_> =
+                    known.iter().map(|t| format!("{} bytes, {} packets", t.bytes, t.packets)).collect();
+                let truths = truths.join(" or ");
+                verdict.deviates(&place, &format!("{subject}: {truths}; outside of bytes {bytes}, packets {packets}"));
+            }
+            let value = if self.by == By::Bytes { bytes.value } else { packets.value };
+            if value > last {
+                verdict.deviates(&place, &format!("{value} comes after {last}"));
+            }
+            last = value;
+            let true_ranked = ranked.get(rank).copied();
+            let belongs = |tally: &Tally, slack| true_ranked.is_some_and(|t| t.abs_diff(self.by.of(*tally)) <= slack);
+            if rank < TOP_RANKED
+                && let Some(slack) = self.slack
+                && !known.iter().any(|tally| belongs(tally, slack))
+            {
+                let had: Vec<_> = known.iter().map(|tally| self.by.of(*tally).to_string()).collect();
+                let had = if had.is_empty() { "nothing".to_owned() } else { had.join(" or ") };
+                let should = true_ranked.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+                verdict.deviates(
+                    &place,
+                    &format!("{subject} had {had} {}; this rank belongs to {should}", self.by.name()),
+                );
+            }
+        }
+    }
+}

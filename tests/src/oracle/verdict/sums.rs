@@ -1,0 +1,119 @@
+//! What adds up: ledgers, totals, packet sizes.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use weir_common::ledger::Tally;
+
+use super::{Missing, Verdict};
+use crate::{
+    account::Ledger,
+    oracle::{Oracle, Totals},
+};
+
+impl Oracle {
+    /// Compares everything that adds up. Gives what the ledgers declare as missing.
+    pub(super) fn check_sums(&self, reports: &[Value], verdict: &mut Verdict) -> Missing {
+        let mut sums = Sums::default();
+        for report in reports {
+            sums.add(report, verdict);
+        }
+        let Sums { ledger, totals, sizes } = sums;
+        let Ledger { seen, attributed, sampled_out, skipped, lost: _ } = &ledger;
+        let missing = Missing { lost: ledger.all_lost(), sampled_out: *sampled_out };
+        verdict.equal_tally(".ledger.seen", self.sent(), *seen);
+        let accounted = [*attributed, missing.lost, missing.sampled_out].into_iter().sum();
+        verdict.equal_tally(".ledger.attributed and what is missing", self.attributed(), accounted);
+        let nothing = Tally::default();
+        let reasons: HashSet<_> = skipped.keys().map(String::as_str).chain(self.skipped.keys().copied()).collect();
+        for reason in reasons {
+            let truth = self.skipped.get(reason).unwrap_or(&nothing);
+            verdict.equal_tally(&format!(".ledger.skipped.{reason}"), *truth, *skipped.get(reason).unwrap_or(&nothing));
+        }
+        verdict.equal_tally(".totals", self.sent(), Tally::new(totals["packets"], totals["bytes"]));
+        if missing.sampled_out.is_zero() {
+            let Totals { ipv4, ipv6, tcp, udp, icmp, other } = self.totals();
+            for (name, truth) in [
+                ("ipv4_packets", ipv4),
+                ("ipv6_packets", ipv6),
+                ("tcp_packets", tcp),
+                ("udp_packets", udp),
+                ("icmp_packets", icmp),
+                ("other_packets", other),
+            ] {
+                verdict.short_by(&format!(".totals.{name}"), truth, totals[name], missing.lost.packets);
+            }
+            // Each packet that is in a flow is of one version and of one protocol.
+            let sum = |names: &[&str]| names.iter().map(|name| totals[*name]).sum();
+            let protocols = ["tcp_packets", "udp_packets", "icmp_packets", "other_packets"];
+            verdict.equal(".totals, by version", attributed.packets, sum(&["ipv4_packets", "ipv6_packets"]));
+            verdict.equal(".totals, by protocol", attributed.packets, sum(&protocols));
+        }
+        let SizeSums { count, min, max } = sizes;
+        verdict.equal(".histograms.packet_size_bytes.count", self.sent().packets, count);
+        let [first, last] = [self.sizes.first_key_value(), self.sizes.last_key_value()];
+        verdict.equal(".histograms.packet_size_bytes.min", first.map_or(0, |(size, _)| *size), min.unwrap_or(0));
+        verdict.equal(".histograms.packet_size_bytes.max", last.map_or(0, |(size, _)| *size), max);
+        missing
+    }
+}
+
+/// What reports say, added up.
+#[derive(Default)]
+struct Sums {
+    ledger: Ledger,
+    totals: HashMap<&'static str, u64>,
+    sizes: SizeSums,
+}
+
+#[derive(Default)]
+struct SizeSums {
+    count: u64,
+    min: Option<u64>,
+    max: u64,
+}
+
+impl Sums {
+    fn add(&mut self, report: &Value, verdict: &mut Verdict) {
+        const TOTALS: [&str; 8] = [
+            "packets",
+            "bytes",
+            "ipv4_packets",
+            "ipv6_packets",
+            "tcp_packets",
+            "udp_packets",
+            "icmp_packets",
+            "other_packets",
+        ];
+        match report["interfaces"].as_array() {
+            Some(interfaces) => {
+                interfaces.iter().enumerate().for_each(|(nth, interface)| self.add_ledger(nth, interface, verdict));
+            }
+            None => verdict.deviates(".interfaces", "is not a list"),
+        }
+        for name in TOTALS {
+            *self.totals.entry(name).or_default() += verdict.number(report, &format!("/totals/{name}"));
+        }
+        let count = verdict.number(report, "/histograms/packet_size_bytes/count");
+        self.sizes.count += count;
+        // Without packets, the smallest and the largest mean nothing.
+        if count > 0 {
+            let min = verdict.number(report, "/histograms/packet_size_bytes/min");
+            self.sizes.min = Some(self.sizes.min.map_or(min, |least| least.min(min)));
+            self.sizes.max = self.sizes.max.max(verdict.number(report, "/histograms/packet_size_bytes/max"));
+        }
+    }
+
+    /// Adds an interface's ledger, and checks that it balances.
+    fn add_ledger(&mut self, nth: usize, interface: &Value, verdict: &mut Verdict) {
+        let place = format!(".interfaces[{nth}].ledger");
+        match Ledger::read(interface) {
+            Ok(ledger) => {
+                let law = format!("{place}: attributed, sampled out, skipped and lost");
+                verdict.equal_tally(&law, ledger.seen, ledger.accounted());
+                self.ledger.add(&ledger);
+            }
+            Err(error) => verdict.deviates(&place, &format!("{error:#}")),
+        }
+    }
+}
