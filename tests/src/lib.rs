@@ -27,6 +27,7 @@ pub mod oracle;
 pub mod pcap;
 pub mod scratch;
 pub mod story;
+pub mod table;
 pub mod traffic;
 pub mod trial;
 pub mod truth;

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser;
+use weir_tests::table;
 
 mod closing;
 mod datapath;
@@ -9,7 +10,7 @@ mod frames;
 mod pipeline;
 mod reader;
 mod replay;
-mod table;
+
 mod tax;
 
 /// Measures what weir costs.

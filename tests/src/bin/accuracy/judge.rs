@@ -1,0 +1,113 @@
+//! Holds a summary against the truth.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use weir::measure::{
+    shard::{Host, Pair, Service},
+    summary::{Ranking, Summary, Tops},
+};
+use weir_common::{
+    flow::{FlowKey, class},
+    ledger::Tally,
+};
+use weir_sketch::Estimate;
+use weir_tests::{
+    oracle::{By, Dimension, Oracle, Subject},
+    truth::{Key, Lacks},
+};
+
+use crate::tally::{About, Cell, STATED};
+
+/// What is true of a window.
+pub struct Judge {
+    dimensions: [HashMap<Subject, Tally>; 5],
+    /// The bytes of the tenth largest flow, and the ten largest flows' sum.
+    tenth: u64,
+    top: usize,
+    distinct: [(&'static str, u64); 3],
+    new: u64,
+}
+
+impl Judge {
+    /// Adds up what the oracle knows.
+    pub fn new(oracle: &Oracle) -> Self {
+        const TOP: usize = 10;
+        let top = oracle.top(Dimension::Flows, By::Bytes, TOP);
+        Self {
+            dimensions: Dimension::ALL.map(|dimension| oracle.tallies(dimension)),
+            tenth: top.last().map_or(0, |(_, tally)| tally.bytes),
+            top: top.len(),
+            distinct: [
+                ("sources", oracle.distinct(Dimension::Sources)),
+                ("destinations", oracle.distinct(Dimension::Destinations)),
+                ("flows", oracle.distinct(Dimension::Flows)),
+            ],
+            new: oracle.new_flows(),
+        }
+    }
+
+    /// Judges everything that a summary says at this confidence.
+    pub fn summary(&self, summary: &Summary, confidence: f64, cell: &mut Cell) {
+        let Tops { flows, sources, destinations, pairs, services } = &summary.top;
+        let host = |host: Host| host.ip();
+        let failed = [
+            self.list(0, flows, |key| Subject::Flow(flow(key))),
+            self.list(1, sources, |key| Subject::Source(host(key))),
+            self.list(2, destinations, |key| Subject::Destination(host(key))),
+            self.list(3, pairs, |Pair { source, destination }| Subject::Pair(host(source), host(destination))),
+            self.list(4, services, |Service { proto, dst_port }| Subject::Service(proto, dst_port)),
+        ];
+        for (dimension, failed) in Dimension::ALL.into_iter().zip(failed) {
+            cell.judge(confidence, About::List(dimension.name()), failed);
+        }
+        let estimates = [summary.sources, summary.destinations, summary.flows];
+        for ((name, truth), estimate) in self.distinct.into_iter().zip(estimates) {
+            cell.judge(confidence, About::Unique(name), !holds(estimate, truth));
+        }
+        cell.judge(confidence, About::New, !holds(summary.new_flows.count, self.new));
+        if confidence == STATED {
+            self.largest(flows, cell);
+        }
+    }
+
+    /// Whether any bound of any entry fails.
+    fn list<K: Copy>(&self, dimension: usize, ranking: &Ranking<K>, subject: impl Fn(K) -> Subject) -> bool {
+        ranking.by_bytes.iter().chain(&ranking.by_packets).any(|ranked| {
+            let truth = self.dimensions[dimension].get(&subject(ranked.key)).copied().unwrap_or_default();
+            !holds(ranked.packets, truth.packets) || !holds(ranked.bytes, truth.bytes)
+        })
+    }
+
+    /// How well the largest flows are known, and found.
+    fn largest(&self, flows: &Ranking<FlowKey>, cell: &mut Cell) {
+        let mut found = 0;
+        for ranked in &flows.by_bytes {
+            let truth = self.dimensions[0].get(&Subject::Flow(flow(ranked.key))).map_or(0, |tally| tally.bytes);
+            if truth > 0 {
+                let Estimate { value, lower, upper } = ranked.bytes;
+                cell.width.add((upper - lower) as f64 / truth as f64);
+                cell.error.add(value.abs_diff(truth) as f64 / truth as f64);
+            }
+            found += usize::from(truth >= self.tenth);
+        }
+        if !flows.by_bytes.is_empty() {
+            cell.precision.add(found as f64 / flows.by_bytes.len() as f64);
+        }
+        cell.recall.add(found.min(self.top) as f64 / self.top.max(1) as f64);
+    }
+}
+
+fn holds(Estimate { value, lower, upper }: Estimate, truth: u64) -> bool {
+    (lower..=upper).contains(&truth) && (lower..=upper).contains(&value)
+}
+
+/// The oracle's name of a flow.
+fn flow(key: FlowKey) -> Key {
+    let lacks = match key.class() {
+        class if class & class::FRAGMENT != 0 => Lacks::Fragment,
+        class if class & class::NO_TRANSPORT != 0 => Lacks::Transport,
+        _ => Lacks::Nothing,
+    };
+    let [src, dst]: [IpAddr; 2] = [key.src_ip(), key.dst_ip()];
+    Key { src, dst, src_port: key.src_port(), dst_port: key.dst_port(), proto: key.proto(), lacks }
+}

@@ -1,0 +1,106 @@
+//! Tables for people.
+
+use anyhow::Result;
+use weir_tests::table::{self, say, thousands};
+
+use crate::{
+    distinct::{COUNTS, FAMILIES},
+    scenario::{self, Geometry, RATES},
+    tally::{About, CONFIDENCES, Cell, Failures, STATED, Tallies, per_10_000},
+};
+
+/// Every cell's failures at each confidence, and how good its lists are; then distinct keys.
+pub fn tables(tallies: &Tallies) -> Result<()> {
+    say(format!("{}\n", table::machine()?))?;
+    let places = || {
+        scenario::ALL.iter().flat_map(|scenario| {
+            Geometry::ALL.into_iter().flat_map(move |size| RATES.map(|rate| (scenario.name, size, rate)))
+        })
+    };
+    for confidence in CONFIDENCES {
+        let rows: Vec<_> = places()
+            .filter_map(|place @ (scenario, size, rate)| {
+                let cell = tallies.cells.get(&place)?;
+                let of = |chosen: fn(&About) -> bool| share(sum(cell, confidence, chosen));
+                let lists = sum(cell, confidence, |about| matches!(about, About::List("flows")));
+                Some([
+                    scenario.to_owned(),
+                    size.name().to_owned(),
+                    thousands(rate.into()),
+                    thousands(lists.trials),
+                    of(|about| matches!(about, About::List(_))),
+                    of(|about| matches!(about, About::Unique(_))),
+                    of(|about| matches!(about, About::New)),
+                ])
+            })
+            .collect();
+        say(format!("Share of statements that failed, judged at a confidence of {confidence}:\n"))?;
+        table::write(["traffic", "sketches", "1 in", "seeds", "lists", "distinct counts", "new flows"], &rows)?;
+        say("")?;
+    }
+    let rows: Vec<_> = places()
+        .filter_map(|place @ (scenario, size, rate)| {
+            let cell = tallies.cells.get(&place)?;
+            let percent = |value: f64| if value.is_nan() { "-".to_owned() } else { format!("{:.2} %", 100.0 * value) };
+            Some([
+                scenario.to_owned(),
+                size.name().to_owned(),
+                thousands(rate.into()),
+                percent(cell.width.value()),
+                percent(cell.error.value()),
+                percent(cell.precision.value()),
+                percent(cell.recall.value()),
+            ])
+        })
+        .collect();
+    say(
+        "The ten largest flows by bytes, as listed: mean distance between bounds and mean error of the value, both as a share\n\
+         of the truth; the share of listed flows that belong there, and of flows that belong there which are listed:\n",
+    )?;
+    table::write(["traffic", "sketches", "1 in", "width", "error", "precision", "recall"], &rows)?;
+    say("\nDistinct keys, by the daemon's hash and its default error: share of bounds that failed:\n")?;
+    let mut rows = Vec::new();
+    for family in &FAMILIES {
+        for count in COUNTS {
+            let Some(squares) = tallies.squares.get(&(family.name, count)) else { continue };
+            let of = |confidence: f64| {
+                tallies.distinct.get(&(family.name, count, per_10_000(confidence))).copied().unwrap_or_default()
+            };
+            rows.push([
+                family.name.to_owned(),
+                thousands(count),
+                thousands(of(STATED).trials),
+                format!("{:.3} %", 100.0 * squares.value().sqrt()),
+                share(of(STATED)),
+                share(of(0.9)),
+                share(of(0.5)),
+            ]);
+        }
+    }
+    table::write(["keys", "how many", "seeds", "standard error", "at 0.999", "at 0.9", "at 0.5"], &rows)
+}
+
+/// What is wrong, or that nothing is.
+pub fn verdict(tallies: &Tallies, alarms: &[String]) -> Result<()> {
+    say(format!(
+        "\n{} statements were judged; a fault is what happens by chance in one of a million such runs, all together.",
+        thousands(tallies.judged() as u64)
+    ))?;
+    match alarms {
+        [] => say("Nothing is wrong."),
+        alarms => alarms.iter().try_for_each(|alarm| say(format!("FAULT: {alarm}"))),
+    }
+}
+
+fn sum(cell: &Cell, confidence: f64, chosen: fn(&About) -> bool) -> Failures {
+    let mut all = Failures::default();
+    let at = per_10_000(confidence);
+    for ((_, _), failures) in cell.statements.iter().filter(|((of, about), _)| *of == at && chosen(about)) {
+        all.merge(*failures);
+    }
+    all
+}
+
+fn share(Failures { failed, trials }: Failures) -> String {
+    if trials == 0 { "-".to_owned() } else { format!("{:.3} %", 100.0 * failed as f64 / trials as f64) }
+}

@@ -1,0 +1,223 @@
+//! What all seeds came to, and whether that is a fault.
+
+use std::collections::BTreeMap;
+
+use weir_tests::chance;
+
+use crate::scenario::Geometry;
+
+/// The confidence that reports state.
+pub const STATED: f64 = 0.999;
+/// Those at which bounds are judged. At the lower ones some must fail.
+pub const CONFIDENCES: [f64; 3] = [STATED, 0.9, 0.5];
+
+/// What a statement is about. A statement fails if any of its bounds does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum About {
+    /// Both lists of a dimension.
+    List(&'static str),
+    /// A distinct count.
+    Unique(&'static str),
+    /// New flows.
+    New,
+}
+
+/// How often statements failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    pub failed: u64,
+    pub trials: u64,
+}
+
+impl Failures {
+    pub fn add(&mut self, failed: bool) {
+        self.failed += u64::from(failed);
+        self.trials += 1;
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.failed += other.failed;
+        self.trials += other.trials;
+    }
+}
+
+/// A mean of a sum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mean {
+    sum: f64,
+    count: u64,
+}
+
+impl Mean {
+    pub fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    /// NaN if there is nothing to take it of.
+    pub fn value(self) -> f64 {
+        self.sum / self.count as f64
+    }
+}
+
+/// What all seeds of a cell came to. Statements go by their confidence in ten-thousandths.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    pub statements: BTreeMap<(u32, About), Failures>,
+    /// Of the ten largest flows by bytes: the distance between bounds, as a share of the truth.
+    pub width: Mean,
+    /// And that of the value from the truth.
+    pub error: Mean,
+    /// The share of listed flows that belong there, and of flows that belong there which are listed.
+    pub precision: Mean,
+    pub recall: Mean,
+    pub memory: usize,
+}
+
+impl Cell {
+    pub fn judge(&mut self, confidence: f64, about: About, failed: bool) {
+        self.statements.entry((per_10_000(confidence), about)).or_default().add(failed);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (statement, failures) in &other.statements {
+            self.statements.entry(*statement).or_default().merge(*failures);
+        }
+        self.width.merge(other.width);
+        self.error.merge(other.error);
+        self.precision.merge(other.precision);
+        self.recall.merge(other.recall);
+        self.memory = other.memory;
+    }
+}
+
+/// A confidence as a key.
+pub fn per_10_000(confidence: f64) -> u32 {
+    (confidence * 10_000.0).round() as u32
+}
+
+/// Which cell: the scenario, the size of sketches, the sampling rate.
+pub type Place = (&'static str, Geometry, u32);
+
+/// What all cells came to.
+#[derive(Clone, Debug, Default)]
+pub struct Tallies {
+    pub cells: BTreeMap<Place, Cell>,
+    /// By family of keys, their number, and the confidence.
+    pub distinct: BTreeMap<(&'static str, u64, u32), Failures>,
+    /// By family of keys and their number: the square of the relative error.
+    pub squares: BTreeMap<(&'static str, u64), Mean>,
+}
+
+impl Tallies {
+    /// The cell at this place, with sketches that take so much memory.
+    pub fn cell(&mut self, place: Place, memory: usize) -> &mut Cell {
+        let cell = self.cells.entry(place).or_default();
+        cell.memory = memory;
+        cell
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        for (place, cell) in other.cells {
+            self.cells.entry(place).or_default().merge(&cell);
+        }
+        for (place, failures) in other.distinct {
+            self.distinct.entry(place).or_default().merge(failures);
+        }
+        for (place, mean) in other.squares {
+            self.squares.entry(place).or_default().merge(mean);
+        }
+    }
+
+    /// The lists of all sampled cells, at a confidence of 0.5.
+    fn sampled_lists(&self) -> Failures {
+        let mut all = Failures::default();
+        for ((_, _, rate), cell) in &self.cells {
+            for ((confidence, about), failures) in &cell.statements {
+                if *rate > 1 && *confidence == per_10_000(0.5) && matches!(about, About::List(_)) {
+                    all.merge(*failures);
+                }
+            }
+        }
+        all
+    }
+
+    /// Every statement with its name, its confidence and, if it must fail at that, in which share of cases at least.
+    fn statements(&self) -> impl Iterator<Item = (String, u32, Failures, Option<f64>)> {
+        /// Fewer distinct keys than registers are known better than the bounds allow for.
+        const MANY: u64 = 65_536;
+        let of_cells = self.cells.iter().flat_map(|((scenario, geometry, rate), cell)| {
+            cell.statements.iter().map(move |((confidence, about), failures)| {
+                let name = format!("{scenario}, {}, 1 in {rate}, {about:?}", geometry.name());
+                // Without sampling, lists leave nothing to chance.
+                let certain = *rate == 1 && matches!(about, About::List(_));
+                (name, if certain { 10_000 } else { *confidence }, *failures, None)
+            })
+        });
+        let of_counts = self.distinct.iter().map(|((family, count, confidence), failures)| {
+            let must_fail = (*count >= MANY && *confidence == per_10_000(0.5)).then_some(0.25);
+            (format!("{count} {family}"), *confidence, *failures, must_fail)
+        });
+        // Bounds of lists hold for all keys, listed or not, so they fail more seldom than they may.
+        let lists = ("all sampled lists".to_owned(), per_10_000(0.5), self.sampled_lists(), Some(0.01));
+        of_cells.chain(of_counts).chain([lists].into_iter().filter(|(_, _, lists, _)| lists.trials > 0))
+    }
+
+    /// How many statements are judged.
+    pub fn judged(&self) -> usize {
+        self.statements().count()
+    }
+
+    /// What chance does not explain: all of it together happens once in a million runs if nothing is wrong.
+    pub fn alarms(&self) -> Vec<String> {
+        // Bonferroni: each statement gets its part, half of it for either side.
+        let each = chance::FALSE_ALARM / (2 * self.judged().max(1)) as f64;
+        let mut alarms = Vec::new();
+        for (name, confidence, Failures { failed, trials }, must_fail) in self.statements() {
+            let allowed = 1.0 - f64::from(confidence) / 10_000.0;
+            if chance::at_least(failed, trials, allowed) < each {
+                alarms.push(format!("{name}: {failed} of {trials} failed at {}", f64::from(confidence) / 10_000.0));
+            }
+            if let Some(least) = must_fail
+                && chance::at_least(trials - failed, trials, 1.0 - least) < each
+            {
+                alarms.push(format!("{name}: only {failed} of {trials} failed at 0.5: the bounds say little"));
+            }
+        }
+        alarms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tallies(failed: u64, trials: u64, confidence: f64) -> Tallies {
+        let mut tallies = Tallies::default();
+        tallies.distinct.insert(("keys", 100_000, per_10_000(confidence)), Failures { failed, trials });
+        tallies
+    }
+
+    #[test]
+    fn bounds_that_fail_too_often_or_never_are_noticed_and_others_are_not() {
+        assert!(tallies(10, 10_000, STATED).alarms().is_empty());
+        assert_eq!(tallies(40, 10_000, STATED).alarms().len(), 1);
+        assert!(tallies(500, 1_000, 0.5).alarms().is_empty());
+        assert_eq!(tallies(700, 1_000, 0.5).alarms().len(), 1);
+        assert_eq!(tallies(100, 1_000, 0.5).alarms().len(), 1, "too wide");
+    }
+
+    #[test]
+    fn lists_without_sampling_may_never_fail() {
+        let mut tallies = Tallies::default();
+        tallies.cell(("traffic", Geometry::Default, 1), 1).judge(STATED, About::List("flows"), false);
+        assert!(tallies.alarms().is_empty());
+        tallies.cell(("traffic", Geometry::Default, 1), 1).judge(STATED, About::List("flows"), true);
+        assert_eq!(tallies.alarms().len(), 1);
+    }
+}
