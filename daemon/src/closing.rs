@@ -1,5 +1,5 @@
-//! From a closed window to its report: the shards are merged, the filter of seen flows is rotated, the report is
-//! composed. The daemon and replay both end their windows here.
+//! The end of a window: the filter of seen flows is rotated, the shards are merged, the report is composed. The daemon and
+//! replay both end their windows here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,9 @@ use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
 
 use crate::{
     clock,
-    measure::{interface::MeasuredInterface, order::Closed, seen::Rotation, summary::Summary, window::Span},
+    measure::{
+        interface::MeasuredInterface, new_flows::Asked, order::Closed, seen::Rotation, summary::Summary, window::Span,
+    },
     memory::resident_bytes,
     observer::Observer,
     report::{Report, Rings, SelfMetrics, SinkMetrics, Spool, compose::Context},
@@ -44,7 +46,19 @@ pub struct Times {
 }
 
 impl Closing {
-    /// The report of a window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
+    /// Rotates the filter of seen flows if it is time. Returns the rate of false positives of the generation that was
+    /// emptied then.
+    ///
+    /// No flow of the next window may be asked before: the rate of this window's report says nothing of it. So the daemon
+    /// rotates before it orders the workers to close the window, because afterwards some of them have begun the next one.
+    /// Replay, which has one thread, rotates after the report.
+    pub fn rotate(&mut self, times: Times) -> Option<f64> {
+        let Times { span: _, begin, end } = times;
+        self.rotation.is_due(begin, end, self.seen.should_rotate()).then(|| self.seen.rotate())
+    }
+
+    /// The report of a window. `emptied` is what [`Closing::rotate`] returned if it was called within the window. `account`
+    /// makes the list of interfaces out of their ledgers; `sinks` is their account.
     ///
     /// # Errors
     ///
@@ -52,15 +66,13 @@ impl Closing {
     pub fn report(
         &mut self,
         window: &mut [Closed],
-        times: Times,
+        span: Span,
+        emptied: Option<f64>,
         account: impl FnOnce(&[Ledger]) -> Vec<MeasuredInterface>,
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
-        let Times { span, begin, end } = times;
-        let summary = Summary::merge(window, self.interfaces, &self.seen, self.top, CONFIDENCE)?;
-        if self.rotation.is_due(begin, end, self.seen.should_rotate()) {
-            self.seen.rotate();
-        }
+        let seen = Asked { filter: &self.seen, emptied };
+        let summary = Summary::merge(window, self.interfaces, seen, self.top, CONFIDENCE)?;
         let context = Context {
             span,
             observer: self.observer.number(),

@@ -143,8 +143,9 @@ impl Coordinator<'_, '_> {
     /// Closes the window everywhere and reports it.
     fn close(&mut self, span: Span, now: Moment) -> Result<(), MeasureError> {
         let Self { attachments, crew, closing, outboxes, .. } = self;
-        let mut window = crew.close()?;
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
+        let emptied = closing.rotate(times);
+        let mut window = crew.close()?;
         let account = |ledgers: &[Ledger]| {
             let interfaces = attachments.close(ledgers, span.length);
             for MeasuredInterface { slot, name, .. } in &interfaces {
@@ -152,7 +153,8 @@ impl Coordinator<'_, '_> {
             }
             interfaces
         };
-        let report = closing.report(&mut window, times, account, outboxes.iter().map(Outbox::metrics).collect())?;
+        let sinks = outboxes.iter().map(Outbox::metrics).collect();
+        let report = closing.report(&mut window, span, emptied, account, sinks)?;
         crew.take_back(window);
         let report = Encoded::new(&report);
         for outbox in outboxes {

@@ -24,6 +24,7 @@ pub mod image;
 mod keyed;
 mod lowest_rank;
 mod merge;
+mod normal;
 mod occupancy;
 mod partial_key;
 pub mod quotient;

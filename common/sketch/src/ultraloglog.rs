@@ -22,10 +22,11 @@ use alloc::{boxed::Box, vec};
 use self::likelihood::Likelihood;
 use super::{
     Estimate, Geometry, MergeError,
-    hyperloglog::bounds_of,
+    hyperloglog::{CONFIDENCE, bounds_of},
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     lowest_rank::{self, GROUP, LowestRank},
     merge::check_mergeable,
+    normal::deviations,
     rank,
 };
 
@@ -99,11 +100,11 @@ impl UltraLogLog {
     }
 
     /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
-    /// [`CONFIDENCE`](super::hyperloglog::CONFIDENCE). They are computed as those of
+    /// [`CONFIDENCE`]. They are computed as those of
     /// [`HyperLogLog::bounds`](super::HyperLogLog::bounds).
     pub fn bounds(&self) -> Estimate {
         let filled = self.registers.iter().filter(|register| **register != 0).count();
-        bounds_of(self.count(), self.relative_error(), filled as u64)
+        bounds_of(self.count(), deviations(CONFIDENCE) * self.relative_error(), filled as u64)
     }
 
     /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.

@@ -3,11 +3,15 @@
 //! A [`worker`] reads a ring by its [`collector`], a [`reader`] reads packet sockets by its [`userspace`] collector. Both
 //! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
 //! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
-//! [`sampling_error`] widens where packets were left out. Flows are told to be new by the filter of [`seen`] ones.
+//! [`sampling_error`] widens where packets were left out. The filter of [`seen`] flows
+//! tells which are new, and [`new_flows`] how many.
+//! Bounds come from the tails of the [`binomial`] distribution.
 
 pub mod batch;
+pub mod binomial;
 pub mod collector;
 pub mod interface;
+pub mod new_flows;
 pub mod order;
 pub mod reader;
 pub mod sampling_control;

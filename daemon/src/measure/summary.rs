@@ -9,9 +9,10 @@ use weir_common::{
     size::{SIZE_CLASSES, class_bytes},
     sketch::Metric,
 };
-use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, Seen, TopK};
+use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, TopK};
 
 use super::{
+    new_flows::{Asked, Counted, NewFlows},
     order::Closed,
     sampling_error::{Sampling, SamplingError},
     shard::{Host, Pair, Protocols, Service, Shard},
@@ -43,17 +44,6 @@ pub struct Summary {
     pub sampling: u32,
     /// The probability that all bounds of a ranking hold, of both its orders together.
     pub confidence: f64,
-}
-
-/// Flows not seen before.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NewFlows {
-    /// How many.
-    pub count: Estimate,
-    /// The probability that the filter takes a new flow for a known one, at the window's end.
-    pub false_positive_rate: f64,
-    /// The share of the filter's bits that are set.
-    pub fill: f64,
 }
 
 /// The largest keys of each dimension.
@@ -93,8 +83,8 @@ pub struct Ranked<K> {
 }
 
 impl Summary {
-    /// Merges a window's shards into the first of them; each list has at most `top` entries, whose bounds all hold with
-    /// the probability `confidence`.
+    /// Merges a window's shards into the first of them; each list has at most `top` entries. Each distinct count, the new
+    /// flows, and each ranking with all its bounds hold with the probability `confidence`.
     ///
     /// # Errors
     ///
@@ -102,7 +92,7 @@ impl Summary {
     pub fn merge(
         window: &mut [Closed],
         interfaces: usize,
-        seen: &Seen,
+        seen: Asked<'_>,
         top: usize,
         confidence: f64,
     ) -> Result<Self, MergeError> {
@@ -148,13 +138,15 @@ impl Summary {
             records += shard.records;
             ring_peak = ring_peak.max(*peak);
         }
+        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, confidence)?;
+        let counted = Counted { new: new_flows, workers: window.len() as u64, unknown, flows };
         Ok(Self {
             sizes,
             protocols,
-            sources: distinct(window, |shard| &mut shard.unique.sources, unknown)?,
-            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown)?,
-            flows: distinct(window, |shard| &mut shard.unique.flows, unknown)?,
-            new_flows: NewFlows::new(new_flows, unknown, seen),
+            sources: distinct(window, |shard| &mut shard.unique.sources, unknown, confidence)?,
+            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
+            flows,
+            new_flows: NewFlows::new(counted, seen, confidence),
             top: tops,
             records,
             ring_peak,
@@ -202,24 +194,12 @@ fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
     unknown: u64,
+    confidence: f64,
 ) -> Result<Estimate, MergeError> {
     let Some(union) = merged(window, sketch)? else { return Ok(Estimate::default()) };
-    let mut estimate = union.bounds();
+    let mut estimate = union.bounds_at(confidence);
     estimate.upper = estimate.upper.saturating_add(unknown);
     Ok(estimate)
-}
-
-impl NewFlows {
-    /// Every counted flow is new. The filter misses a new flow with at most its false positive rate at the window's
-    /// end, so a binomial variable bounds the number of missed flows.
-    fn new(counted: u64, unknown: u64, seen: &Seen) -> Self {
-        const DEVIATIONS: f64 = 3.2905;
-        let rate = seen.false_positive_rate();
-        let all = counted as f64 / (1.0 - rate).max(f64::MIN_POSITIVE);
-        let missed = all * rate + DEVIATIONS * (all * rate * (1.0 - rate)).sqrt();
-        let upper = counted.saturating_add(missed.ceil() as u64).saturating_add(unknown);
-        Self { count: Estimate { value: counted, lower: counted, upper }, false_positive_rate: rate, fill: seen.fill() }
-    }
 }
 
 /// Why the true sums of a window may differ from those of its records.
@@ -330,7 +310,7 @@ fn sizes(window: &[Closed]) -> Histogram<u64> {
 #[cfg(test)]
 mod tests {
     use weir_common::{record::Record, size::size_class};
-    use weir_sketch::hash::Key;
+    use weir_sketch::{Seen, hash::Key};
 
     use super::*;
     use crate::{config::Estimates, datapath::edge::Edge};
@@ -356,8 +336,12 @@ mod tests {
         Seen::with_capacity(1_000, 0.01, Key([1, 2]).id())
     }
 
+    fn asked(filter: &Seen) -> Asked<'_> {
+        Asked { filter, emptied: None }
+    }
+
     fn only_flow(closed: Closed) -> Ranked<FlowKey> {
-        Summary::merge(&mut [closed], 1, &seen(), 10, 0.999).unwrap().top.flows.by_packets[0]
+        Summary::merge(&mut [closed], 1, asked(&seen()), 10, 0.999).unwrap().top.flows.by_packets[0]
     }
 
     #[test]
@@ -399,7 +383,7 @@ mod tests {
             edge.counters[0].sampled_out = Tally::new(10_000, 1_000_000);
             edge.sizes[size_class(100)] = 11_000;
             let closed = Closed { shard, edge, ring_peak: 0.0 };
-            Summary::merge(&mut [closed], 1, &seen(), top, 0.999).unwrap().top.flows.by_bytes
+            Summary::merge(&mut [closed], 1, asked(&seen()), top, 0.999).unwrap().top.flows.by_bytes
         };
         for (list, top) in [(listed(50), 30), (listed(5), 5)] {
             assert_eq!(list.len(), top);

@@ -248,7 +248,8 @@ impl Run<'_> {
             direction: None,
             coverage: None,
         };
-        let report = self.closing.report(&mut window, times, |_| vec![capture], Vec::new())?;
+        let report = self.closing.report(&mut window, times.span, None, |_| vec![capture], Vec::new())?;
+        self.closing.rotate(times);
         let [Closed { mut shard, .. }] = window;
         shard.clear();
         self.spare = Some(shard);

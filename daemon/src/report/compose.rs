@@ -60,6 +60,7 @@ impl Report {
                 value: new_flows.count.value,
                 lower: new_flows.count.lower,
                 upper: new_flows.count.upper,
+                confidence: CONFIDENCE,
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },

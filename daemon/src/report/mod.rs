@@ -199,7 +199,10 @@ pub struct NewFlows {
     pub lower: u64,
     /// The true number is at most this.
     pub upper: u64,
-    /// The probability that a new flow is taken for a known one, 0 to 1, at the end of the window.
+    /// The probability that the true number lies between the bounds, 0 to 1. The lower bound always holds.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// The highest probability in the window that a new flow was taken for a known one, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub false_positive_rate: f64,
     /// The share of the filter's bits that are set, 0 to 1, at the end of the window.

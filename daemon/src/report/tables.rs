@@ -231,8 +231,9 @@ fn distinct(unique: &Unique, new_flows: &NewFlows) -> Grid {
     {
         line(what, *value, *lower, *upper, format!("at {}", confidence_text(*confidence)));
     }
-    let NewFlows { value, lower, upper, false_positive_rate, fill } = *new_flows;
-    let remark = format!("{} of new flows missed, filter {} full", percent(false_positive_rate), percent(fill));
+    let NewFlows { value, lower, upper, confidence, false_positive_rate, fill } = *new_flows;
+    let (sure, missed) = (confidence_text(confidence), percent(false_positive_rate));
+    let remark = format!("at {sure}, {missed} missed, filter {} full", percent(fill));
     line("flows never seen before", value, lower, upper, remark);
     grid
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use weir::{
     datapath::edge::Edge,
-    measure::{order::Closed, shard::Shard, summary::Summary},
+    measure::{new_flows::Asked, order::Closed, shard::Shard, summary::Summary},
 };
 use weir_common::{ledger::Tally, record::Record, size::size_class};
 use weir_sketch::Seen;
@@ -47,7 +47,7 @@ fn round(rate: u16) -> Result<f64> {
     let mut window: Vec<Closed> = (0..WORKERS).map(|worker| closed(worker, rate, &seen)).collect();
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();
-    let summary = Summary::merge(&mut window, 1, &seen, TOP, 0.999)?;
+    let summary = Summary::merge(&mut window, 1, Asked { filter: &seen, emptied: None }, TOP, 0.999)?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
     let sources = &summary.top.sources.by_packets;
     ensure!(sources.len() == TOP && sources.is_sorted_by(|one, next| one.packets.value >= next.packets.value));
