@@ -3,11 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use weir_common::ledger::Ledger;
 use weir_sketch::{MergeError, Seen};
 
 use crate::{
     clock,
+    keys::Keys,
     measure::{interface::MeasuredInterface, order::Closed, seen::Rotation, summary::Summary, window::Span},
     memory::resident_bytes,
     observer::Observer,
@@ -16,6 +18,10 @@ use crate::{
 
 /// What the closing of windows needs from one window to the next.
 pub struct Closing {
+    /// The keys of the sketches.
+    pub keys: Keys,
+    /// The fingerprint of the key of the window that is being closed.
+    pub key_id: u64,
     /// The filter of seen flows, shared with the workers.
     pub seen: Arc<Seen>,
     /// When that filter is rotated.
@@ -44,7 +50,13 @@ pub struct Times {
 }
 
 impl Closing {
-    /// The report of a window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
+    /// Ends a window: the shards that [`Keys::equip`] makes ready from now on are for the one that begins at `next`.
+    pub fn advance(&mut self, next: Timestamp) {
+        self.key_id = self.keys.id();
+        self.keys.advance(next, &self.seen);
+    }
+
+    /// The report of the window that [`Closing::advance`] ended. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
     ///
     /// # Errors
     ///
@@ -59,9 +71,10 @@ impl Closing {
         let Times { span, begin, end } = times;
         let summary = Summary::merge(window, self.interfaces, &self.seen, self.top)?;
         if self.rotation.is_due(begin, end, self.seen.should_rotate()) {
-            self.seen.rotate();
+            self.seen.rotate_to(self.key_id);
         }
         let context = Context {
+            key_id: self.key_id,
             span,
             observer: self.observer.number(),
             interfaces: account(&summary.ledgers),
