@@ -3,11 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use weir_common::ledger::Ledger;
 use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
 
 use crate::{
     clock,
+    keys::Keys,
     measure::{
         interface::MeasuredInterface, new_flows::Asked, order::Closed, seen::Rotation, summary::Summary, window::Span,
     },
@@ -18,6 +20,10 @@ use crate::{
 
 /// What the closing of windows needs from one window to the next.
 pub struct Closing {
+    /// The keys of the sketches.
+    pub keys: Keys,
+    /// The fingerprint of the key of the window that is being closed.
+    pub key_id: u64,
     /// The filter of seen flows, shared with the workers.
     pub seen: Arc<Seen>,
     /// When that filter is rotated.
@@ -46,18 +52,26 @@ pub struct Times {
 }
 
 impl Closing {
-    /// Rotates the filter of seen flows if it is time. Returns the rate of false positives of the generation that was
-    /// emptied then.
+    /// Rotates the filter of seen flows if it is time. The new generation has the key of the latest window. Returns the
+    /// rate of false positives of the generation that was emptied then.
     ///
     /// No flow of the next window may be asked before: the rate of this window's report says nothing of it. So the daemon
     /// rotates before it orders the workers to close the window, because afterwards some of them have begun the next one.
     /// Replay, which has one thread, rotates after the report.
     pub fn rotate(&mut self, times: Times) -> Option<f64> {
         let Times { span: _, begin, end } = times;
-        self.rotation.is_due(begin, end, self.seen.should_rotate()).then(|| self.seen.rotate())
+        let is_due = self.rotation.is_due(begin, end, self.seen.should_rotate());
+        is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
-    /// The report of a window. `emptied` is what [`Closing::rotate`] returned if it was called within the window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
+    /// Ends a window: the shards that [`Keys::equip`] makes ready from now on are for the one that begins at `next`.
+    pub fn advance(&mut self, next: Timestamp) {
+        self.key_id = self.keys.id();
+        self.keys.advance(next, &self.seen);
+    }
+
+    /// The report of the window that [`Closing::advance`] ended. `emptied` is what [`Closing::rotate`] returned if it was
+    /// called within the window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
     ///
     /// # Errors
     ///
@@ -73,6 +87,7 @@ impl Closing {
         let seen = Asked { filter: &self.seen, emptied };
         let summary = Summary::merge(window, self.interfaces, seen, self.top, CONFIDENCE)?;
         let context = Context {
+            key_id: self.key_id,
             span,
             observer: self.observer.number(),
             interfaces: account(&summary.ledgers),

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use crossbeam::channel::{Receiver, never, select};
+use jiff::Timestamp;
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -61,6 +62,8 @@ pub struct Coordinator<'a, 'scope> {
     pub closing: Closing,
     /// The sinks.
     pub outboxes: Vec<Outbox>,
+    /// The first window, which began when the shards got their keys.
+    pub window: Window,
 }
 
 impl Coordinator<'_, '_> {
@@ -100,9 +103,8 @@ impl Coordinator<'_, '_> {
 
     fn measure(&mut self, stop: &Receiver<()>) -> Result<(), MeasureError> {
         let interval = self.config.report.interval;
-        let now = clock::now();
-        let mut window = Window::open(now, interval);
-        let mut lookout = Lookout::new(now.monotonic);
+        let mut window = self.window;
+        let mut lookout = Lookout::new(clock::now().monotonic);
         loop {
             let now = clock::now();
             let left = window.left(now).min(lookout.left(now.monotonic));
@@ -128,7 +130,7 @@ impl Coordinator<'_, '_> {
                 let span;
                 (span, window) = window.advance(now, interval);
                 self.attachments.look();
-                self.close(span, now)?;
+                self.close(span, now, window.start())?;
             }
         }
         info!("stopping: closing and reporting the last window");
@@ -137,15 +139,16 @@ impl Coordinator<'_, '_> {
         // Detached first, so that the caches and rings hold everything that the programs saw.
         self.attachments.detach();
         let now = clock::now();
-        self.close(window.cut(now), now)
+        self.close(window.cut(now), now, now.wall)
     }
 
-    /// Closes the window everywhere and reports it.
-    fn close(&mut self, span: Span, now: Moment) -> Result<(), MeasureError> {
+    /// Closes the window everywhere and reports it. `next` is when the next one begins.
+    fn close(&mut self, span: Span, now: Moment, next: Timestamp) -> Result<(), MeasureError> {
         let Self { attachments, crew, closing, outboxes, .. } = self;
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
-        let mut window = crew.close()?;
+        closing.advance(next);
+        let mut window = crew.close(|spare| closing.keys.equip(spare))?;
         let account = |ledgers: &[Ledger]| {
             let interfaces = attachments.close(ledgers, span.length);
             for MeasuredInterface { slot, name, .. } in &interfaces {

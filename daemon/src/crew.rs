@@ -76,12 +76,14 @@ impl<'scope> Crew<'scope> {
         Ok(())
     }
 
-    /// Closes the window of every worker.
+    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window.
     ///
     /// # Errors
     ///
     /// A worker is gone: without its records the window would not be whole.
-    pub fn close(&mut self) -> Result<Vec<Closed>, CrewError> {
+    pub fn close(&mut self, mut equip: impl FnMut(&mut Shard)) -> Result<Vec<Closed>, CrewError> {
+        // All before the first order, so that the windows of all workers end together.
+        self.spares.iter_mut().for_each(|spare| equip(spare));
         for worker in &self.workers {
             // One spare for each worker: as many come back as go out.
             let Some(spare) = self.spares.pop() else { return Err(CrewError::Gone) };
@@ -182,7 +184,7 @@ mod tests {
                 hire(&mut crew, scope, counting(packets));
             }
             for nth in 0..5 {
-                let window = crew.close().unwrap();
+                let window = crew.close(|_| ()).unwrap();
                 assert_eq!(window.len(), 3, "window {nth}");
                 let seen: Tally = window.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let records: u64 = window.iter().map(|closed| closed.shard.records).sum();
@@ -204,7 +206,7 @@ mod tests {
                 orders.recv().unwrap();
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
-            assert!(matches!(crew.close(), Err(CrewError::Worker(WorkerError::Tap(_)))));
+            assert!(matches!(crew.close(|_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
             crew.dismiss();
         });
     }
@@ -225,6 +227,6 @@ mod tests {
 
     #[test]
     fn a_crew_of_nobody_closes_an_empty_window() {
-        assert!(Crew::new(Vec::new()).close().unwrap().is_empty());
+        assert!(Crew::new(Vec::new()).close(|_| ()).unwrap().is_empty());
     }
 }

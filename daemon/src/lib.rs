@@ -9,9 +9,10 @@
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
 //! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
-//! and the [`closing`] makes the report of it. [`replay`] measures captures by the same stages, [`doctor`] says what this
-//! machine can do, [`config`] is what the user asked for. [`memory`] says what that costs, [`observer`] who reports,
-//! [`clock`] alone reads a clock, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
+//! and the [`closing`] makes the report of it; [`keys`] has the key of each day. [`replay`] measures captures by the same
+//! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for. [`memory`] says what that
+//! costs, [`observer`] who reports, [`clock`] alone reads a clock, [`waker`] wakes a thread, and [`text`] writes numbers
+//! and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod coordinator;
 pub mod crew;
 pub mod datapath;
 pub mod doctor;
+pub mod keys;
 pub mod measure;
 pub mod memory;
 pub mod observer;

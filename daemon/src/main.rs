@@ -148,6 +148,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
 
 fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
+    config.hash_key.check_kept().map_err(RunError::from)?;
     let cpus = online_cpus().map_err(RunError::from)?;
     let memory = Memory::plan(&config, cpus.len(), tap::needs_programs(&config.interfaces));
     print(format!("# settings in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())

@@ -18,18 +18,19 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, KeyError},
+    config::{Config, HashKey, KeyError},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
         Kernel, KernelError, Parts, Plan, online_cpus,
         tap::{self, Taps},
     },
+    keys::Keys,
     measure::{
         collector::{Collector, KernelSource},
         reader::Reader,
         seen::{self, Rotation},
-        shard::Shard,
+        window::Window,
         worker::{self, Throttle},
     },
     memory::{Memory, SHARDS_PER_CPU},
@@ -86,14 +87,15 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
     }
     let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
 
-    let sketch_key = key.derive("sketches");
-    let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
-    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key));
+    // The first window begins here, before the first packet is counted: its day decides the key of all shards.
+    let window = Window::open(clock::now(), config.report.interval);
+    let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
+    let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let outboxes = sink::open(&config.sinks)?;
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     let workers = rings.len() + inboxes.len();
-    let spares = (0..workers as u64 * (SHARDS_PER_CPU - 1)).map(|_| shard()).collect();
+    let spares = (0..workers as u64 * (SHARDS_PER_CPU - 1)).map(|_| keys.shard(&config.estimates)).collect();
 
     thread::scope(|scope| {
         let mut crew = Crew::new(spares);
@@ -108,7 +110,8 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             for (ring, mut valves) in rings {
                 let (cpu, events) = (ring.cpu(), ring.events()?);
                 let waker = events.waker();
-                let collector = Collector::new(KernelSource { ring, flush }, seen.clone(), interfaces, shard());
+                let shard = keys.shard(&config.estimates);
+                let collector = Collector::new(KernelSource { ring, flush }, seen.clone(), interfaces, shard);
                 let throttle = Throttle::new(cpu, &config.sampling, move |rate| valves.set(cpu, rate));
                 let wait = move |patience| events.wait(patience);
                 let work = move |orders: &_, closed: &_| worker::run(collector, throttle, wait, orders, closed);
@@ -116,7 +119,8 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             }
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
-            let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard());
+            let shard = keys.shard(&config.estimates);
+            let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard);
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
             crew.hire(scope, format!("weir-tap{nth}"), waker, work).map_err(RunError::Thread)?;
@@ -130,6 +134,8 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             .spawn_scoped(scope, move || events.watch(&news_in))
             .map_err(RunError::Thread)?;
         let closing = Closing {
+            key_id: keys.id(),
+            keys,
             seen,
             rotation: Rotation::new(config.seen_flows.generation, Some(clock::now().monotonic)),
             interfaces,
@@ -138,7 +144,7 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
         };
-        let coordinator = Coordinator { config, attachments, news, ender, crew, closing, outboxes };
+        let coordinator = Coordinator { config, attachments, news, ender, crew, closing, outboxes, window };
         Ok(coordinator.run(cpus.len(), &memory, stop)?)
     })
 }

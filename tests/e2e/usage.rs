@@ -24,6 +24,7 @@ tests![
     the_capabilities_of_the_unit_are_enough,
     without_an_interface_it_says_how_to_name_one,
     a_mistake_in_the_configuration_has_a_place_and_a_remedy,
+    a_secret_that_every_user_may_read_is_refused,
     check_prints_what_is_in_force_and_its_memory
 ];
 
@@ -128,10 +129,31 @@ fn a_mistake_in_the_configuration_has_a_place_and_a_remedy() -> Result<()> {
     weir(&["check", "--config", &missing])?.check(2, &[&missing, "No such file"])
 }
 
+fn a_secret_that_every_user_may_read_is_refused() -> Result<()> {
+    const KEY: &str = "00112233445566778899aabbccddeeff";
+    let scratch = Scratch::new()?;
+    let [inline, naming, key] = ["inline.yaml", "naming.yaml", "hash.key"].map(|name| scratch.file(name));
+    fs::write(&inline, format!("interfaces: [lo]\nhash_key: \"{KEY}\"\n"))?;
+    fs::write(&naming, format!("interfaces: [lo]\nhash_key: {{file: {}}}\n", key.display()))?;
+    fs::write(&key, KEY)?;
+    for (config, secret) in [(&inline, &inline), (&naming, &key)] {
+        let (path, way_out) = (config.display().to_string(), format!("run `chmod o= {}`", secret.display()));
+        for (mode, code) in [(0o644, 2), (0o640, 0)] {
+            fs::set_permissions(secret, fs::Permissions::from_mode(mode))?;
+            let says: &[&str] = if code == 0 { &[] } else { &["(mode 0644)", &way_out] };
+            weir(&["check", "--config", &path])?.check(code, says)?;
+        }
+        fs::set_permissions(secret, fs::Permissions::from_mode(0o604))?;
+        weir(&["run", "--config", &path])?.check(2, &["(mode 0604)", &way_out])?;
+    }
+    Ok(())
+}
+
 fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     let scratch = Scratch::new()?;
     let config = scratch.file("weir.yaml");
     fs::write(&config, "report: {interval: 1s, top: 7}\nhash_key: \"00112233445566778899aabbccddeeff\"\n")?;
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o640))?;
     let ended = weir(&["check", "--config", &config.display().to_string()])?;
     ended.check(0, &[])?;
     for part in ["interval: 1s", "top: 7", "cache_flows: 16384"] {

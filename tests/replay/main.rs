@@ -16,7 +16,9 @@ mod confidence;
 mod corpus;
 mod damage;
 mod equality;
+mod frames;
 mod library;
+mod midnight;
 mod sampling;
 
 fn main() -> ExitCode {
@@ -39,6 +41,18 @@ fn main() -> ExitCode {
         trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
         trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
         trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
+        trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
+        trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
+        trial(
+            "midnight::steady_flows_in_the_kernel",
+            || midnight::a_steady_flow_is_not_new_at_midnight(true),
+            &[&root],
+        ),
+        trial(
+            "midnight::silent_flows",
+            midnight::what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten,
+            &[],
+        ),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

@@ -163,6 +163,11 @@ impl HyperLogLog {
         Geometry::Registers { count: self.registers.len() }
     }
 
+    /// Makes an empty sketch ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64) {
+        self.key_id = key_id;
+    }
+
     /// The fingerprint of the key that its hashes are made with.
     pub const fn key_id(&self) -> u64 {
         self.key_id

@@ -5,6 +5,9 @@
 //! comes again moves to the current generation. So a key that keeps coming is never forgotten, and a key that is absent
 //! for a whole generation is.
 //!
+//! The key of the hashes can change while the structure is in use: [`Seen::rotate_to`] begins a generation with another
+//! key. Until the older generation is dropped, a lookup needs the hashes of both keys: [`Seen::insert_by`].
+//!
 //! **Errors**: towards "seen", a new key is missed at [`Seen::false_positive_rate`], the rate of asking both
 //! generations. Besides, a thread that is in the midst of an insertion at the very moment of a rotation may miss that one
 //! key. Towards "new" there is one case only: a key that was absent for a whole generation. However many threads meet a
@@ -46,7 +49,7 @@ impl Seen {
     }
 
     /// Inserts the key with this hash into the current generation; returns whether it is new, which means that neither
-    /// generation held it.
+    /// generation held it. For hashes that all have the same key.
     ///
     /// If a rotation happens meanwhile, the key is also inserted into the generation that has become current: the other
     /// one is the next to be emptied, perhaps while this thread writes to it.
@@ -58,15 +61,24 @@ impl Seen {
     /// about to insert when a rotation happened.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
+        self.insert_by(|_| hash)
+    }
+
+    /// The same for a key whose hash depends on the generation: `hash` makes it for the fingerprint of a generation's
+    /// key, which is one of [`Seen::key_ids`], or the one of a rotation that happens meanwhile.
+    #[inline]
+    pub fn insert_by(&self, hash: impl Fn(u64) -> u64) -> bool {
+        let insert = |generation: &SharedBloom| generation.insert(hash(generation.key_id()));
+        let contains = |generation: &SharedBloom| generation.contains(hash(generation.key_id()));
         let mut epoch = self.epoch.load(Acquire);
-        let is_new = self.generation(epoch).insert(hash) && !self.generation(epoch ^ 1).contains(hash);
+        let is_new = insert(self.generation(epoch)) && !contains(self.generation(epoch ^ 1));
         loop {
             let now = self.epoch.load(Acquire);
             if now == epoch {
                 return is_new;
             }
             epoch = now;
-            self.generation(epoch).insert(hash);
+            insert(self.generation(epoch));
         }
     }
 
@@ -84,20 +96,25 @@ impl Seen {
         self.generations.iter().for_each(|generation| generation.prefetch(hash));
     }
 
-    /// Empties the previous generation and makes it the current one. Returns the rate of false positives that the
-    /// emptied generation had by itself, for [`Seen::false_positive_rate_across`].
+    /// Empties the previous generation and makes it the current one, with the key of the one that was current. Returns the
+    /// rate of false positives that the emptied generation had by itself, for [`Seen::false_positive_rate_across`].
     ///
     /// The generation is emptied before it becomes current, so nothing that is inserted meanwhile is lost. One thread
     /// should call this. A second caller returns 0 at once while a rotation is under way.
     pub fn rotate(&self) -> f64 {
+        self.rotate_to(self.key_id())
+    }
+
+    /// The same, for a generation whose hashes have the key with this fingerprint.
+    pub fn rotate_to(&self, key_id: u64) -> f64 {
         if self.rotating.swap(true, Acquire) {
             return 0.0;
         }
         let epoch = self.epoch.load(Relaxed);
         let oldest = self.generation(epoch ^ 1);
         let rate = oldest.false_positive_rate();
-        oldest.clear();
-        // Whoever reads the new epoch also sees the generation empty.
+        oldest.clear_for(key_id);
+        // Whoever reads the new epoch also sees the generation empty, and its key.
         self.epoch.store(epoch.wrapping_add(1), Release);
         self.rotating.store(false, Release);
         rate
@@ -112,6 +129,11 @@ impl Seen {
     /// meanwhile may be lost or stay.
     pub fn clear(&self) {
         self.generations.iter().for_each(SharedBloom::clear);
+    }
+
+    /// The same, for hashes of another key.
+    pub fn clear_for(&self, key_id: u64) {
+        self.generations.iter().for_each(|generation| generation.clear_for(key_id));
     }
 
     /// The probability that a new key is taken for a known one, because either generation finds it. Reads both.
@@ -141,9 +163,15 @@ impl Seen {
         self.generations[0].capacity()
     }
 
-    /// The fingerprint of the key that its hashes are made with.
-    pub const fn key_id(&self) -> u64 {
-        self.generations[0].key_id()
+    /// The fingerprint of the key that the hashes of the current generation are made with.
+    pub fn key_id(&self) -> u64 {
+        self.current().key_id()
+    }
+
+    /// The fingerprints of the keys of the current and of the previous generation.
+    pub fn key_ids(&self) -> [u64; 2] {
+        let epoch = self.epoch.load(Acquire);
+        [epoch, epoch ^ 1].map(|epoch| self.generation(epoch).key_id())
     }
 
     /// The memory that it takes, in bytes, with itself.
@@ -185,6 +213,30 @@ mod tests {
         assert!(!seen.insert(steady));
         seen.rotate();
         assert!(!seen.contains(silent) && seen.contains(steady));
+    }
+
+    /// Whether an item is new, with a key of its own for each generation: the fingerprint is the seed.
+    fn is_new(seen: &Seen, item: u64) -> bool {
+        seen.insert_by(|key_id| hash(key_id, item))
+    }
+
+    #[test]
+    fn a_flow_is_known_across_a_change_of_the_key() {
+        let seen = Seen::with_capacity(1_000, 1e-6, 7);
+        let (steady, silent) = (1, 2);
+        assert!(is_new(&seen, steady) && is_new(&seen, silent));
+        for (next, key_ids) in [(7, [7, 7]), (8, [8, 7]), (8, [8, 8]), (9, [9, 8]), (10, [10, 9])] {
+            seen.rotate_to(next);
+            assert_eq!((seen.key_ids(), seen.key_id()), (key_ids, next));
+            assert!(!is_new(&seen, steady), "known for as long as it comes, whatever the key");
+            assert!(is_new(&seen, 100 + next + key_ids[1]), "what never came is new");
+        }
+        assert!(is_new(&seen, silent), "a whole generation went by without it");
+        seen.rotate();
+        assert_eq!(seen.key_ids(), [10, 10]);
+        seen.clear_for(11);
+        assert_eq!(seen.key_ids(), [11, 11]);
+        assert!(is_new(&seen, steady));
     }
 
     #[test]
@@ -232,22 +284,25 @@ mod tests {
         let work = &|worker| {
             let mut forgotten = 0;
             for round in 0..ROUNDS {
-                let key = |item| hash(worker, round * KEYS + item);
+                let key = |key_id, item| hash(key_id, (worker * ROUNDS + round) * KEYS + item);
                 barrier.wait();
                 (0..KEYS).for_each(|item| {
-                    seen.insert(key(item));
+                    seen.insert_by(|key_id| key(key_id, item));
                 });
                 barrier.wait();
                 // One rotation happened at some moment of this round, so all its keys must still be known.
-                forgotten += (0..KEYS).filter(|item| !seen.contains(key(*item))).count();
+                let [one, other] = seen.key_ids();
+                let is_known = |item: &u64| seen.contains(key(one, *item)) || seen.contains(key(other, *item));
+                forgotten += (0..KEYS).filter(|item| !is_known(item)).count();
             }
             forgotten
         };
         let forgotten: usize = thread::scope(|scope| {
             let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
-            for _ in 0..ROUNDS {
+            for round in 0..ROUNDS {
                 barrier.wait();
-                seen.rotate();
+                // The key changes in every other round.
+                seen.rotate_to(round / 2);
                 barrier.wait();
             }
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()

@@ -60,7 +60,7 @@ pub struct SharedBloom {
     blocks: Box<[Block]>,
     /// How many keys it was built for.
     capacity: u64,
-    key_id: u64,
+    key_id: AtomicU64,
 }
 
 impl SharedBloom {
@@ -73,7 +73,7 @@ impl SharedBloom {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
         let blocks = repeat_with(Block::default).take(blocks.clamp(1, BLOCKS_MAX)).collect();
-        Self { blocks, capacity, key_id }
+        Self { blocks, capacity, key_id: key_id.into() }
     }
 
     /// Inserts the key with this hash; returns whether it was absent.
@@ -139,7 +139,7 @@ impl SharedBloom {
     ///
     /// The other has another geometry or another key. Nothing has changed then.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
-        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        check_mergeable((self.geometry(), self.key_id()), (other.geometry(), other.key_id()))?;
         self.words().zip(other.words()).for_each(|(word, other)| {
             word.fetch_or(other.load(Relaxed), Relaxed);
         });
@@ -150,6 +150,12 @@ impl SharedBloom {
     /// be lost or stay.
     pub fn clear(&self) {
         self.words().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Empties it as [`SharedBloom::clear`] does, for hashes of another key.
+    pub fn clear_for(&self, key_id: u64) {
+        self.clear();
+        self.key_id.store(key_id, Relaxed);
     }
 
     /// The share of bits that are set. Reads the whole filter.
@@ -202,8 +208,8 @@ impl SharedBloom {
     }
 
     /// The fingerprint of the key that its hashes are made with.
-    pub const fn key_id(&self) -> u64 {
-        self.key_id
+    pub fn key_id(&self) -> u64 {
+        self.key_id.load(Relaxed)
     }
 
     /// The memory that it takes, in bytes, with itself.
@@ -256,7 +262,7 @@ impl Image for SharedBloom {
             *blocks[at / BLOCK].0[at / WORDS % SECTORS][at % WORDS].get_mut() = word;
             Ok(())
         })?;
-        Ok(Self { blocks, capacity, key_id })
+        Ok(Self { blocks, capacity, key_id: key_id.into() })
     }
 }
 

@@ -68,6 +68,8 @@ pub struct TopK<K, W: Weight = u64> {
     rows: Box<[Row<K, W>]>,
     /// The state of the random numbers for coins.
     random: u64,
+    /// What that state begins with.
+    seed: u64,
     key_id: u64,
 }
 
@@ -81,6 +83,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
             blocks: vec![Block::default(); blocks].into_boxed_slice(),
             rows: vec![Row::default(); blocks].into_boxed_slice(),
             random: key_id,
+            seed: key_id,
             key_id,
         }
     }
@@ -174,7 +177,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
             let (ours, theirs) = ((&mut self.blocks[at], &mut self.rows[at].0), (&other.blocks[at], &other.rows[at].0));
             merge_block(ours, theirs);
         }
-        self.random = self.random.wrapping_add(other.random.wrapping_sub(other.key_id));
+        self.random = self.random.wrapping_add(other.random.wrapping_sub(other.seed));
         Ok(())
     }
 
@@ -184,7 +187,19 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
         self.rows.fill(Row::default());
-        self.random = self.key_id;
+        self.random = self.seed;
+    }
+
+    /// Makes an empty table ready for hashes of another key. `seed` decides all coins until the table is cleared, and
+    /// again after that.
+    ///
+    /// A new table takes the fingerprint of its key for the seed, so that its answers can be repeated. Whoever knows
+    /// the seed knows every coin, and can choose when each key comes. If strangers may learn the fingerprint, give
+    /// each table a secret seed, and another one after each [`TopK::clear`].
+    pub const fn rekey(&mut self, key_id: u64, seed: u64) {
+        self.key_id = key_id;
+        self.seed = seed;
+        self.random = seed;
     }
 
     /// How many keys it can hold.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 use weir_sketch::hash::Key;
 
+use super::secret::Exposed;
+
 /// The hex digits of a key: 128 bits.
 pub const KEY_DIGITS: usize = 32;
 
@@ -42,6 +44,9 @@ pub enum KeyError {
         /// The reason.
         source: io::Error,
     },
+    /// Every user may read the key file.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     /// The key file holds something else.
     #[error("{} does not hold a hash key: write 32 hex digits there, as `openssl rand -hex 16` prints", path.display())]
     Malformed {
@@ -68,6 +73,18 @@ impl HashKey {
             Self::File(path) => read_key(path),
         }
     }
+
+    /// Whether the key is kept from other users, as far as its file is there: a service may get it only when it starts.
+    ///
+    /// # Errors
+    ///
+    /// Every user may read the file.
+    pub fn check_kept(&self) -> Result<(), KeyError> {
+        match self {
+            Self::Random | Self::Given(_) => Ok(()),
+            Self::File(path) => Ok(Exposed::check_path(path)?),
+        }
+    }
 }
 
 impl Serialize for HashKey {
@@ -91,15 +108,18 @@ pub(super) fn parse_key(text: &str) -> Option<Key> {
 
 fn read_key(path: &Path) -> Result<Key, KeyError> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(KEY_FILE_MAX).read_to_end(&mut bytes))
-        .map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })?;
+    let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    Exposed::check(path, &file.metadata().map_err(unreadable)?)?;
+    file.take(KEY_FILE_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes).ok();
     text.and_then(|text| parse_key(text.trim())).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::text::with_causes;
 
@@ -128,11 +148,22 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-key-{}", std::process::id()));
         let file = HashKey::File(path.clone());
         std::fs::write(&path, "00000000000000010000000000000002\n").unwrap();
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o604);
+        let exposed = [file.key().map(drop), file.check_kept()];
+        mode(0o640);
         let read = file.key();
+        assert!(file.check_kept().is_ok());
         std::fs::write(&path, "a secret that is no key").unwrap();
         let malformed = file.key().unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
+        for refused in exposed {
+            let message = refused.unwrap_err().to_string();
+            let way_out = format!("(mode 0604): run `chmod o= {}`", path.display());
+            assert!(message.ends_with(&way_out) && !message.contains("00002"), "{message}");
+        }
         assert_eq!(read.unwrap(), Key([1, 2]));
+        assert!(file.check_kept().is_ok(), "the file is not there yet");
         assert!(malformed.contains("32 hex digits") && !malformed.contains("secret"), "{malformed}");
         let missing = with_causes(&file.key().unwrap_err());
         assert!(

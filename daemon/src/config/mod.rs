@@ -11,13 +11,14 @@ mod mistake;
 mod node;
 mod pattern;
 mod read;
+mod secret;
 mod section;
 mod suggest;
 #[cfg(test)]
 mod tests;
 mod units;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +29,7 @@ use weir_common::packet;
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::secret::Exposed;
 
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
@@ -331,11 +333,12 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}")))?;
+        let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, &name),
+            Ok(text) => Self::parse(text, &name).and_then(|config| config.kept(path, &metadata)),
             // A file that is cut off may end within a character; its length is the mistake to tell.
             Err(_) if bytes.len() > FILE_MAX => Self::parse(&String::from_utf8_lossy(&bytes), &name),
             Err(error) => {
@@ -343,6 +346,31 @@ impl Config {
                 Err(Mistakes::unreadable(&name, Some(place), format!("the byte {byte:#04x} is not UTF-8 text")))
             }
         }
+    }
+
+    /// The configuration, unless it holds a secret and every user may read its file.
+    fn kept(self, path: &Path, metadata: &Metadata) -> Result<Self, Mistakes> {
+        let Some(secret) = self.secret() else { return Ok(self) };
+        match Exposed::check(path, metadata) {
+            Ok(()) => Ok(self),
+            Err(exposed) => {
+                let mistake = Mistake { place: None, path: secret, message: exposed.to_string() };
+                Err(Mistakes::in_content(&path.display().to_string(), vec![mistake], 0))
+            }
+        }
+    }
+
+    /// The first setting that is a secret itself, and does not name a file with one.
+    fn secret(&self) -> Option<String> {
+        if let HashKey::Given(_) = self.hash_key {
+            return Some("hash_key".to_owned());
+        }
+        let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| match &sink.target {
+            Target::Http(http) => http.headers.iter().map(move |(name, _)| (nth, name)).collect(),
+            Target::Stdout | Target::File { .. } => Vec::new(),
+        });
+        let mut secrets = headers.filter(|(_, name)| secret::is_credential(name));
+        secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))
     }
 
     /// Reads the text of a configuration file; `file` is its name in mistakes. Settings that are absent or null have

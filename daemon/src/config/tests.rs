@@ -1,6 +1,7 @@
 //! The whole way from text to configuration or mistakes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use weir_sketch::hash::{Key, mix};
@@ -94,9 +95,12 @@ fn examples_parse() {
     examples.sort();
     let names: Vec<&str> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["fleet.yaml", "router.yaml", "two-sinks.yaml"]);
-    let [fleet, router, two_sinks] = [0, 1, 2].map(|i| Config::read(&examples[i]).unwrap_or_else(|e| panic!("{e}")));
+    let [fleet, router, two_sinks] = [0, 1, 2].map(|i| {
+        let text = fs::read_to_string(&examples[i]).unwrap();
+        Config::parse(&text, names[i]).unwrap_or_else(|e| panic!("{e}"))
+    });
 
-    assert_eq!(fleet.hash_key, HashKey::File("/etc/weir/hash.key".into()));
+    assert_eq!(fleet.hash_key, HashKey::File("/run/credentials/weir.service/hash.key".into()));
     assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
     assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64 }]
@@ -540,6 +544,38 @@ fn secrets_are_never_shown() {
     for text in slips {
         let mistakes = parse(text).expect_err(text);
         assert!(!mistakes.to_string().contains(SECRET) && !format!("{mistakes:?}").contains(SECRET), "{mistakes}");
+    }
+}
+
+#[test]
+fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
+    let read = |text: &str, mode: u32| {
+        let path = file(&format!("mode-{mode:o}"), text.as_bytes());
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let read = Config::read(&path);
+        fs::remove_file(&path).unwrap();
+        read.map_err(|mistakes| mistakes.to_string().replace(&path.display().to_string(), "F"))
+    };
+    let sinks = "sinks: [{type: stdout}, {type: http, url: 'http://a', headers: {X-Tenant: b, X-Api-Key: 5ec2e7}}]";
+    for (text, setting) in
+        [("hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'", "hash_key"), (sinks, "sinks[1].headers.x-api-key")]
+    {
+        for mode in [0o600, 0o640] {
+            assert!(read(text, mode).is_ok(), "{setting}, {mode:o}");
+        }
+        for mode in [0o644, 0o604, 0o666] {
+            let message = read(text, mode).unwrap_err();
+            let reason = format!(
+                "F: {setting}: F holds a secret, but every user of this machine may open it (mode {mode:04o}): \
+                 run `chmod o= F`\n1 mistake: "
+            );
+            assert!(message.starts_with(&reason) && !message.contains("5ec2e7"), "{message}");
+        }
+    }
+    for text in
+        ["", "hash_key: {file: /etc/weir/hash.key}", "sinks: [{type: http, url: 'http://a', headers: {X-Tenant: b}}]"]
+    {
+        assert!(read(text, 0o644).is_ok(), "{text}");
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use weir_sketch::{Seen, hash::Key};
+use weir_sketch::Seen;
 
 use crate::config::SeenFlows;
 
-/// The filter that `settings` ask for, empty, with all its memory resident from the start.
-pub fn filter(settings: &SeenFlows, key: Key) -> Seen {
-    let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key.id());
+/// The filter that `settings` ask for, empty, with all its memory resident from the start. It begins with the key of
+/// this fingerprint.
+pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
+    let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id);
     seen.clear();
     seen
 }

@@ -180,6 +180,11 @@ impl Unique {
         [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
     }
 
+    fn rekey(&mut self, key_id: u64) {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().for_each(|sketch| sketch.rekey(key_id));
+    }
+
     fn memory_bytes(&self) -> usize {
         let Self { sources, destinations, flows } = self;
         [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
@@ -235,6 +240,15 @@ impl Tops {
         services.clear();
     }
 
+    fn rekey(&mut self, key_id: u64, coins: impl Fn(u8) -> u64) {
+        let Self { flows, sources, destinations, pairs, services } = self;
+        flows.rekey(key_id, coins(0));
+        sources.rekey(key_id, coins(1));
+        destinations.rekey(key_id, coins(2));
+        pairs.rekey(key_id, coins(3));
+        services.rekey(key_id, coins(4));
+    }
+
     fn memory_bytes(&self) -> usize {
         let Self { flows, sources, destinations, pairs, services } = self;
         flows.memory_bytes()
@@ -248,6 +262,9 @@ impl Tops {
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
+    key_id: u64,
+    /// Of earlier keys, by which the filter of seen flows may still know a flow; with their fingerprints.
+    earlier: Vec<(u64, KeyedHash)>,
     /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
     pub attributed: [Tally; INTERFACES_MAX as usize],
     /// The sum of all records, scaled by their sampling rates.
@@ -273,6 +290,8 @@ impl Shard {
     pub fn new(settings: &Estimates, key: Key) -> Self {
         let mut shard = Self {
             hash: KeyedHash::new(key),
+            key_id: key.id(),
+            earlier: Vec::new(),
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
@@ -287,6 +306,23 @@ impl Shard {
         shard
     }
 
+    /// Makes an empty shard ready for a window with another key. `earlier` are those keys of the generations of seen
+    /// flows that are others; `coins` gives each top list its coins.
+    pub fn rekey(&mut self, key: Key, earlier: &[Key], coins: impl Fn(u8) -> u64) {
+        let key_id = key.id();
+        self.hash = KeyedHash::new(key);
+        self.key_id = key_id;
+        self.earlier.clear();
+        self.earlier.extend(earlier.iter().map(|key| (key.id(), KeyedHash::new(*key))));
+        self.unique.rekey(key_id);
+        self.top.rekey(key_id, coins);
+    }
+
+    /// The fingerprint of the key of its hashes.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
     /// Adds records, in order.
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
@@ -299,9 +335,23 @@ impl Shard {
                 self.account(record, item);
             }
             self.unique.insert_batch(items);
-            self.new_flows += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
+            let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
+            self.new_flows += items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
             self.top.add_batch(items);
         }
+    }
+
+    /// The hash of a flow by the key with this fingerprint, which nearly always is the shard's own.
+    #[inline(always)]
+    fn flow_hash(&self, key_id: u64, item: &Item) -> u64 {
+        if key_id == self.key_id { item.hashes.flow } else { self.earlier_hash(key_id, item) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn earlier_hash(&self, key_id: u64, item: &Item) -> u64 {
+        let hash = self.earlier.iter().find(|(id, _)| *id == key_id).map_or(&self.hash, |(_, hash)| hash);
+        FlowHashes::new(hash, &item.key).flow
     }
 
     #[inline(always)]
@@ -315,8 +365,20 @@ impl Shard {
 
     /// Empties the shard for the next window; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { hash: _, attributed, total, protocols, unique, new_flows, top, records, sampling_least, sampling } =
-            self;
+        let Self {
+            hash: _,
+            key_id: _,
+            earlier: _,
+            attributed,
+            total,
+            protocols,
+            unique,
+            new_flows,
+            top,
+            records,
+            sampling_least,
+            sampling,
+        } = self;
         unique.clear();
         top.clear();
         attributed.fill(Tally::default());

@@ -34,6 +34,11 @@ impl Window {
         Self { start: now, end }
     }
 
+    /// When it began, by the wall clock.
+    pub const fn start(&self) -> Timestamp {
+        self.start.wall
+    }
+
     /// How long until this window's edge; zero once it is past.
     pub fn left(&self, now: Moment) -> Duration {
         self.end.monotonic.saturating_sub(now.monotonic)

@@ -30,6 +30,7 @@ use crate::{
         Kernel, KernelError, Plan,
         cpu::{PinError, online_cpus, pin},
     },
+    keys::Keys,
     measure::{
         interface::MeasuredInterface,
         order::Closed,
@@ -101,16 +102,19 @@ pub fn replay(
         Some(seed) => Key([seed, !seed]).derive("seed"),
         None => config.hash_key.key()?,
     };
-    let sketch_key = key.derive("sketches");
-    let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
-    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key));
+    // The first packet will tell the day.
+    let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
+    let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates));
+    let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let plan = Plan { interfaces: 1, ..Plan::new(config, key) };
     let run = Run {
         windows: options.windows,
         interface: interface_name(&options.files),
         open: None,
-        spare: Some(shard()),
+        spare: Some(spare),
         closing: Closing {
+            key_id: keys.id(),
+            keys,
             seen: seen.clone(),
             rotation: Rotation::new(config.seen_flows.generation, None),
             interfaces: 1,
@@ -127,9 +131,9 @@ pub fn replay(
         let mut kernel = Kernel::load(&plan)?;
         kernel.load_replay()?;
         let ring = kernel.ring(cpu)?;
-        run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, shard())?)
+        run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, first)?)
     } else {
-        run.all(&options.files, options.progress, UserspaceCollector::new(&plan, seen, shard()))
+        run.all(&options.files, options.progress, UserspaceCollector::new(&plan, seen, first))
     }
 }
 
@@ -174,7 +178,7 @@ impl Run<'_> {
             }
             done += size_of_file(file);
         }
-        self.close(&mut datapath)?;
+        self.close(None, &mut datapath)?;
         bar.finish_and_clear();
         Ok(broken)
     }
@@ -212,29 +216,42 @@ impl Run<'_> {
     /// Captures are not always sorted: a packet from up to one interval before the open window is counted in it. An
     /// older one begins a new window: it is from another capture, or the clock was set back.
     fn time(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        let interval_ns = match self.windows {
-            Windows::All => {
-                let open = self.open.get_or_insert(Open { start_ns: time_ns, end_ns: time_ns });
+        let interval_ns = match (self.windows, &mut self.open) {
+            (Windows::All, Some(open)) => {
                 open.start_ns = open.start_ns.min(time_ns);
                 open.end_ns = open.end_ns.max(time_ns.saturating_add(1));
                 return Ok(());
             }
-            Windows::Every(interval) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
+            (Windows::All, None) => 1,
+            (Windows::Every(interval), _) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
         };
-        if let Some(open) = self.open {
-            if time_ns < open.end_ns && time_ns >= open.start_ns.saturating_sub(interval_ns) {
-                return Ok(());
-            }
-            self.close(datapath)?;
-        }
         let start_ns = time_ns - time_ns % interval_ns;
-        self.open = Some(Open { start_ns, end_ns: start_ns.saturating_add(interval_ns) });
+        let next = Open { start_ns, end_ns: start_ns.saturating_add(interval_ns) };
+        match self.open {
+            None => self.begin(next, datapath),
+            Some(open) if time_ns < open.end_ns && time_ns >= open.start_ns.saturating_sub(interval_ns) => Ok(()),
+            Some(_) => self.close(Some(next), datapath),
+        }
+    }
+
+    /// Opens the first window. Its day is known only now, so a window of nothing is closed: the datapath gets a shard
+    /// with the key of that day.
+    fn begin(&mut self, first: Open, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let Closing { keys, seen, .. } = &mut self.closing;
+        keys.restart(time(first.start_ns), seen);
+        let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
+        keys.equip(&mut spare);
+        self.spare = Some(datapath.close(spare)?.shard);
+        self.open = Some(first);
         Ok(())
     }
 
-    fn close(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let spare = self.spare.take().expect("the shard comes back at the end of each call");
+    /// Closes and reports the open window, if there is one, and opens the next, if there is one.
+    fn close(&mut self, next: Option<Open>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let Some(open) = std::mem::replace(&mut self.open, next) else { return Ok(()) };
+        let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
+        self.closing.advance(time(next.map_or(open.end_ns, |next| next.start_ns)));
+        self.closing.keys.equip(&mut spare);
         let mut window = [datapath.close(spare)?];
         let times = Times {
             span: span(open),
@@ -257,8 +274,11 @@ impl Run<'_> {
     }
 }
 
+fn time(ns: u64) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
+}
+
 fn span(open: Open) -> Span {
-    let time = |ns: u64| Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX);
     Span {
         start: time(open.start_ns),
         end: time(open.end_ns),

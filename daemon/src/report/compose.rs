@@ -20,6 +20,8 @@ const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 
 
 /// What a report needs in addition to the summary.
 pub struct Context {
+    /// The fingerprint of the window's key.
+    pub key_id: u64,
     /// The time.
     pub span: Span,
     /// Who measured.
@@ -33,7 +35,7 @@ pub struct Context {
 impl Report {
     /// The report of a window.
     pub fn compose(context: Context, summary: &Summary) -> Self {
-        let Context { span, observer, interfaces, self_metrics } = context;
+        let Context { key_id, span, observer, interfaces, self_metrics } = context;
         let Summary {
             ledgers,
             protocols,
@@ -51,6 +53,7 @@ impl Report {
         Self {
             schema: SCHEMA.to_owned(),
             id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
+            key_id: format!("{key_id:016x}"),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
             interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),

@@ -35,6 +35,10 @@ pub struct Report {
     pub schema: String,
     /// Observer, run and sequence number, joined by `/`. No other report ever has this id: use it to remove duplicates.
     pub id: String,
+    /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it is
+    /// the same. The key changes with the first window of each UTC day.
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    pub key_id: String,
     /// The time that the report is about.
     pub window: Window,
     /// Who measured.

@@ -289,3 +289,24 @@ fn clearing_is_as_good_as_new_and_extremes_saturate() {
     twice.merge(&table).unwrap();
     assert!(twice.iter().all(|candidate| candidate.upper() == most));
 }
+
+#[test]
+fn coins_follow_the_seed_and_not_the_fingerprint() {
+    // One block of eight candidates, and a thousand keys that want to get in: who does is up to the coins.
+    let fed = |key_id, seed| {
+        let mut table = TopK::<u64, CountAndSum>::with_capacity(8, 1);
+        table.rekey(key_id, seed);
+        (0..1_000).for_each(|key| table.add(hash(1, key), key, ONE));
+        table
+    };
+    let held = |table: &TopK<u64, CountAndSum>| table.iter().map(|candidate| candidate.key).collect::<BTreeSet<_>>();
+    let table = fed(7, 1);
+    assert_eq!((table.key_id(), held(&table)), (7, held(&fed(8, 1))));
+    assert_ne!(held(&table), held(&fed(7, 2)));
+    let mut again = table.clone();
+    again.clear();
+    (0..1_000).for_each(|key| again.add(hash(1, key), key, ONE));
+    assert_eq!(again, table, "clearing goes back to the seed");
+    assert_eq!(again.clone().merge(&fed(8, 1)), Err(MergeError::Key { ours: 7, theirs: 8 }));
+    assert_eq!(again.merge(&fed(7, 2)), Ok(()));
+}

@@ -58,7 +58,7 @@ fn measure(geometry: Geometry, rate: u32, key: Key, workers: usize, before: &[Pa
     let config = geometry.config(rate);
     let sketch_key = key.derive("sketches");
     let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
-    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key));
+    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key.id()));
     let hash = KeyedHash::new(sketch_key);
     for packet in before {
         if let Ok(flow) = packet.truth.flow {

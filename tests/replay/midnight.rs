@@ -1,0 +1,120 @@
+//! The key of a day: what changes at midnight UTC, and what must not.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir::{config::Config, replay::Windows};
+use weir_tests::scratch::Scratch;
+
+use crate::{
+    frames::{self, Udp},
+    library::{run_with, small},
+};
+
+/// 2026-11-21T00:00:00Z.
+const MIDNIGHT: u64 = 1_795_219_200;
+/// Seconds before it that the captures begin, and as many after it that they end.
+const AROUND: u64 = 30;
+const SECOND: Windows = Windows::Every(Duration::from_secs(1));
+
+/// A flow that never ends, and one in every second that never came before.
+fn capture(scratch: &Scratch) -> Result<PathBuf> {
+    let file = scratch.file("midnight.pcap");
+    let steady = Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (1, 53) };
+    let new = |second: u64| Udp { ports: (1_000 + second as u16, 53), ..steady };
+    let seconds = 0..2 * AROUND;
+    let packets = seconds.flat_map(|second| {
+        let at = |ms| Duration::from_secs(MIDNIGHT - AROUND + second) + Duration::from_millis(ms);
+        [(at(100), steady.frame(100)), (at(500), new(second).frame(100)), (at(900), steady.frame(100))]
+    });
+    frames::write(&file, packets)?;
+    Ok(file)
+}
+
+/// Generations of this length, the first from the first window on.
+fn generations(seconds: u64) -> Config {
+    let mut config = small();
+    config.seen_flows.generation = Duration::from_secs(seconds);
+    config.seen_flows.false_positive_rate = 1e-6;
+    config
+}
+
+fn key_id(report: &Value) -> Result<&str> {
+    report["key_id"].as_str().context("no key_id")
+}
+
+pub fn the_key_changes_with_the_first_window_of_the_day() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let files = [capture(&scratch)?];
+    let ids = |windows, seed| -> Result<Vec<String>> {
+        let reports = run_with(&small(), &files, windows, false, seed)?.reports;
+        reports.iter().map(|report| key_id(report).map(str::to_owned)).collect()
+    };
+    let seconds = ids(SECOND, 7)?;
+    let (before, after) = seconds.split_at(AROUND as usize);
+    ensure!(seconds.len() == 2 * AROUND as usize, "{} reports", seconds.len());
+    ensure!(before.iter().all(|id| *id == before[0]) && after.iter().all(|id| *id == after[0]), "{seconds:?}");
+    ensure!(before[0] != after[0], "the same key on two days: {}", before[0]);
+    let is_hex = |id: &str| id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+    ensure!(is_hex(&before[0]), "{}", before[0]);
+    // A window that spans midnight keeps the key of its begin.
+    ensure!(ids(Windows::All, 7)? == before[..1], "one window of everything");
+    // 40 s: windows begin at 23:59:20 and at 00:00:00.
+    ensure!(ids(Windows::Every(Duration::from_secs(40)), 7)? == [&before[0], &after[0]].map(String::as_str));
+    // 7 s divide no day: the window that begins at 23:59:57 ends on the next.
+    let sevens = ids(Windows::Every(Duration::from_secs(7)), 7)?;
+    let begin = |nth: u64| (MIDNIGHT - AROUND) / 7 * 7 + 7 * nth;
+    for (nth, id) in (0..).zip(&sevens) {
+        ensure!(*id == if begin(nth) < MIDNIGHT { &*before[0] } else { &*after[0] }, "window {nth} of {sevens:?}");
+    }
+    ensure!(ids(SECOND, 7)? == seconds, "the same seed has the same keys");
+    let others: BTreeSet<_> = ids(SECOND, 8)?.into_iter().chain(seconds).collect();
+    ensure!(others.len() == 4, "another seed has other keys: {others:?}");
+    Ok(())
+}
+
+/// Rotations happen at the end of windows: shortly before midnight, at midnight, and shortly after it; also with
+/// every window, so that two keys are in use for one window only.
+pub fn a_steady_flow_is_not_new_at_midnight(kernel: bool) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let files = [capture(&scratch)?];
+    for generation in [1, 7, AROUND - 1, AROUND, AROUND + 1, 3_600] {
+        let reports = run_with(&generations(generation), &files, SECOND, kernel, 7)?.reports;
+        ensure!(reports.len() == 2 * AROUND as usize, "{} reports", reports.len());
+        for (nth, report) in reports.iter().enumerate() {
+            // The new flow of this second; the steady one is new in the first.
+            let expected = if nth == 0 { 2 } else { 1 };
+            let new = &report["new_flows"]["value"];
+            ensure!(*new == expected, "generations of {generation} s, window {nth}: {new} new flows, not {expected}");
+        }
+    }
+    Ok(())
+}
+
+/// A flow that comes again before it is forgotten is known, whichever key it was remembered by; after two generations
+/// it is forgotten, whichever key the filter has by then.
+pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -> Result<()> {
+    const GENERATION: u64 = 10;
+    let scratch = Scratch::new()?;
+    let file = scratch.file("again.pcap");
+    let flow = Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (1, 53) };
+    let other = |second: u64| Udp { ports: (2, 1_000 + second as u16), ..flow };
+    for last in (MIDNIGHT - 2 * GENERATION..MIDNIGHT).step_by(3) {
+        for silence in [1, 4, 9, 21, 25] {
+            let again = last + silence;
+            // Something in every second, so that there are windows and rotations.
+            let clock = (MIDNIGHT - 60..MIDNIGHT + 60).map(|second| {
+                let what = if second == last || second == again { flow } else { other(second + 60 - MIDNIGHT) };
+                (Duration::from_secs(second), what.frame(100))
+            });
+            frames::write(&file, clock)?;
+            let reports = run_with(&generations(GENERATION), std::slice::from_ref(&file), SECOND, false, 7)?.reports;
+            let report = &reports[(again - (MIDNIGHT - 60)) as usize];
+            let expected = u64::from(silence > 2 * GENERATION);
+            let new = &report["new_flows"]["value"];
+            ensure!(*new == expected, "last {last}, again {again}: {new} new flows, not {expected}");
+        }
+    }
+    Ok(())
+}
