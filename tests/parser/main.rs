@@ -14,6 +14,7 @@ use weir_tests::{
 mod cache;
 mod differential;
 mod frame;
+mod gaps;
 mod opinion;
 mod table;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         kernel("cache::each_packet_a_record_while_busy", cache::while_flush_is_in_the_cache_each_packet_is_a_record),
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
+        kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
