@@ -24,8 +24,11 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Takes note of the lowest and the highest rate that draws of this window may have had.
+    /// Takes note of the lowest and the highest rate that draws of this window may have had, if any left something out.
     pub fn sampled_at(&mut self, (least, most): (u32, u32)) {
+        if !self.has_left_out() {
+            return;
+        }
         let rate = |rate: u32| u16::try_from(rate).unwrap_or(u16::MAX);
         self.shard.sampling_least = self.shard.sampling_least.min(rate(least));
         self.shard.sampling = self.shard.sampling.max(rate(most));
@@ -35,10 +38,14 @@ impl Closed {
     /// the last ones. `None` if nothing was taken and nothing left out.
     pub fn sampling(&self) -> Option<(u32, u32)> {
         let (mut least, mut most) = (self.shard.sampling_least.into(), self.shard.sampling.into());
-        if self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero()) {
+        if self.has_left_out() {
             (least, most) = (self.edge.sampling.min(least), self.edge.sampling.max(most));
         }
         (least <= most).then_some((least, most))
+    }
+
+    fn has_left_out(&self) -> bool {
+        self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero())
     }
 }
 
@@ -79,6 +86,7 @@ mod tests {
         closed.shard.clear();
         assert_eq!(closed.sampling(), Some((8, 8)), "nothing was taken");
         closed.edge.counters[1].sampled_out = Tally::default();
+        closed.sampled_at((1, 8));
         assert_eq!(closed.sampling(), None);
     }
 }
