@@ -333,8 +333,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
-        let unreadable =
-            |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
+        let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;

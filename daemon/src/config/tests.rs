@@ -557,10 +557,9 @@ fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
         read.map_err(|mistakes| mistakes.to_string().replace(&path.display().to_string(), "F"))
     };
     let sinks = "sinks: [{type: stdout}, {type: http, url: 'http://a', headers: {X-Tenant: b, X-Api-Key: 5ec2e7}}]";
-    for (text, setting) in [
-        ("hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'", "hash_key"),
-        (sinks, "sinks[1].headers.x-api-key"),
-    ] {
+    for (text, setting) in
+        [("hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'", "hash_key"), (sinks, "sinks[1].headers.x-api-key")]
+    {
         for mode in [0o600, 0o640] {
             assert!(read(text, mode).is_ok(), "{setting}, {mode:o}");
         }
@@ -573,7 +572,8 @@ fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
             assert!(message.starts_with(&reason) && !message.contains("5ec2e7"), "{message}");
         }
     }
-    for text in ["", "hash_key: {file: /etc/weir/hash.key}", "sinks: [{type: http, url: 'http://a', headers: {X-Tenant: b}}]"]
+    for text in
+        ["", "hash_key: {file: /etc/weir/hash.key}", "sinks: [{type: http, url: 'http://a', headers: {X-Tenant: b}}]"]
     {
         assert!(read(text, 0o644).is_ok(), "{text}");
     }
