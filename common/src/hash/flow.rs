@@ -72,8 +72,11 @@ mod tests {
         assert!(service.service != hashes.service && service.pair == hashes.pair);
     }
 
+    /// A name, and the nth of some addresses.
+    type Family = (&'static str, fn(u64) -> Address);
+
     /// Sources as attackers and address plans make them.
-    fn families() -> [(&'static str, fn(u64) -> Address); 4] {
+    fn families() -> [Family; 4] {
         [
             ("random addresses", |n| Address([weir_sketch::hash::mix(n), weir_sketch::hash::mix(!n)])),
             ("IPv4 networks of 16 bits in a row", |n| Address::from_v4_word((n as u32).rotate_left(16).to_be())),
