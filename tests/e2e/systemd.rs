@@ -1,6 +1,7 @@
 //! The unit that ships: systemd accepts it, its exposure is as low as promised, and a real systemd runs weir with it.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -78,12 +79,18 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     let config = format!(
         "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
          report: {{interval: 1s}}\n\
+         hash_key: {{file: /run/credentials/weir.service/hash.key}}\n\
          sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}]\n"
     );
+    // As the unit's comment and config/examples/fleet.yaml have it: the key is root's, and systemd hands it over.
+    let drop_in = "[Service]\nLoadCredential=hash.key:/etc/weir/hash.key\n";
+    let key = "00112233445566778899aabbccddeeff\n";
     let (binary, unit) = (fs::read(weir_binary()?)?, fs::read(unit())?);
     let machine = Machine::boot(&[
         Installed { path: "usr/bin/weir", content: &binary, mode: 0o755 },
         Installed { path: "etc/systemd/system/weir.service", content: &unit, mode: 0o644 },
+        Installed { path: "etc/systemd/system/weir.service.d/key.conf", content: drop_in.as_bytes(), mode: 0o644 },
+        Installed { path: "etc/weir/hash.key", content: key.as_bytes(), mode: 0o600 },
         Installed { path: "etc/weir/weir.yaml", content: config.as_bytes(), mode: 0o644 },
     ])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
@@ -116,6 +123,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     service.is_attached(false).context("after it was stopped")?;
     let after = service.reports()?;
     ensure!(after.last().is_some_and(|report| run_of(report) == second), "the last report is another run's");
+    one_key_a_day(&after)?;
     // Forwarding goes on.
     watch::send(&pair, QUIET_LINK, Traffic::new(Plan::default())?, Pace::Unlimited, &mut Oracle::new()).map(drop)
 }
@@ -130,6 +138,18 @@ struct Service<'a> {
 fn run_of(report: &Value) -> String {
     let id = report["id"].as_str().unwrap_or_default();
     id.rsplit_once('/').map_or(id, |(run, _)| run).to_owned()
+}
+
+/// All runs have the key of the file: one for each day.
+fn one_key_a_day(reports: &[Value]) -> Result<()> {
+    let mut keys = BTreeMap::new();
+    for report in reports {
+        let day = report["window"]["start"].as_str().and_then(|start| start.split_once('T'));
+        let (day, _) = day.with_context(|| format!("no day in {}", report["window"]))?;
+        let key_id = keys.entry(day).or_insert(&report["key_id"]);
+        ensure!(*key_id == &report["key_id"], "{} and {key_id} on {day}", report["key_id"]);
+    }
+    Ok(())
 }
 
 impl Service<'_> {

@@ -11,6 +11,7 @@ use weir_tests::{
     trial::{needed, optional, root, trial},
 };
 
+mod adversary;
 mod command;
 mod confidence;
 mod corpus;
@@ -41,6 +42,12 @@ fn main() -> ExitCode {
         trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
         trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
         trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
+        trial("adversary::the_lists", adversary::the_lists, &[]),
+        trial("adversary::the_filter_of_seen_flows", adversary::the_filter_of_seen_flows, &[]),
+        trial("adversary::the_flow_cache", || adversary::the_flow_cache(false), &[]),
+        trial("adversary::the_flow_cache_of_the_kernel", || adversary::the_flow_cache(true), &[&root]),
+        trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
+        trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(

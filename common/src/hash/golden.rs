@@ -1,11 +1,11 @@
 //! What every machine must find alike, whatever the order of its bytes: hashes of flows.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_sketch::hash::{Key, KeyedHash, combine};
 
 use super::{FlowHashes, SlotKey, place};
-use crate::flow::{Address, FlowKey};
+use crate::flow::{Address, FlowKey, class};
 
 const KEY: Key = Key([7, 9]);
 const ITEMS: u64 = 100;
@@ -20,6 +20,11 @@ fn flow(nth: u64) -> FlowKey {
     FlowKey::new(address(nth as u8), address(!nth as u8), 6, 0).with_ports(nth as u16, 443)
 }
 
+fn flow_v6(nth: u64) -> FlowKey {
+    let address = |host: u64| Address::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(host)));
+    FlowKey::new(address(nth), address(!nth), 17, class::V6).with_ports(443, nth as u16)
+}
+
 #[test]
 fn hashes_are_the_same_on_every_machine() {
     let key = KeyedHash::new(KEY);
@@ -27,9 +32,9 @@ fn hashes_are_the_same_on_every_machine() {
         let FlowHashes { source, destination, pair, flow, service } = FlowHashes::new(&key, &flow(nth));
         [source, destination, pair, flow, service]
     }));
-    let places = digest((0..ITEMS).map(|nth| place(&SlotKey::new(KEY), &flow(nth))));
+    let places = |flow: fn(u64) -> FlowKey| digest((0..ITEMS).map(|nth| place(&SlotKey::new(KEY), &flow(nth))));
     assert_eq!(
-        [of_flows, places].map(|digest| std::format!("{digest:016x}")),
-        ["599005677e950678", "c5e7b8a388beeb74"]
+        [of_flows, places(flow), places(flow_v6)].map(|digest| std::format!("{digest:016x}")),
+        ["599005677e950678", "c5e7b8a388beeb74", "b3f28738b8400280"]
     );
 }

@@ -47,5 +47,7 @@ mknod -m 666 dev/tty c 5 0
 mkdir old
 pivot_root . old
 umount -l /old
+# As on a real machine: systemd mounts what it hands over to a service (LoadCredential=) in a namespace of a helper.
+mount --make-rshared /
 export container=weir
 exec /sbin/init
