@@ -52,7 +52,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX 
 
 /// Set by the loader: the key of the flow cache's hash.
 #[unsafe(no_mangle)]
-static SLOT_KEY: SlotKey = SlotKey([0; 9]);
+static SLOT_KEY: SlotKey = SlotKey([0; 8]);
 
 /// Set by the loader: the binary logarithm of the number of slots in a CPU's flow cache.
 #[unsafe(no_mangle)]
@@ -106,7 +106,6 @@ pub fn slot_key() -> SlotKey {
         constant!(SLOT_KEY[5]),
         constant!(SLOT_KEY[6]),
         constant!(SLOT_KEY[7]),
-        constant!(SLOT_KEY[8]),
     ])
 }
 

@@ -5,10 +5,10 @@ use weir_sketch::hash::{Key, sip};
 
 use crate::flow::FlowKey;
 
-/// The key of [`slot`]: one secret word for each word of a flow key, and one more for each word of an IPv6 address.
+/// The key of [`slot`]: one secret word for each word of a flow key, and one more for three words of IPv6 addresses.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SlotKey(pub [u64; 9]);
+pub struct SlotKey(pub [u64; 8]);
 
 #[cfg(feature = "sketch")]
 impl SlotKey {
@@ -31,13 +31,14 @@ pub const fn slot(key: &SlotKey, flow: &FlowKey, bits: u32) -> u32 {
 /// flows (ports or addresses in a row), whose sums are similar.
 ///
 /// A product modulo 2^64 carries a difference only upwards: of a word that differs in its highest bit alone, it has one
-/// bit, and two such words cancel each other whatever the key. So the words of IPv6 addresses, of which senders choose
-/// every bit, are multiplied twice: as numbers and with their bytes reversed. Of any difference, one of the two has a bit
-/// below 2^32, so the sums of two flows are equal with a probability of 2^-32. In an IPv4 address no bit is that high.
+/// bit, and two such words cancel each other whatever the key. Of IPv6 addresses, senders choose every bit. So all but the
+/// last of their words are multiplied twice: as numbers and with their bytes reversed. Of any difference in these words, one
+/// of the two has a bit below 2^32, so the sums of the two flows are equal with a probability of 2^-32. Flows that differ
+/// in the last word alone never have the same sum, because its key is odd. In an IPv4 address no bit is that high.
 #[inline(always)]
 pub const fn place(key: &SlotKey, flow: &FlowKey) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let ([a, b, c, d, e, f, g, h, i], words) = (key.0, flow.place_words());
+    let ([a, b, c, d, e, f, g, h], words) = (key.0, flow.place_words());
     let mut sum = words[0]
         .wrapping_mul(a)
         .wrapping_add(words[1].wrapping_mul(b))
@@ -48,8 +49,7 @@ pub const fn place(key: &SlotKey, flow: &FlowKey) -> u64 {
         sum = sum
             .wrapping_add(words[0].swap_bytes().wrapping_mul(f))
             .wrapping_add(words[1].swap_bytes().wrapping_mul(g))
-            .wrapping_add(words[2].swap_bytes().wrapping_mul(h))
-            .wrapping_add(words[3].swap_bytes().wrapping_mul(i));
+            .wrapping_add(words[2].swap_bytes().wrapping_mul(h));
     }
     (sum ^ sum >> 32).wrapping_mul(ODD)
 }
