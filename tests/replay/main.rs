@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
         trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
         trial("sampling::lists_hold_as_a_whole", sampling::lists_hold_as_a_whole, &[]),
+        trial("sampling::lists_hold_through_the_kernel", sampling::lists_hold_through_the_kernel, &[&root]),
         trial("sampling::nothing_taken", sampling::a_window_that_is_left_out_says_so, &[]),
         trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
         trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    scenario::{self, Geometry, RATES},
+    scenario::{self, Geometry, RATES, Rate},
     tally::{Mean, Tallies},
 };
 
@@ -31,8 +31,9 @@ pub fn all(tallies: &Tallies) -> Vec<(&'static str, String)> {
             points: RATES
                 .iter()
                 .filter_map(|rate| {
+                    let Rate::OneIn(one_in) = rate else { return None };
                     let cell = tallies.cells.get(&(scenario.name, Geometry::Default, *rate))?;
-                    Some((f64::from(*rate), 100.0 * of(cell).value()))
+                    Some((f64::from(*one_in), 100.0 * of(cell).value()))
                 })
                 .collect(),
         };
@@ -44,7 +45,7 @@ pub fn all(tallies: &Tallies) -> Vec<(&'static str, String)> {
             points: [Geometry::Smallest, Geometry::Default]
                 .iter()
                 .filter_map(|size| {
-                    let cell = tallies.cells.get(&(scenario.name, *size, 1))?;
+                    let cell = tallies.cells.get(&(scenario.name, *size, Rate::OneIn(1)))?;
                     Some((cell.memory as f64 / 1024.0, 100.0 * of(cell).value()))
                 })
                 .collect(),

@@ -26,7 +26,7 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
                 Some([
                     scenario.to_owned(),
                     size.name().to_owned(),
-                    thousands(rate.into()),
+                    rate.name(),
                     thousands(lists.trials),
                     of(|about| matches!(about, About::List(_))),
                     of(|about| matches!(about, About::Unique(_))),
@@ -45,7 +45,7 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
             Some([
                 scenario.to_owned(),
                 size.name().to_owned(),
-                thousands(rate.into()),
+                rate.name(),
                 percent(cell.width.value()),
                 percent(cell.error.value()),
                 percent(cell.precision.value()),

@@ -13,7 +13,7 @@ use weir_tests::{oracle::Oracle, traffic::Packet};
 
 use crate::{
     judge::Judge,
-    scenario::{Geometry, RATES, Scenario},
+    scenario::{Geometry, RATES, Rate, Scenario},
     tally::{CONFIDENCES, STATED, Tallies},
 };
 
@@ -54,7 +54,14 @@ struct Measured {
     memory: usize,
 }
 
-fn measure(geometry: Geometry, rate: u32, key: Key, workers: usize, before: &[Packet], packets: &[Packet]) -> Measured {
+fn measure(
+    geometry: Geometry,
+    rate: Rate,
+    key: Key,
+    workers: usize,
+    before: &[Packet],
+    packets: &[Packet],
+) -> Measured {
     let config = geometry.config(rate);
     let sketch_key = key.derive("sketches");
     let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
@@ -72,6 +79,9 @@ fn measure(geometry: Geometry, rate: u32, key: Key, workers: usize, before: &[Pa
     let mut collectors: Vec<_> =
         (0..workers).map(|nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard())).collect();
     for (nth, packet) in packets.iter().enumerate() {
+        if let Some(rate) = rate.change(nth, packets.len(), key.0[0]) {
+            collectors.iter_mut().for_each(|collector| collector.set_rate(rate));
+        }
         let tally = Tally::new(1, packet.truth.bytes);
         let buffer = Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0 };
         collectors[nth % workers].measure(0, &buffer);

@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use weir::config::{Config, Packets};
-use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
+use weir_tests::{
+    table::thousands,
+    traffic::{Mix, Packet, Plan, Traffic},
+};
 
 /// Traffic of one kind.
 pub struct Scenario {
@@ -47,8 +50,51 @@ impl Scenario {
     }
 }
 
-/// One packet in so many is taken.
-pub const RATES: [u32; 4] = [1, 10, 100, 1_000];
+/// Which packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rate {
+    /// One packet in so many.
+    OneIn(u32),
+    /// Every packet at first; then ever fewer, as `auto` does for a reader that starves; then more again.
+    Auto,
+}
+
+/// Every rate.
+pub const RATES: [Rate; 5] = [Rate::OneIn(1), Rate::OneIn(10), Rate::OneIn(100), Rate::OneIn(1_000), Rate::Auto];
+
+impl Rate {
+    /// Whether no packet is left out.
+    pub fn is_every_packet(self) -> bool {
+        self == Self::OneIn(1)
+    }
+
+    /// Its name in tables: one packet in how many.
+    pub fn name(self) -> String {
+        match self {
+            Self::OneIn(rate) => thousands(rate.into()),
+            Self::Auto => "auto".to_owned(),
+        }
+    }
+
+    /// The rate at the beginning.
+    pub const fn first(self) -> u32 {
+        match self {
+            Self::OneIn(rate) => rate,
+            Self::Auto => 1,
+        }
+    }
+
+    /// The rate from the `nth` of `packets` packets on, if it changes there: it doubles nine times, and is halved as often.
+    /// The changes begin in another place with each seed.
+    pub fn change(self, nth: usize, packets: usize, seed: u64) -> Option<u32> {
+        const STEPS: usize = 18;
+        let each = packets / (STEPS + 4);
+        let since = nth.checked_sub(each * (1 + (seed % 3) as usize))?;
+        let step = since / each.max(1);
+        let changes = self == Self::Auto && since.is_multiple_of(each.max(1)) && step < STEPS;
+        changes.then(|| 1 << if step < STEPS / 2 { step + 1 } else { STEPS - 1 - step })
+    }
+}
 
 /// A size of sketches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,8 +117,8 @@ impl Geometry {
         }
     }
 
-    /// A configuration that samples at this rate.
-    pub fn config(self, rate: u32) -> Config {
+    /// A configuration that begins to sample at this rate.
+    pub fn config(self, rate: Rate) -> Config {
         let mut config = Config::default();
         if self == Self::Smallest {
             config.estimates.unique_error = 0.05;
@@ -81,7 +127,7 @@ impl Geometry {
             config.seen_flows.capacity = 1_000;
             config.datapath.cache_flows = 256;
         }
-        config.sampling.packets = Packets::OneIn(rate);
+        config.sampling.packets = Packets::OneIn(rate.first());
         config
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_tests::chance;
 
-use crate::scenario::Geometry;
+use crate::scenario::{Geometry, Rate};
 
 /// The confidence that reports state.
 pub const STATED: f64 = 0.999;
@@ -102,7 +102,7 @@ pub fn per_10_000(confidence: f64) -> u32 {
 }
 
 /// Which cell: the scenario, the size of sketches, the sampling rate.
-pub type Place = (&'static str, Geometry, u32);
+pub type Place = (&'static str, Geometry, Rate);
 
 /// What all cells came to.
 #[derive(Clone, Debug, Default)]
@@ -134,12 +134,14 @@ impl Tallies {
         }
     }
 
-    /// The lists of all sampled cells, at a confidence of 0.5.
+    /// The lists of all cells with a steady sampling rate, at a confidence of 0.5. (Where the rate changed, bounds allow for
+    /// more than happened.)
     fn sampled_lists(&self) -> Failures {
         let mut all = Failures::default();
         for ((_, _, rate), cell) in &self.cells {
             for ((confidence, about), failures) in &cell.statements {
-                if *rate > 1 && *confidence == per_10_000(0.5) && matches!(about, About::List(_)) {
+                let is_sampled = matches!(rate, Rate::OneIn(2..));
+                if is_sampled && *confidence == per_10_000(0.5) && matches!(about, About::List(_)) {
                     all.merge(*failures);
                 }
             }
@@ -153,9 +155,9 @@ impl Tallies {
         const MANY: u64 = 65_536;
         let of_cells = self.cells.iter().flat_map(|((scenario, geometry, rate), cell)| {
             cell.statements.iter().map(move |((confidence, about), failures)| {
-                let name = format!("{scenario}, {}, 1 in {rate}, {about:?}", geometry.name());
+                let name = format!("{scenario}, {}, 1 in {}, {about:?}", geometry.name(), rate.name());
                 // Without sampling, lists leave nothing to chance.
-                let certain = *rate == 1 && matches!(about, About::List(_));
+                let certain = rate.is_every_packet() && matches!(about, About::List(_));
                 (name, if certain { 10_000 } else { *confidence }, *failures, None)
             })
         });
@@ -215,9 +217,9 @@ mod tests {
     #[test]
     fn lists_without_sampling_may_never_fail() {
         let mut tallies = Tallies::default();
-        tallies.cell(("traffic", Geometry::Default, 1), 1).judge(STATED, About::List("flows"), false);
+        tallies.cell(("traffic", Geometry::Default, Rate::OneIn(1)), 1).judge(STATED, About::List("flows"), false);
         assert!(tallies.alarms().is_empty());
-        tallies.cell(("traffic", Geometry::Default, 1), 1).judge(STATED, About::List("flows"), true);
+        tallies.cell(("traffic", Geometry::Default, Rate::OneIn(1)), 1).judge(STATED, About::List("flows"), true);
         assert_eq!(tallies.alarms().len(), 1);
     }
 }
