@@ -26,6 +26,8 @@ pub enum Command {
     Check(ConfigArgs),
     /// Say what this kernel, driver and user can do, and the exact reason for each no; attaches nothing
     Doctor(DoctorArgs),
+    /// Remove the filters that a killed weir has left at the tc hooks of interfaces (as root)
+    Detach(DetachArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
@@ -85,6 +87,14 @@ pub struct DoctorArgs {
     /// Print one line of JSON instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// `weir detach`.
+#[derive(Args, Debug)]
+pub struct DetachArgs {
+    /// Only from these interfaces [default: all]
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
 }
 
 /// The schemas.

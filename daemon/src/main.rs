@@ -11,8 +11,8 @@ use std::{
 use clap::Parser;
 use crossbeam::channel::{Receiver, bounded};
 use weir::{
-    attach::AttachError,
-    cli::{Cli, Command, ConfigArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
+    attach::{AttachError, leftovers, netlink::Devices},
+    cli::{Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     coordinator::MeasureError,
     crew::CrewError,
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay_captures(args),
         Command::Check(args) => check(&args),
         Command::Doctor(args) => examine(args),
+        Command::Detach(args) => detach(&args),
         Command::Schema(Schema::Report) => print(report_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
@@ -163,6 +164,38 @@ fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, 
     let written = if json { diagnosis.write_json(&mut io::stdout()) } else { writeln!(io::stdout(), "{diagnosis}") };
     written.map_err(ReplayError::from)?;
     Ok(if diagnosis.possible { Exit::Done } else { Exit::Impossible })
+}
+
+/// Removes what is left at the tc hooks. What belongs to a weir that runs is not touched.
+fn detach(DetachArgs { interfaces }: &DetachArgs) -> Result<Exit, Failure> {
+    let impossible = |error| Failure { exit: Exit::Impossible, error };
+    let cannot_list =
+        |error: io::Error| impossible(anyhow::anyhow!("cannot list the filters of the tc hooks: {error}"));
+    let there = Devices::open().and_then(|mut devices| devices.list()).map_err(cannot_list)?;
+    if let Some(name) = interfaces.iter().find(|name| there.iter().all(|device| device.name != **name)) {
+        return Err(RunError::from(AttachError::not_found(name, &there)).into());
+    }
+    let mut leftovers = leftovers().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            impossible(anyhow::anyhow!("there are filters at the tc hooks, and only root may see whose they are"))
+        }
+        _ => cannot_list(error),
+    })?;
+    leftovers.retain(|one| interfaces.is_empty() || interfaces.contains(&one.interface));
+    if leftovers.is_empty() {
+        return print("weir has left nothing at the tc hooks");
+    }
+    for leftover in leftovers {
+        let (name, direction) = (&leftover.interface, leftover.way.name());
+        leftover.remove_if_left().map_err(|error| {
+            impossible(anyhow::anyhow!("cannot remove weir's filter from {name} ({direction}): {error}"))
+        })?;
+        print(match leftover.owner {
+            None => format!("{name} ({direction}): removed"),
+            Some(pid) => format!("{name} ({direction}): stays, because the weir with process id {pid} still uses it"),
+        })?;
+    }
+    Ok(Exit::Done)
 }
 
 fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {

@@ -36,6 +36,7 @@ mod sampling;
 mod sinks;
 mod stop;
 mod systemd;
+mod tc;
 mod tcx;
 mod usage;
 mod watch;
@@ -48,13 +49,14 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 17] = [
+const SUITES: [Suite; 18] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
+    Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),

@@ -3,7 +3,11 @@
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
-    programs::{SchedClassifier, TcAttachType, Xdp, xdp::XdpMode},
+    programs::{
+        LinkOrder, SchedClassifier, TcAttachType, Xdp,
+        tc::{NlOptions, TcAttachOptions},
+        xdp::XdpMode,
+    },
 };
 use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
@@ -52,17 +56,30 @@ impl Foreign {
     ///
     /// As above.
     pub fn attach_tcx(namespace: &Namespace, interface: &str) -> Result<Self> {
-        /// `TCX_NEXT`.
+        Self::attach_by(namespace, interface, TcAttachOptions::TcxOrder(LinkOrder::default()))
+    }
+
+    /// The same, by a classic filter; there has to be a queueing discipline for it.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn attach_tc(namespace: &Namespace, interface: &str) -> Result<Self> {
+        Self::attach_by(namespace, interface, TcAttachOptions::Netlink(NlOptions::default()))
+    }
+
+    fn attach_by(namespace: &Namespace, interface: &str, options: TcAttachOptions) -> Result<Self> {
+        /// `TCX_NEXT`, which is `TC_ACT_UNSPEC`.
         const SET_NEXT: [u8; 8] = [0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
         let loaded = namespace.enter(|| -> Result<Ebpf> {
             let mut loaded = Ebpf::load(&elf(b"classifier", &[SET_NEXT, EXIT].concat())?)?;
             let program: &mut SchedClassifier =
                 loaded.program_mut(NAME).context("the program is not in its object")?.try_into()?;
             program.load()?;
-            program.attach(interface, TcAttachType::Ingress)?;
+            program.attach_with_options(interface, TcAttachType::Ingress, options)?;
             Ok(loaded)
         })?;
-        Ok(Self { _loaded: loaded.with_context(|| format!("TCX on {interface}"))? })
+        Ok(Self { _loaded: loaded.with_context(|| format!("the tc hook of {interface}"))? })
     }
 }
 

@@ -5,13 +5,14 @@ use std::{
     time::Duration,
 };
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use weir_common::{control::egress, ledger::Ledger};
 
 use super::{
     coverage::Coverage,
     error::AttachError,
-    ladder::Ladder,
+    hook::leftovers,
+    ladder::{Hold, Ladder},
     netlink::{Device, Devices},
     obtained::Obtained,
     plan::{Wanted, wanted},
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     config::{Interface, Way},
     datapath::maps::InterfaceTable,
-    measure::interface::MeasuredInterface,
+    measure::interface::{Counts, MeasuredInterface},
     text::with_causes,
 };
 
@@ -61,13 +62,15 @@ impl<'a> Attachments<'a> {
             refused: HashMap::new(),
             left_out: HashSet::new(),
         };
+        if all.ladder.programs.is_some() {
+            clean_hooks();
+        }
         let devices = all.devices.list()?;
         for rule in interfaces {
             if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
                 warn!(pattern = %rule.name, "no interface fits this pattern now; weir will measure those that appear later");
             } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
-                let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
-                return Err(AttachError::NotFound { name: rule.name.clone(), have });
+                return Err(AttachError::not_found(&rule.name, &devices));
             }
         }
         all.settle(&devices, &HashSet::new(), true)?;
@@ -77,6 +80,7 @@ impl<'a> Attachments<'a> {
     /// Attaches to everything that should be measured now. `gone` are the interfaces that vanished since the last time:
     /// other interfaces may have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
+        self.forget_lost_filters();
         let settled = match self.devices.list() {
             Ok(devices) => self.settle(&devices, gone, false),
             Err(error) => Err(error.into()),
@@ -110,6 +114,28 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
+    /// Takes note of filters that somebody has removed, so that they are attached again.
+    fn forget_lost_filters(&mut self) {
+        for attachment in self.slots.iter_mut() {
+            let Some(present) = &attachment.present else { continue };
+            let Some(Hold::Filter { hooked }) = &present.hold else { continue };
+            let (interface, ifindex) = (&attachment.name, present.ifindex);
+            match hooked.is_there() {
+                Ok(true) => {}
+                Ok(false) => {
+                    warn!(
+                        %interface, direction = attachment.way.name(),
+                        "somebody has removed weir's filter from the tc hook; weir attaches it again"
+                    );
+                    attachment.end();
+                    forget(self.table.as_deref_mut(), attachment, ifindex);
+                }
+                // The interface has vanished; its own news will come.
+                Err(error) => debug!(%interface, "cannot list the filters of its tc hook: {error}"),
+            }
+        }
+    }
+
     /// Detaches from what is gone or no longer wanted.
     fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
         for attachment in self.slots.iter_mut() {
@@ -136,13 +162,8 @@ impl<'a> Attachments<'a> {
                     }
                 }
             }
-            attachment.present = None;
-            attachment.obtained = Obtained::Gone;
-            attachment.changed = true;
-            let table = self.table.as_deref_mut();
-            if let Some(Err(error)) = table.map(|table| table.remove(table_entry(ifindex, attachment.way))) {
-                warn!(interface = %attachment.name, "cannot remove the interface from the table: {error}");
-            }
+            attachment.end();
+            forget(self.table.as_deref_mut(), attachment, ifindex);
         }
     }
 
@@ -206,6 +227,13 @@ impl<'a> Attachments<'a> {
             Ok((obtained, hold)) => {
                 let Device { ifindex, name, .. } = device;
                 info!(interface = %name, ifindex, direction = way.name(), mode = obtained.name(), "attached");
+                if obtained.counts() == Counts::Buffers {
+                    warn!(
+                        interface = %name,
+                        "generic XDP counts a buffer that an offload has merged as one packet. To count each packet, use \
+                         `mode: tcx` or `mode: tc`"
+                    );
+                }
                 let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
                 let attachment = place.get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
@@ -252,6 +280,7 @@ impl<'a> Attachments<'a> {
                 slot,
                 name: attachment.name.clone(),
                 mode: attachment.obtained.name(),
+                counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),
                 coverage,
             });
@@ -268,6 +297,32 @@ impl<'a> Attachments<'a> {
         for present in self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut()) {
             present.hold = None;
         }
+    }
+}
+
+/// Removes the filters that an earlier weir has left at the tc hooks: one that was killed, for instance.
+fn clean_hooks() {
+    let leftovers = match leftovers() {
+        Ok(leftovers) => leftovers,
+        // As a service weir may not ask. There `weir detach` has run after the earlier one.
+        Err(error) => return debug!("cannot look for filters that an earlier weir has left: {error}"),
+    };
+    for leftover in leftovers {
+        let (interface, direction) = (&leftover.interface, leftover.way.name());
+        match (leftover.owner, leftover.remove_if_left()) {
+            (Some(pid), _) => info!(%interface, direction, pid, "another weir measures this interface, too"),
+            (None, Ok(())) => info!(%interface, direction, "removed the filter that an earlier weir has left"),
+            (None, Err(error)) => {
+                warn!(%interface, direction, "cannot remove the filter that an earlier weir has left: {error}");
+            }
+        }
+    }
+}
+
+/// Removes what is attached no more from the kernel's table.
+fn forget(table: Option<&mut InterfaceTable>, attachment: &Attachment, ifindex: u32) {
+    if let Some(Err(error)) = table.map(|table| table.remove(table_entry(ifindex, attachment.way))) {
+        warn!(interface = %attachment.name, "cannot remove the interface from the table: {error}");
     }
 }
 

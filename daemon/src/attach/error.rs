@@ -6,6 +6,7 @@ use aya::programs::ProgramError;
 use thiserror::Error;
 use weir_common::control::INTERFACES_MAX;
 
+use super::netlink::Device;
 use crate::datapath::KernelError;
 
 /// Why an interface cannot be measured.
@@ -61,8 +62,32 @@ pub enum AttachError {
         "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later)"
     )]
     NoTcx(String),
+    /// The classic tc hook has room for what is received only.
+    #[error(
+        "what interface \"{0}\" sends cannot be measured at the classic tc hook: the interface has the queueing \
+         discipline `ingress`, which leaves no room for `clsact`. Remove it (`tc qdisc del dev {0} ingress`), or measure \
+         `direction: ingress`"
+    )]
+    OnlyIngress(String),
+    /// The classic tc hook takes no filter.
+    #[error(
+        "interface \"{name}\" takes no filter at the classic tc hook (does this kernel have the modules sch_ingress and \
+         cls_bpf?)"
+    )]
+    NoFilter {
+        /// The interface.
+        name: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// This kernel refused the program for the tc hook.
+    #[error("interface \"{0}\" cannot be measured at the tc hook: this kernel refused weir's program for it")]
+    NoTcProgram(String),
     /// XDP on an interface that has no Ethernet headers.
-    #[error("interface \"{name}\" has no Ethernet headers, but {mode} needs them: use `mode: auto` or `mode: tcx`")]
+    #[error(
+        "interface \"{name}\" has no Ethernet headers, but {mode} needs them: use `mode: auto`, `mode: tcx` or `mode: tc`"
+    )]
     NoEthernet {
         /// The interface.
         name: String,
@@ -92,6 +117,12 @@ pub enum AttachError {
 }
 
 impl AttachError {
+    /// There is no interface of this name among these.
+    pub fn not_found(name: &str, devices: &[Device]) -> Self {
+        let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
+        Self::NotFound { name: name.to_owned(), have }
+    }
+
     /// Whether the daemon must not start because of this. Every error of an interface that was asked for by its name
     /// forbids it. An interface that only fits a pattern may fail, but a missing privilege is missing for all of them.
     pub const fn forbids_start(&self, is_named: bool) -> bool {

@@ -2,25 +2,35 @@
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|
-//! | a network card | XDP native, TCX, XDP generic | TCX |
-//! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, XDP generic | TCX |
-//! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX | TCX |
+//! | a network card | XDP native, TCX, tc, XDP generic | TCX, tc |
+//! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, tc, XDP generic | TCX, tc |
+//! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX, tc | TCX, tc |
 //! | any, where this process may not load programs | a packet socket | a packet socket |
+//!
+//! TCX and the classic tc filter run the same programs at the same place; TCX came with Linux 6.6. XDP generic is last:
+//! it counts merged buffers, not packets.
 //!
 //! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
 use aya::{
-    programs::{LinkOrder, ProgramError, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode},
+    programs::{
+        LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode,
+    },
     sys::SyscallError,
 };
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketType, netdevice::name_to_index, socket},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 use weir_common::packet;
 
-use super::{error::AttachError, netlink::Device, obtained::Obtained};
+use super::{
+    error::AttachError,
+    hook::{self, Hooked},
+    netlink::Device,
+    obtained::Obtained,
+};
 use crate::{
     config::{Mode, Way},
     datapath::{
@@ -52,12 +62,15 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
     match (way, mode) {
         (_, Mode::AfPacket) => &[Obtained::AfPacket],
         (_, Mode::Auto) if !has_programs => &[Obtained::AfPacket],
-        (Way::Egress, _) | (_, Mode::Tcx) => &[Obtained::Tcx],
+        (_, Mode::Tcx) => &[Obtained::Tcx],
+        (_, Mode::Tc) => &[Obtained::Tc],
+        // XDP sees nothing that is sent.
+        (Way::Egress, _) => &[Obtained::Tcx, Obtained::Tc],
         (_, Mode::Native) => &[Obtained::Native],
         (_, Mode::Generic) => &[Obtained::Generic],
-        (_, Mode::Auto) if link_layer(device) == packet::Link::RawIp => &[Obtained::Tcx],
-        (_, Mode::Auto) if is_virtual => &[Obtained::Tcx, Obtained::Generic],
-        (_, Mode::Auto) => &[Obtained::Native, Obtained::Tcx, Obtained::Generic],
+        (_, Mode::Auto) if link_layer(device) == packet::Link::RawIp => &[Obtained::Tcx, Obtained::Tc],
+        (_, Mode::Auto) if is_virtual => &[Obtained::Tcx, Obtained::Tc, Obtained::Generic],
+        (_, Mode::Auto) => &[Obtained::Native, Obtained::Tcx, Obtained::Tc, Obtained::Generic],
     }
 }
 
@@ -73,7 +86,7 @@ pub struct Ladder<'a> {
 pub struct Programs<'a> {
     /// XDP.
     pub xdp: &'a mut Xdp,
-    /// TCX.
+    /// TCX and the classic tc hook.
     pub tc: TcPrograms<'a>,
 }
 
@@ -83,6 +96,11 @@ pub enum Hold {
     Program {
         /// Its link.
         _link: FdLink,
+    },
+    /// A program that a filter runs.
+    Filter {
+        /// The filter.
+        hooked: Hooked,
     },
     /// A packet socket.
     Socket {
@@ -111,7 +129,7 @@ impl Ladder<'_> {
         for &rung in rungs(device, mode, way, self.programs.is_some()) {
             let attached = match (rung, &mut self.programs) {
                 (Obtained::AfPacket, _) => self.tap(device, way, slot).map(|tap| Hold::Socket { _tap: tap }),
-                (_, Some(programs)) => programs.attach(device, way, rung).map(|link| Hold::Program { _link: link }),
+                (_, Some(programs)) => programs.attach(device, way, rung),
                 (_, None) => Err(KernelError::NotPermitted.into()),
             };
             match attached {
@@ -144,12 +162,14 @@ impl Ladder<'_> {
 }
 
 impl Programs<'_> {
-    fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<FdLink, AttachError> {
-        match rung {
-            Obtained::Native => self.xdp(device, XdpMode::Driver, rung),
-            Obtained::Generic => self.xdp(device, XdpMode::Skb, rung),
-            _ => self.tcx(device, way),
-        }
+    fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<Hold, AttachError> {
+        let link = match rung {
+            Obtained::Native => self.xdp(device, XdpMode::Driver, rung)?,
+            Obtained::Generic => self.xdp(device, XdpMode::Skb, rung)?,
+            Obtained::Tc => return self.tc(device, way),
+            _ => self.tcx(device, way)?,
+        };
+        Ok(Hold::Program { _link: link })
     }
 
     fn xdp(&mut self, device: &Device, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
@@ -163,12 +183,24 @@ impl Programs<'_> {
         FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))
     }
 
+    /// The program that reads this interface's packets at the tc hook, loaded.
+    fn for_tc(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<&mut SchedClassifier, AttachError> {
+        let Device { name, hardware, .. } = device;
+        let found = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(name, rung, source))?;
+        found.ok_or_else(|| AttachError::LinkLayer { name: name.clone(), hardware: *hardware })
+    }
+
+    fn tc(&mut self, device: &Device, way: Way) -> Result<Hold, AttachError> {
+        let program = self.for_tc(device, way, Obtained::Tc)?;
+        Ok(Hold::Filter { hooked: hook::attach(device, way, program)? })
+    }
+
     fn tcx(&mut self, device: &Device, way: Way) -> Result<FdLink, AttachError> {
         let refused = |source| refused(&device.name, Obtained::Tcx, source);
-        let Some(program) = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(&device.name, source))?
-        else {
-            return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
-        };
+        if matches!(has_tcx(), Ok(false)) {
+            return Err(AttachError::NoTcx(device.name.clone()));
+        }
+        let program = self.for_tc(device, way, Obtained::Tcx)?;
         let hook = match way {
             Way::Ingress => TcAttachType::Ingress,
             Way::Egress => TcAttachType::Egress,
@@ -187,24 +219,16 @@ impl Programs<'_> {
     }
 }
 
-/// Kernels without TCX may refuse its programs, too. The verifier's log fills pages, and goes to the debug log.
-fn not_loaded(name: &str, source: ProgramError) -> AttachError {
+/// Why a program for the tc hook is not loaded. The verifier's log fills pages, and goes to the debug log.
+fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
+    let name = name.to_owned();
     match &source {
         ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
-            AttachError::NotPermitted(name.to_owned())
+            AttachError::NotPermitted(name)
         }
-        ProgramError::LoadError { .. } => {
-            if matches!(has_tcx(), Ok(true)) {
-                warn!(
-                    interface = %name,
-                    "this kernel has TCX but refused weir's program for it. That is a defect of weir: please report it \
-                     with the output of `WEIR_LOG=debug weir run`"
-                );
-            }
-            AttachError::NoTcx(name.to_owned())
-        }
-        _ => AttachError::Refused { name: name.to_owned(), mode: Obtained::Tcx.name(), source },
+        ProgramError::LoadError { .. } => AttachError::NoTcProgram(name),
+        _ => AttachError::Refused { name, mode: rung.name(), source },
     }
 }
 
@@ -281,14 +305,18 @@ mod tests {
         let tun = Device { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
         let ppp = Device { hardware: 512, ..card.clone() };
         let lo = Device { hardware: 772, ..card.clone() };
-        use Obtained::{AfPacket, Generic, Native, Tcx};
+        use Obtained::{AfPacket, Generic, Native, Tc, Tcx};
         let auto = |device| rungs(device, Mode::Auto, Way::Ingress, true);
-        assert_eq!(auto(&card), [Native, Tcx, Generic]);
-        assert_eq!(auto(&veth), [Tcx, Generic]);
-        assert_eq!(auto(&lo), [Tcx, Generic]);
-        assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx][..], &[Tcx][..]));
+        assert_eq!(auto(&card), [Native, Tcx, Tc, Generic]);
+        assert_eq!(auto(&veth), [Tcx, Tc, Generic], "merged buffers are counted as packets wherever that is possible");
+        assert_eq!(auto(&lo), [Tcx, Tc, Generic]);
+        assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx, Tc][..], &[Tcx, Tc][..]));
         assert_eq!(rungs(&veth, Mode::Native, Way::Ingress, true), [Native]);
-        assert_eq!(rungs(&card, Mode::Native, Way::Egress, true), [Tcx], "XDP sees nothing that is sent");
+        assert_eq!(rungs(&card, Mode::Native, Way::Egress, true), [Tcx, Tc], "XDP sees nothing that is sent");
+        for way in [Way::Ingress, Way::Egress] {
+            assert_eq!(rungs(&card, Mode::Tc, way, true), [Tc]);
+            assert_eq!(rungs(&card, Mode::Tcx, way, true), [Tcx]);
+        }
         for way in [Way::Ingress, Way::Egress] {
             assert_eq!(rungs(&card, Mode::AfPacket, way, true), [AfPacket]);
             assert_eq!(rungs(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");

@@ -2,12 +2,14 @@
 //!
 //! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
 //! ([`netlink`]), the interfaces there are and the configuration give what should be measured (`plan`). What should no longer
-//! be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`). At each
+//! be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`). What is
+//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`. At each
 //! window's edge what the programs saw is compared with what the interfaces counted (`coverage`).
 
 mod attachments;
 mod coverage;
 mod error;
+mod hook;
 mod ladder;
 pub mod netlink;
 mod obtained;
@@ -18,6 +20,7 @@ pub(crate) use self::ladder::{link_layer, rungs};
 pub use self::{
     attachments::Attachments,
     error::AttachError,
+    hook::{Leftover, leftovers},
     ladder::{Ladder, Programs},
     obtained::Obtained,
 };

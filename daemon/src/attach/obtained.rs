@@ -1,6 +1,6 @@
 //! How an interface's packets are seen, and what that may miss.
 
-use crate::config::Way;
+use crate::{config::Way, measure::interface::Counts};
 
 /// How an interface's packets are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,8 +9,10 @@ pub enum Obtained {
     Native,
     /// In the kernel's stack, after it.
     Generic,
-    /// At the tc hook.
+    /// At the tc hook, by TCX.
     Tcx,
+    /// At the tc hook, by a classic filter.
+    Tc,
     /// By a packet socket.
     AfPacket,
     /// Not at all: the interface does not exist now.
@@ -26,9 +28,20 @@ impl Obtained {
             Self::Native => "xdp-native",
             Self::Generic => "xdp-generic",
             Self::Tcx => "tcx",
+            Self::Tc => "tc",
             Self::AfPacket => "afpacket",
             Self::Gone => "gone",
             Self::LeftOut => "left-out",
+        }
+    }
+}
+
+impl Obtained {
+    /// What counts as a packet.
+    pub const fn counts(self) -> Counts {
+        match self {
+            Self::Generic => Counts::Buffers,
+            _ => Counts::Packets,
         }
     }
 }
@@ -40,7 +53,7 @@ pub const fn reason_for_missing(obtained: Obtained, way: Way, has_xdp: bool) -> 
             "likely the card forwards flows in hardware (offload), or has queues without the program"
         }
         (Obtained::Generic, _) => {
-            "likely offloads merge packets before the program sees them (use `mode: tcx`, or disable them with `ethtool \
+            "likely offloads merge packets before the program sees them (use `mode: tcx` or `mode: tc`, or disable them with `ethtool \
              -K DEVICE gro off lro off`), or the card forwards flows in hardware"
         }
         (_, Way::Ingress) if has_xdp => {

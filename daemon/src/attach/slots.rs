@@ -126,6 +126,13 @@ impl Attachment {
         })
     }
 
+    /// Ends what there is in the kernel, for a reason that the interface or somebody else gave.
+    pub fn end(&mut self) {
+        self.present = None;
+        self.obtained = Obtained::Gone;
+        self.changed = true;
+    }
+
     /// The interface's own count of this direction.
     pub fn own(&self, counts: &HashMap<u32, [u64; 2]>) -> Option<u64> {
         let present = self.present.as_ref()?;

@@ -109,8 +109,10 @@ pub enum Mode {
     Native,
     /// In the network stack, on any interface.
     Generic,
-    /// At the tc hook, by TCX.
+    /// At the tc hook, by TCX (from Linux 6.6 on).
     Tcx,
+    /// At the tc hook, by a classic filter.
+    Tc,
     /// By a packet socket, without eBPF.
     AfPacket,
 }

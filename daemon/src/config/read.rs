@@ -16,11 +16,12 @@ use super::{
     Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 
-const MODES: [(&str, Mode); 5] = [
+const MODES: [(&str, Mode); 6] = [
     ("auto", Mode::Auto),
     ("native", Mode::Native),
     ("generic", Mode::Generic),
     ("tcx", Mode::Tcx),
+    ("tc", Mode::Tc),
     ("afpacket", Mode::AfPacket),
 ];
 

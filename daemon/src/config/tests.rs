@@ -294,8 +294,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "interfaces:\n  - mode: nativ\n    name: eth0\n  - mode: fast\n    nmae: eth1\n  - {}",
         &[
-            "2:11: interfaces[0].mode: expected one of auto, native, generic, tcx, afpacket, found the text \"nativ\", did you mean native?",
-            "4:11: interfaces[1].mode: expected one of auto, native, generic, tcx, afpacket, found the text \"fast\"",
+            "2:11: interfaces[0].mode: expected one of auto, native, generic, tcx, tc, afpacket, found the text \"nativ\", did you mean native?",
+            "4:11: interfaces[1].mode: expected one of auto, native, generic, tcx, tc, afpacket, found the text \"fast\"",
             "5:5: interfaces[1].nmae: unknown key, did you mean name?",
             "6:5: interfaces[2].name: is missing: the interface, such as eth0",
         ],
@@ -455,7 +455,7 @@ sinks:
         r#"weir.yaml:2:12: observer.nam: unknown key, did you mean name?
 weir.yaml:2:33: observer.site: expected text, found the list [..]
 weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'
-weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, afpacket, found the text "nativ", did you mean native?
+weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, tc, afpacket, found the text "nativ", did you mean native?
 weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction)
 weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
 weir.yaml:9:8: report.top: 1000 is above the maximum of 100

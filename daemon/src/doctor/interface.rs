@@ -10,7 +10,7 @@ use super::{Answer, Finding, InterfaceFindings};
 use crate::{
     attach::{
         Obtained, link_layer,
-        netlink::{self, Device, Devices, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+        netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
     config::{Direction, Interface, Mode, Way},
@@ -75,6 +75,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
                 xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
+                discipline: Traffic::open().and_then(|mut traffic| traffic.discipline(device.ifindex)).ok().flatten(),
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
                 offloads: netlink::offloads(device.ifindex).unwrap_or_default(),
@@ -100,6 +101,7 @@ struct Facts {
     xdp_features: Option<u64>,
     fragments: bool,
     tcx: Option<bool>,
+    discipline: Option<Discipline>,
     has_programs: bool,
     packet_sockets: bool,
     offloads: Vec<String>,
@@ -153,7 +155,7 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
     for &rung in rungs(&facts.device, mode, way, facts.has_programs) {
-        match holds(facts, rung) {
+        match holds(facts, way, rung) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
                     Some(first) => format!("by {first}, or else by {}", rung.name()),
@@ -172,12 +174,22 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
 }
 
 /// Whether weir could see packets in this way.
-fn holds(facts: &Facts, rung: Obtained) -> Answer {
+fn holds(facts: &Facts, way: Way, rung: Obtained) -> Answer {
     let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match rung {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
         Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
+        // `ingress` is in the place of `clsact`, and has no room for what is sent.
+        Obtained::Tc if way == Way::Egress && facts.discipline == Some(Discipline::Ingress) => Answer::No,
+        // Whether the kernel has the modules, only attaching shows.
+        Obtained::Tc => {
+            if facts.discipline.is_some() {
+                Answer::Yes
+            } else {
+                Answer::Unknown
+            }
+        }
         Obtained::AfPacket if facts.packet_sockets => Answer::Yes,
         _ => Answer::No,
     }
@@ -252,7 +264,7 @@ fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     if on("rx-gro") {
         hint(
             "GRO",
-            "on: generic XDP counts merged packets as one. Native XDP sees packets before they are merged; TCX and \
+            "on: generic XDP counts merged packets as one. Native XDP sees packets before they are merged; TCX, tc and \
              packet sockets count each of them"
                 .to_owned(),
         );
@@ -306,6 +318,8 @@ mod tests {
         let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
         let unsure = facts("something", 1500, None);
         let old = Facts { tcx: Some(false), ..facts("something", 1500, Some(0)) };
+        let hooked = Facts { discipline: Some(Discipline::Clsact), ..old.clone() };
+        let half = Facts { discipline: Some(Discipline::Ingress), ..old.clone() };
         let alone = Facts { has_programs: false, ..card.clone() };
         let mut taken = old.clone();
         taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
@@ -314,8 +328,10 @@ mod tests {
             (&card, Mode::Auto, Both, vec![(Answer::Yes, "by xdp-native"), (Answer::Yes, "by tcx")]),
             (&unsure, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-native, or else by tcx")]),
             (&unsure, Mode::Native, Ingress, vec![(Answer::Unknown, "by xdp-native, if the kernel accepts it")]),
-            (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by xdp-generic")]),
-            (&old, Mode::Auto, Egress, vec![(Answer::No, "not possible by tcx (see above)")]),
+            (&old, Mode::Auto, Ingress, vec![(Answer::Yes, "by tc, or else by xdp-generic")]),
+            (&old, Mode::Auto, Egress, vec![(Answer::Unknown, "by tc, if the kernel accepts it")]),
+            (&hooked, Mode::Auto, Both, vec![(Answer::Yes, "by tc"), (Answer::Yes, "by tc")]),
+            (&half, Mode::Tc, Both, vec![(Answer::Yes, "by tc"), (Answer::No, "not possible by tc (see above)")]),
             (&old, Mode::Native, Ingress, vec![(Answer::No, "not possible by xdp-native (see above)")]),
             (&card, Mode::AfPacket, Both, vec![(Answer::Yes, "by afpacket"), (Answer::Yes, "by afpacket")]),
             (&alone, Mode::Auto, Ingress, vec![(Answer::Yes, "by afpacket")]),

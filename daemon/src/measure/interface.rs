@@ -1,5 +1,24 @@
 //! What is known of a measured interface beside its ledger.
 
+/// What a packet of the ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// A packet as it was on the wire.
+    Packets,
+    /// A buffer of the kernel: one packet, or several that an offload merged.
+    Buffers,
+}
+
+impl Counts {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Buffers => "buffers",
+        }
+    }
+}
+
 /// One direction of an interface, as a window's report names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {
@@ -9,6 +28,8 @@ pub struct MeasuredInterface {
     pub name: String,
     /// How its packets were seen.
     pub mode: &'static str,
+    /// What counts as a packet.
+    pub counts: Counts,
     /// Which of its packets; `None` for a capture.
     pub direction: Option<&'static str>,
     /// The packets seen for each one that the interface itself counted, if known.

@@ -32,7 +32,7 @@ use crate::{
     },
     keys::Keys,
     measure::{
-        interface::MeasuredInterface,
+        interface::{Counts, MeasuredInterface},
         order::Closed,
         seen::{self, Rotation},
         shard::Shard,
@@ -262,6 +262,7 @@ impl Run<'_> {
             slot: 0,
             name: self.interface.clone(),
             mode: "replay",
+            counts: Counts::Packets,
             direction: None,
             coverage: None,
         };

@@ -76,10 +76,10 @@ impl Report {
 }
 
 fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
-    let MeasuredInterface { slot, name, mode, direction, coverage } = measured;
+    let MeasuredInterface { slot, name, mode, counts, direction, coverage } = measured;
     let ledger = Ledger::from(ledgers.get(slot)?);
-    let (mode, direction) = (mode.to_owned(), direction.map(str::to_owned));
-    Some(Interface { name, mode, direction, sampling, coverage, kept: ledger.kept(), ledger })
+    let (mode, counts, direction) = (mode.to_owned(), counts.name().to_owned(), direction.map(str::to_owned));
+    Some(Interface { name, mode, counts, direction, sampling, coverage, kept: ledger.kept(), ledger })
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {

@@ -97,9 +97,12 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
-    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `afpacket` or `replay`. `gone` if the interface
-    /// disappeared; `left-out` if weir counts the same packets on an interface below it.
+    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `gone` if the
+    /// interface disappeared; `left-out` if weir counts the same packets on an interface below it.
     pub mode: String,
+    /// What counts as a packet: `packets` as they were on the wire, or `buffers`, in which an offload may have merged
+    /// several packets (`xdp-generic`).
+    pub counts: String,
     /// Which of its packets: `ingress` are those that it received, `egress` those that it sent. An interface may be
     /// listed once for each direction. Absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -152,7 +152,9 @@ fn interval(window: &Window) -> String {
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (i, Interface { name, mode, direction, sampling, ledger, coverage, kept }) in interfaces.iter().enumerate() {
+    for (i, Interface { name, mode, counts, direction, sampling, ledger, coverage, kept }) in
+        interfaces.iter().enumerate()
+    {
         if i > 0 {
             grid.across([]);
         }
@@ -167,6 +169,7 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         let lost = ledger.lost.values().any(|tally| tally.packets > 0);
         let kept = Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain });
         let mut line = vec![Cell::new(name, Strong), Cell::from(mode)];
+        line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
         line.extend(direction.as_ref().map(Cell::from));
         line.extend([Cell::from(rate), balanced, kept]);
         line.extend(coverage.map(|coverage| {

@@ -9,6 +9,10 @@ pub const NLMSG_DONE: u16 = 3;
 pub const ONE: u16 = 0x0005;
 /// The flags of a question for a list: `NLM_F_REQUEST | NLM_F_DUMP`.
 pub const ALL: u16 = 0x0301;
+/// Beside [`ONE`]: something new, which is not there yet (`NLM_F_CREATE | NLM_F_EXCL`).
+pub const NEW: u16 = 0x0600;
+/// Beside [`ONE`]: the kernel's own message about it comes back too (`NLM_F_ECHO`).
+pub const ECHO: u16 = 0x0008;
 /// `NLM_F_DUMP_INTR`: something changed meanwhile, and the list may lack an entry.
 pub const INTERRUPTED: u16 = 0x10;
 

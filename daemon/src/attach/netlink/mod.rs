@@ -1,9 +1,9 @@
 //! Asks the kernel about its interfaces and receives their changes, by netlink (RFC 3549;
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
-//! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces, and
-//! `generic` says what their drivers can do. All integers are in the byte order of the machine. weir only reads here,
-//! and needs no privilege for it.
+//! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces,
+//! `generic` says what their drivers can do, and `traffic` attaches filters at the classic tc hook. All integers are in
+//! the byte order of the machine. To read needs no privilege; to attach needs `CAP_NET_ADMIN`.
 //!
 //! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
 //! the numbers of some thirty attributes. The sockets, the repeated reading of interrupted lists and the handling of
@@ -13,8 +13,10 @@ mod generic;
 mod message;
 mod routing;
 mod socket;
+mod traffic;
 
 pub use self::{
     generic::{XDP_BASIC, XDP_FRAGMENTS, offloads, xdp_features},
     routing::{Device, Devices, Ender, Events, News, XdpProgram},
+    traffic::{Discipline, Filter, Traffic},
 };

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn taps_stand_in_for_no_mode_that_was_asked_for() {
-        for mode in [Mode::Native, Mode::Generic, Mode::Tcx] {
+        for mode in [Mode::Native, Mode::Generic, Mode::Tcx, Mode::Tc] {
             let rules = [rule("eth0", Mode::Auto, Direction::Both), rule("eth1", mode, Direction::Ingress)];
             assert!(!stand_in(&KernelError::NotPermitted, &rules));
             assert_eq!(stand_in(&KernelError::NotPermitted, &rules[..1]), PacketSocket::is_permitted());

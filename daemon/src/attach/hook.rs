@@ -1,0 +1,304 @@
+//! The classic tc hook: for kernels without TCX (before Linux 6.6), or where it is asked for.
+//!
+//! A filter at this hook stays after its process has ended. So weir removes it itself: when it stops, when it starts
+//! (what an earlier weir has left), and by `weir detach`. A filter is weir's if its *program* is: names of filters can be
+//! anybody's. Filters of others stay, and so does a queueing discipline that weir did not make. Which one it made, the
+//! filter's name says; that outlives the process, too.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+    os::fd::AsFd as _,
+};
+
+use aya::{maps::loaded_maps, programs::SchedClassifier, programs::loaded_programs};
+use rustix::io::Errno;
+use tracing::{debug, warn};
+
+use super::{
+    error::AttachError,
+    netlink::{Device, Devices, Discipline, Filter, Traffic},
+};
+use crate::config::Way;
+
+/// The name of a filter.
+const NAME: &str = "weir";
+/// The name of a filter for which weir made the queueing discipline.
+const NAME_WITH_CLSACT: &str = "weir+clsact";
+/// Handles of weir's filters are these and the number of the program, so that two daemons do not want the same one.
+const HANDLES: u32 = 0x7765_0000;
+/// Maps that every version of weir's programs uses. (A program's name alone is soon given twice.)
+const MAPS: [&str; 2] = ["INTERFACES", "RINGS"];
+
+/// A filter of this process. Dropping it removes it.
+pub struct Hooked {
+    name: String,
+    ifindex: u32,
+    way: Way,
+    program: u32,
+}
+
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        match Traffic::open().and_then(|mut traffic| remove(&mut traffic, self.ifindex, self.way, self.program)) {
+            Ok(()) => {}
+            // The interface is gone, and its filters are too.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
+            Err(error) => warn!(
+                interface = %self.name, direction = self.way.name(),
+                "weir's filter stays at the tc hook: {error}. `weir detach {}` removes it", self.name
+            ),
+        }
+    }
+}
+
+impl Hooked {
+    /// Whether the filter is still there. Somebody may have removed it, or the queueing discipline with all filters.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no answer.
+    pub fn is_there(&self) -> io::Result<bool> {
+        let mut traffic = Traffic::open()?;
+        Ok(find(&mut traffic, self.ifindex, self.way, self.program)?.is_some())
+    }
+}
+
+/// Attaches a program to what an interface receives or sends.
+///
+/// # Errors
+///
+/// There is no room for it, or the kernel refused.
+pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Hooked, AttachError> {
+    let Device { ifindex, ref name, .. } = *device;
+    let (id, fd) = match (program.info(), program.fd()) {
+        (Ok(info), Ok(fd)) => (info.id(), fd),
+        (Err(source), _) | (_, Err(source)) => {
+            return Err(AttachError::Refused { name: name.clone(), mode: "tc", source });
+        }
+    };
+    let attach = || -> io::Result<Result<(), AttachError>> {
+        let mut traffic = Traffic::open()?;
+        let made = match traffic.discipline(ifindex)? {
+            Some(Discipline::Ingress) if way == Way::Egress => {
+                return Ok(Err(AttachError::OnlyIngress(name.clone())));
+            }
+            Some(_) => is_made_by_weir(&mut traffic, ifindex)?,
+            None => traffic.add_clsact(ifindex).map(|()| true)?,
+        };
+        let filters = traffic.filters(ifindex, way)?;
+        let priority = priority(&filters);
+        if let Some(first) = filters.first().filter(|first| first.priority < priority) {
+            warn!(
+                interface = %name, direction = way.name(),
+                "a {} filter of priority {} runs before weir's at the tc hook: weir does not see what it drops",
+                first.kind, first.priority
+            );
+        }
+        let place = (priority, HANDLES.wrapping_add(id));
+        let title = if made { NAME_WITH_CLSACT } else { NAME };
+        let added = traffic.add_filter(ifindex, way, place, fd.as_fd(), title);
+        if added.is_err() && made && is_empty(&mut traffic, ifindex)? {
+            traffic.remove_clsact(ifindex)?;
+        }
+        added.map(Ok)
+    };
+    match attach() {
+        Ok(Ok(())) => Ok(Hooked { name: name.clone(), ifindex, way, program: id }),
+        Ok(Err(error)) => Err(error),
+        Err(source) => Err(refused(name, source)),
+    }
+}
+
+fn refused(name: &str, source: io::Error) -> AttachError {
+    let name = name.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
+        Some(Errno::NODEV) => AttachError::Vanished(name),
+        _ => AttachError::NoFilter { name, source },
+    }
+}
+
+/// The least priority number that a `bpf` filter for all packets can have beside these: one has to agree with the others
+/// of its priority. Within a priority the kernel runs the newest first.
+fn priority(filters: &[Filter]) -> u16 {
+    let taken: HashSet<u16> =
+        filters.iter().filter(|filter| !filter.is_for_every_packet()).map(|filter| filter.priority).collect();
+    (1..u16::MAX).find(|priority| !taken.contains(priority)).unwrap_or(u16::MAX)
+}
+
+/// Whether one of the filters says that weir made the queueing discipline.
+fn is_made_by_weir(traffic: &mut Traffic, ifindex: u32) -> io::Result<bool> {
+    let filters = of_interface(traffic, ifindex)?;
+    Ok(filters.iter().any(|(_, filter)| filter.name.as_deref() == Some(NAME_WITH_CLSACT)))
+}
+
+fn is_empty(traffic: &mut Traffic, ifindex: u32) -> io::Result<bool> {
+    Ok(of_interface(traffic, ifindex)?.is_empty())
+}
+
+/// All filters of an interface.
+fn of_interface(traffic: &mut Traffic, ifindex: u32) -> io::Result<Vec<(Way, Filter)>> {
+    let ways: &[Way] = match traffic.discipline(ifindex)? {
+        Some(Discipline::Clsact) => &[Way::Ingress, Way::Egress],
+        Some(Discipline::Ingress) => &[Way::Ingress],
+        None => &[],
+    };
+    let mut all = Vec::new();
+    for &way in ways {
+        all.extend(traffic.filters(ifindex, way)?.into_iter().map(|filter| (way, filter)));
+    }
+    Ok(all)
+}
+
+fn find(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Result<Option<Filter>> {
+    let of_way = |(its_way, filter): (Way, Filter)| (its_way == way).then_some(filter);
+    let mut filters = of_interface(traffic, ifindex)?.into_iter().filter_map(of_way);
+    Ok(filters.find(|filter| filter.program == Some(program)))
+}
+
+/// Removes the filter with this program, and the queueing discipline if weir made it and nobody else uses it.
+fn remove(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Result<()> {
+    let Some(filter) = find(traffic, ifindex, way, program)? else { return Ok(()) };
+    traffic.remove_filter(ifindex, way, &filter)?;
+    if filter.name.as_deref() == Some(NAME_WITH_CLSACT) && is_empty(traffic, ifindex)? {
+        traffic.remove_clsact(ifindex)?;
+    }
+    Ok(())
+}
+
+/// A filter of weir's that no weir has removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// The interface.
+    pub interface: String,
+    /// Its index.
+    ifindex: u32,
+    /// The direction.
+    pub way: Way,
+    /// The number of its program.
+    pub program: u32,
+    /// The process that uses the program: a weir that still runs. Such a filter is no leftover of it.
+    pub owner: Option<u32>,
+}
+
+impl Leftover {
+    /// Removes it, unless its weir still runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn remove_if_left(&self) -> io::Result<()> {
+        if self.owner.is_some() {
+            return Ok(());
+        }
+        match Traffic::open().and_then(|mut traffic| remove(&mut traffic, self.ifindex, self.way, self.program)) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// All filters of weir's at the classic tc hooks of this network namespace.
+///
+/// # Errors
+///
+/// The kernel gives no answer. [`io::ErrorKind::PermissionDenied`]: there are filters of programs, and only root may ask
+/// whose these are.
+pub fn leftovers() -> io::Result<Vec<Leftover>> {
+    let mut traffic = Traffic::open()?;
+    let mut found = Vec::new();
+    for device in Devices::open()?.list()? {
+        match of_interface(&mut traffic, device.ifindex) {
+            Ok(filters) => found.extend(filters.into_iter().filter_map(|(way, filter)| {
+                let (interface, ifindex) = (device.name.clone(), device.ifindex);
+                Some(Leftover { interface, ifindex, way, program: filter.program?, owner: None })
+            })),
+            Err(error) => debug!(interface = %device.name, "cannot list the filters of its tc hook: {error}"),
+        }
+    }
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let ours = programs_of_weir()?;
+    found.retain(|filter| ours.contains(&filter.program));
+    let owners = if found.is_empty() { HashMap::new() } else { owners()? };
+    for filter in &mut found {
+        filter.owner = owners.get(&filter.program).copied();
+    }
+    Ok(found)
+}
+
+/// The numbers of all loaded programs of weir, of whichever process.
+fn programs_of_weir() -> io::Result<HashSet<u32>> {
+    let forbidden = |error: &dyn std::error::Error| {
+        debug!("cannot ask whose programs these are: {error}");
+        io::Error::from(io::ErrorKind::PermissionDenied)
+    };
+    let mut names = HashMap::new();
+    for map in loaded_maps() {
+        match map {
+            Ok(map) => drop(names.insert(map.id(), map.name_as_str().unwrap_or_default().to_owned())),
+            Err(error) if names.is_empty() => return Err(forbidden(&error)),
+            // It has vanished meanwhile.
+            Err(_) => {}
+        }
+    }
+    let is_ours = |program: &aya::programs::ProgramInfo| {
+        let maps = program.map_ids().ok().flatten().unwrap_or_default();
+        let uses = |name: &str| maps.iter().any(|map| names.get(map).is_some_and(|its_name| its_name == name));
+        program.name_as_str().is_some_and(|name| name.starts_with("weir_")) && MAPS.iter().all(|map| uses(map))
+    };
+    Ok(loaded_programs().filter_map(Result::ok).filter(is_ours).map(|program| program.id()).collect())
+}
+
+/// By program, a process that has it open.
+fn owners() -> io::Result<HashMap<u32, u32>> {
+    let mut owners = HashMap::new();
+    for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end while this reads, and so may each of its descriptors.
+        let Ok(descriptors) = fs::read_dir(process.path().join("fdinfo")) else { continue };
+        for descriptor in descriptors.filter_map(Result::ok) {
+            let Ok(info) = fs::read_to_string(descriptor.path()) else { continue };
+            let program = info.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
+            if let Some(program) = program {
+                owners.insert(program, pid);
+            }
+        }
+    }
+    Ok(owners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(priority: u16, kind: &str) -> Filter {
+        let protocol = 3_u16.to_be();
+        Filter { priority, handle: 1, protocol, kind: kind.to_owned(), chain: 0, program: None, name: None }
+    }
+
+    #[test]
+    fn weir_runs_first_unless_that_place_cannot_be_shared() {
+        assert_eq!(priority(&[]), 1);
+        assert_eq!(priority(&[filter(49_152, "flower")]), 1);
+        assert_eq!(priority(&[filter(1, "bpf")]), 1, "beside programs of others");
+        assert_eq!(priority(&[filter(1, "u32"), filter(1, "u32"), filter(3, "u32")]), 2);
+        let of_ipv4 = Filter { protocol: 0x0800_u16.to_be(), ..filter(1, "bpf") };
+        assert_eq!(priority(&[of_ipv4, filter(2, "bpf")]), 2);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_told_apart() {
+        for (errno, expected) in [
+            (Errno::PERM, "NotPermitted"),
+            (Errno::ACCESS, "NotPermitted"),
+            (Errno::NODEV, "Vanished"),
+            (Errno::OPNOTSUPP, "NoFilter"),
+        ] {
+            let error = refused("eth0", io::Error::from_raw_os_error(errno.raw_os_error()));
+            assert!(format!("{error:?}").starts_with(expected), "{errno}: {error:?}");
+        }
+    }
+}
