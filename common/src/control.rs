@@ -8,6 +8,8 @@ pub const INTERFACES_MAX: u32 = 64;
 pub const INTERFACE_TABLE: u32 = 1024;
 /// How many places of that table an interface index may have.
 pub const INTERFACE_PROBES: u32 = 4;
+/// The most interfaces of which the programs know that what they receive has fed.
+pub const FED_MAX: u32 = 65_536;
 /// The most CPUs that can have a ring.
 pub const CPUS_MAX: u32 = 1024;
 
@@ -17,11 +19,40 @@ pub const CPUS_MAX: u32 = 1024;
 pub struct InterfaceSlot {
     /// The kernel's interface index, or its [`egress`]; 0 for a free entry.
     pub ifindex: u32,
-    /// The interface's slot, in the order of the configuration.
+    /// The interface's slot, in the order of the configuration; and above its eight bits the code of what [`Feeds`].
     pub slot: u32,
 }
 
+/// Which of an interface's packets feed totals and lists. A packet that several measured interfaces carry feeds once.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Feeds {
+    /// All of them.
+    #[default]
+    All = 0,
+    /// Of the packets that it sends those that did not come by an interface on which they have fed: the router's own.
+    Local = 1,
+    /// None: they feed on another interface.
+    None = 2,
+}
+
+impl Feeds {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Local => "local",
+            Self::None => "none",
+        }
+    }
+}
+
 impl InterfaceSlot {
+    /// The entry of a slot below 256.
+    pub const fn new(ifindex: u32, slot: u32, feeds: Feeds) -> Self {
+        Self { ifindex, slot: slot | (feeds as u32) << 8 }
+    }
+
     /// The `probe`th place of an interface index in the table.
     #[inline(always)]
     pub const fn place(ifindex: u32, probe: u32) -> u32 {

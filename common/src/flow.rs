@@ -96,14 +96,15 @@ pub struct FlowKey {
     pub src: Address,
     /// Destination address.
     pub dst: Address,
-    /// From the lowest bit on: destination port (16 bits), source port (16), protocol, class, interface, epoch (8
-    /// each).
+    /// From the lowest bit on: destination port (16 bits), source port (16), protocol (8), class (7), whether it is
+    /// repeated (1), interface, epoch (8 each).
     tail: u64,
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 
-/// An interface slot and a window. A flow has a record of its own for each such pair.
+/// An interface slot, a window, and whether the packets feed totals and lists on another interface. A flow has a record
+/// of its own for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
@@ -112,6 +113,19 @@ impl Scope {
     #[inline(always)]
     pub const fn new(interface: u8, epoch: u8) -> Self {
         Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
+    }
+
+    /// The scope of packets that feed totals and lists on another interface.
+    #[must_use]
+    #[inline(always)]
+    pub const fn repeated(self) -> Self {
+        Self(self.0 | REPEATED)
+    }
+
+    /// Whether these packets feed totals and lists on another interface.
+    #[inline(always)]
+    pub const fn is_repeated(self) -> bool {
+        self.0 & REPEATED != 0
     }
 
     /// The interface's slot.
@@ -132,6 +146,8 @@ const PROTO: u32 = 32;
 const CLASS: u32 = 40;
 const INTERFACE: u32 = 48;
 const EPOCH: u32 = 56;
+/// The highest bit of the class, which no class has.
+const REPEATED: u64 = 1 << (INTERFACE - 1);
 
 impl FlowKey {
     /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
@@ -184,7 +200,7 @@ impl FlowKey {
     #[must_use]
     #[inline]
     pub const fn identity(mut self) -> Self {
-        self.tail &= (1 << INTERFACE) - 1;
+        self.tail &= REPEATED - 1;
         self
     }
 
@@ -209,13 +225,13 @@ impl FlowKey {
     /// The IP version, and what the key lacks: bits of [`class`].
     #[inline(always)]
     pub const fn class(&self) -> u8 {
-        (self.tail >> CLASS) as u8
+        (self.tail >> CLASS) as u8 & 0x7f
     }
 
-    /// The interface slot and the window.
+    /// The interface slot and the window, and whether the packets feed on another interface.
     #[inline(always)]
     pub const fn scope(&self) -> Scope {
-        Scope(self.tail & !((1 << INTERFACE) - 1))
+        Scope(self.tail & !(REPEATED - 1))
     }
 
     /// The interface's slot.
@@ -347,6 +363,9 @@ mod tests {
         assert_eq!(key.identity(), flow);
         assert_eq!(key.place_words(), flow.with_scope(Scope::new(3, 200)).place_words());
         assert_ne!(key.place_words(), flow.with_scope(Scope::new(4, 9)).place_words());
+        let repeated = flow.with_scope(Scope::new(3, 9).repeated());
+        assert_eq!((repeated.identity(), repeated.class(), repeated.interface()), (flow, class::V6, 3));
+        assert!(repeated.scope().is_repeated() && !key.scope().is_repeated() && !repeated.is_same(&key));
         let fragment = flow.with_proto(17).with_class(class::FRAGMENT);
         assert_eq!((fragment.proto(), fragment.class(), fragment.dst_port()), (17, class::V6 | class::FRAGMENT, 443));
     }

@@ -142,6 +142,8 @@ pub struct Counters {
     pub merged: u64,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
+    /// Of the packets seen, those that feed totals and lists on another interface.
+    pub repeated: Tally,
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
     /// Packets whose record could not be handed over, by [`Loss`]. All numbers are exact, except the bytes of
@@ -157,6 +159,7 @@ impl Default for Counters {
             seen: Tally::default(),
             merged: 0,
             sampled_out: Tally::default(),
+            repeated: Tally::default(),
             skipped: [Tally::default(); Skip::COUNT],
             lost: [Tally::default(); Loss::COUNT],
         }
@@ -171,6 +174,7 @@ impl Counters {
             seen: self.seen.since(earlier.seen),
             merged: self.merged.wrapping_sub(earlier.merged),
             sampled_out: self.sampled_out.since(earlier.sampled_out),
+            repeated: self.repeated.since(earlier.repeated),
             skipped: core::array::from_fn(|i| self.skipped[i].since(earlier.skipped[i])),
             lost: core::array::from_fn(|i| self.lost[i].since(earlier.lost[i])),
         }
@@ -190,13 +194,19 @@ impl Ledger {
     /// Adds another ledger: of another CPU, or of another window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
-        let Counters { seen, merged, sampled_out, skipped, lost } = counters;
+        let Counters { seen, merged, sampled_out, repeated, skipped, lost } = counters;
         self.attributed.add(*attributed);
         self.counters.seen.add(*seen);
         self.counters.merged = self.counters.merged.wrapping_add(*merged);
         self.counters.sampled_out.add(*sampled_out);
+        self.counters.repeated.add(*repeated);
         self.counters.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
         self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
+    }
+
+    /// The packets seen that feed totals and lists here.
+    pub fn fed(&self) -> Tally {
+        self.counters.seen.since(self.counters.repeated)
     }
 
     /// All packets that were counted but whose records were lost.

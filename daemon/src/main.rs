@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fmt,
+    fmt::{self, Write as _},
     io::{self, BufWriter, IsTerminal, Write},
     path::Path,
     process::ExitCode,
@@ -11,7 +11,7 @@ use std::{
 use clap::Parser;
 use crossbeam::channel::{Receiver, bounded};
 use weir::{
-    attach::{AttachError, leftovers, netlink::Devices},
+    attach::{AttachError, Decision, leftovers, netlink::Devices, survey},
     cli::{Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     coordinator::MeasureError,
@@ -98,7 +98,7 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
     let interfaces: Vec<_> = names
         .into_iter()
         .filter(|name| known.insert(name.clone()))
-        .map(|name| Interface { name, mode: Mode::Auto, direction: Direction::Ingress })
+        .map(|name| Interface { name, mode: Mode::Auto, direction: Direction::Ingress, feeds: None })
         .collect();
     if interfaces.len() > INTERFACES_MAX {
         let error = anyhow::anyhow!("{} interfaces: weir measures at most {INTERFACES_MAX}", interfaces.len());
@@ -151,8 +151,33 @@ fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
     config.hash_key.check_kept().map_err(RunError::from)?;
     let cpus = online_cpus().map_err(RunError::from)?;
-    let memory = Memory::plan(&config, cpus.len(), tap::needs_programs(&config.interfaces));
-    print(format!("# settings in force\n{}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
+    let has_programs = tap::needs_programs(&config.interfaces);
+    let memory = Memory::plan(&config, cpus.len(), has_programs);
+    let feeds = show_feeds(&config.interfaces, has_programs);
+    print(format!("# settings in force\n{}{feeds}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
+}
+
+/// What each interface that is here now feeds, with the reason and what only the operator can know.
+fn show_feeds(interfaces: &[Interface], has_programs: bool) -> String {
+    let surveyed = match survey(interfaces, has_programs) {
+        Ok(surveyed) if surveyed.is_empty() => return String::new(),
+        Ok(surveyed) => surveyed,
+        Err(error) => {
+            return format!("\n# what feeds totals and lists: the kernel does not tell its interfaces: {error}\n");
+        }
+    };
+    let mut text = "\n# what feeds totals and lists, with the interfaces that are here now\n".to_owned();
+    for (name, there) in surveyed {
+        let _ = match there {
+            None => writeln!(text, "{name}: not there now"),
+            Some((way, Decision { feeds, why, doubt })) => {
+                let why = if why.is_empty() { why } else { format!(": {why}") };
+                let doubt = doubt.map(|doubt| format!("\n    {doubt}")).unwrap_or_default();
+                writeln!(text, "{name} {}: feeds {}{why}{doubt}", way.name(), feeds.name())
+            }
+        };
+    }
+    text
 }
 
 fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, Failure> {

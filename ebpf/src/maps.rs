@@ -6,12 +6,12 @@
 use core::arch::asm;
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf},
     helpers::bpf_get_smp_processor_id,
     macros::btf_map,
 };
 use weir_common::{
-    control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot},
+    control::{CPUS_MAX, FED_MAX, INTERFACE_TABLE, InterfaceSlot},
     cpu::Cpu,
     hash::SlotKey,
     packet::{REACH_MAX, Tunnels},
@@ -25,10 +25,16 @@ const CACHE_SLOTS: usize = 4096;
 const RING_PROTOTYPE_BYTES: usize = 4096;
 /// `BPF_F_MMAPABLE`: the array begins at a page.
 const PAGE_ALIGNED: usize = 1 << 10;
+/// `BPF_F_NO_PREALLOC`: an element takes memory when it is there.
+const NO_PREALLOCATION: usize = 1;
 
 /// Which slot an interface index has.
 #[btf_map]
 pub static INTERFACES: Array<InterfaceSlot, { INTERFACE_TABLE as usize }> = Array::new();
+
+/// The interfaces by which packets come that have fed totals and lists already. (The value says nothing.)
+#[btf_map]
+pub static FED: HashMap<u32, u32, { FED_MAX as usize }, NO_PREALLOCATION> = HashMap::new();
 
 /// Each CPU's block; the loader says how many there are.
 #[btf_map]

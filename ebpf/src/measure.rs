@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! slot     = interface table[ifindex]
-//! counters = this CPU's counters[epoch's parity][slot];  seen += packet;  sizes[length] += 1
+//! counters = this CPU's counters[epoch's parity][slot];  seen += packet
+//! has fed totals and lists on another interface?  repeated += packet, else  sizes[length] += 1
 //! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
@@ -18,7 +19,7 @@
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
-    control::{INTERFACE_PROBES, InterfaceSlot},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot},
     cpu::Cpu,
     flow::{FlowKey, Scope},
     ledger::{Skip, Tally},
@@ -30,7 +31,7 @@ use weir_common::{
 use crate::{
     cache,
     counters::counters,
-    maps::{CPUS, INTERFACES, at, is_sampling, this_cpu},
+    maps::{CPUS, FED, INTERFACES, at, is_sampling, this_cpu},
     ring, sampling,
 };
 
@@ -38,6 +39,9 @@ use crate::{
 pub trait Packet: Copy {
     /// The index of its interface, or [`weir_common::control::egress`] of that for a packet that the interface sends.
     fn interface(self) -> u32;
+    /// The index of the interface that it came by, for a packet that the router sends; 0 for the router's own packets,
+    /// and for all that are received.
+    fn came_by(self) -> u32;
     /// One packet, or as many as an offload merged into this one.
     fn tally(self) -> Tally;
     /// Calls `found` with the flow of a common packet, whose headers have fixed places; `None` for any other packet.
@@ -52,15 +56,18 @@ pub trait Packet: Copy {
 #[inline(always)]
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
-    let interface = interface_slot(packet.interface())?;
+    let entry = interface_slot(packet.interface())?;
     // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
-    let scope = Scope::new(interface, cpu.epoch as u8);
+    let mut scope = Scope::new(entry as u8, cpu.epoch as u8);
     let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
-    let counters = &mut at(&mut set.interfaces, usize::from(interface)).counters;
+    let counters = &mut at(&mut set.interfaces, usize::from(scope.interface())).counters;
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
-    if let Some(class) = set.sizes.packets.get_mut(size_class(tally.mean_bytes())) {
+    if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
+        counters.repeated.add(tally);
+        scope = scope.repeated();
+    } else if let Some(class) = set.sizes.packets.get_mut(size_class(tally.mean_bytes())) {
         *class += tally.packets;
     }
     if is_sampling() {
@@ -125,12 +132,20 @@ fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8
     cache::count(cpu, key, tally, sampling, tcp_flags)
 }
 
+/// Whether a packet has fed totals and lists on another interface, where not all packets feed.
 #[inline(always)]
-fn interface_slot(ifindex: u32) -> Option<u8> {
+fn has_fed(feeds: u32, came_by: u32) -> bool {
+    // SAFETY: the value is not read.
+    feeds == Feeds::None as u32 || unsafe { FED.get(&came_by) }.is_some()
+}
+
+/// The slot of an interface, and what feeds: see [`InterfaceSlot::slot`].
+#[inline(always)]
+fn interface_slot(ifindex: u32) -> Option<u32> {
     for probe in 0..INTERFACE_PROBES {
         let entry = INTERFACES.get(InterfaceSlot::place(ifindex, probe))?;
         if entry.ifindex == ifindex {
-            return Some(entry.slot as u8);
+            return Some(entry.slot);
         }
     }
     None

@@ -192,6 +192,12 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
         if WAY { egress(self.ifindex()) } else { self.ifindex() }
     }
 
+    #[inline(always)]
+    fn came_by(self) -> u32 {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        if WAY { unsafe { (*self.0).ingress_ifindex } } else { 0 }
+    }
+
     /// The packets on the wire, and their bytes: each has its own headers.
     #[inline(always)]
     fn tally(self) -> Tally {

@@ -62,6 +62,10 @@ impl Packet for Whole {
         XdpContext::new(self.0).ingress_ifindex() as u32
     }
     #[inline(always)]
+    fn came_by(self) -> u32 {
+        0
+    }
+    #[inline(always)]
     fn tally(self) -> Tally {
         // SAFETY: the context is the one that the kernel passed to this program.
         Tally::new(1, unsafe { bpf_xdp_get_buff_len(self.0) })
@@ -84,6 +88,10 @@ impl Packet for Linear {
     #[inline(always)]
     fn interface(self) -> u32 {
         Whole(self.0).interface()
+    }
+    #[inline(always)]
+    fn came_by(self) -> u32 {
+        0
     }
     #[inline(always)]
     fn tally(self) -> Tally {
@@ -126,6 +134,10 @@ impl Packet for Captured {
     #[inline(always)]
     fn interface(self) -> u32 {
         Whole(self.0).interface()
+    }
+    #[inline(always)]
+    fn came_by(self) -> u32 {
+        0
     }
     #[inline(always)]
     fn tally(self) -> Tally {

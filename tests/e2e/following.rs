@@ -19,7 +19,6 @@ use crate::watch::{self, QUIET_LINK, TIMEOUT, list, measure, modes, seen_on, sto
 tests![
     a_pattern_means_what_comes_and_goes,
     a_name_that_fits_no_more_is_no_longer_measured,
-    what_is_stacked_is_counted_once,
     a_thousand_changes_leave_nothing_behind
 ];
 
@@ -88,32 +87,6 @@ fn a_name_that_fits_no_more_is_no_longer_measured() -> Result<()> {
     wait_for_names(&mut daemon, &[])?;
     watch::send(&pair, ["gen1", "other2"], traffic(76)?, Pace::Unlimited, &mut Oracle::new())?;
     judge_all(&stop(&mut daemon, Loss::None)?, &oracle)
-}
-
-fn what_is_stacked_is_counted_once() -> Result<()> {
-    let pair = Lab::quiet_pair()?;
-    pair.observer.ip("link add br0 type bridge")?;
-    pair.observer.ip(&format!("link set {INTERFACE} master br0"))?;
-    pair.observer.ip("link set br0 arp off up")?;
-    pair.observer.wait_until_up("br0")?;
-    let mut daemon = measure(&pair.observer, &format!("interfaces: [br0, {INTERFACE}]\nreport: {{interval: 1s}}\n"))?;
-    let line = daemon.wait_for_line("left out", TIMEOUT)?;
-    ensure!(line.contains("interface=br0") && line.contains(&format!("counted on {INTERFACE}")), "{line}");
-    let mut oracle = Oracle::new();
-    let plan = Plan { seed: 77, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
-    watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
-
-    let reported = daemon.reports()?.len();
-    daemon.wait_for_reports(reported + 1, TIMEOUT)?;
-
-    // Out of the bridge, both are measured.
-    pair.observer.ip(&format!("link set {INTERFACE} nomaster"))?;
-    daemon.wait_for_line("attached interface=br0", TIMEOUT)?;
-    let reports = stop(&mut daemon, Loss::None)?;
-    judge_all(&reports, &oracle)?;
-    ensure!(modes("br0", &reports).first() == Some(&"left-out"), "{:?}", modes("br0", &reports));
-    ensure!(modes(INTERFACE, &reports).iter().all(|mode| *mode == "tcx"), "{:?}", modes(INTERFACE, &reports));
-    Ok(())
 }
 
 /// What a process holds of the kernel's BPF objects, by kind. Nothing of weir is pinned, so there is nothing else.

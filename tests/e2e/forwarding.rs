@@ -15,11 +15,11 @@ use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on}
 tests![forwarded_traffic_is_measured_and_passes];
 
 pub const TCP_PORT: u16 = 7000;
-const UDP_PORT: u16 = 7001;
+pub const UDP_PORT: u16 = 7001;
 /// What one upload carries, in bytes.
 pub const UPLOAD: usize = 4 << 20;
 /// Datagrams there, and as many back.
-const DATAGRAMS: usize = 300;
+pub const DATAGRAMS: usize = 300;
 
 fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
     let lab = Lab::new()?;
@@ -96,7 +96,7 @@ pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
 }
 
 /// Question and answer over UDP, one after the other.
-fn exchange(lab: &Lab, server: IpAddr) -> Result<()> {
+pub fn exchange(lab: &Lab, server: IpAddr) -> Result<()> {
     let address = SocketAddr::new(server, UDP_PORT);
     let socket = lab.server.enter(|| UdpSocket::bind(address))??;
     socket.set_read_timeout(Some(TIMEOUT))?;

@@ -26,6 +26,7 @@ macro_rules! tests {
 mod afpacket;
 mod coverage;
 mod doctor;
+mod feeds;
 mod following;
 mod forwarding;
 mod interfaces;
@@ -49,7 +50,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 18] = [
+const SUITES: [Suite; 19] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
@@ -59,6 +60,7 @@ const SUITES: [Suite; 18] = [
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite::in_namespaces("sampling", sampling::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),

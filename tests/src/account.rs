@@ -86,7 +86,8 @@ impl Ledger {
     }
 }
 
-/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw.
+/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw, without what has
+/// fed them on another interface.
 ///
 /// # Errors
 ///
@@ -101,11 +102,14 @@ pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger
             let ledger = Ledger::read(interface).with_context(|| format!("report {id}, {name}"))?;
             let accounted = ledger.accounted();
             ensure!(ledger.seen == accounted, "report {id}, {name}: seen {:?}, accounted {accounted:?}", ledger.seen);
-            seen.add(ledger.seen);
+            let repeated = tally(&interface["repeated"]).with_context(|| format!("report {id}, {name}, repeated"))?;
+            let (packets, bytes) = (repeated.packets <= ledger.seen.packets, repeated.bytes <= ledger.seen.bytes);
+            ensure!(packets && bytes, "report {id}, {name}: {repeated:?} of {:?} are repeated", ledger.seen);
+            seen.add(ledger.seen.since(repeated));
             all.add(&ledger);
         }
         let totals = tally(&report["totals"]).with_context(|| format!("report {id}, totals"))?;
-        ensure!(totals == seen, "report {id}: the totals are {totals:?} and the interfaces saw {seen:?}");
+        ensure!(totals == seen, "report {id}: the totals are {totals:?} and the interfaces fed {seen:?}");
     }
     Ok(all)
 }
@@ -151,7 +155,7 @@ mod tests {
     /// A report of 10 packets of 100 bytes each.
     fn report(attributed: u64, arp: u64, lost: u64) -> Value {
         let tally = |packets: u64| json!({"packets": packets, "bytes": packets * 100});
-        json!({"id": "1/2/3", "totals": tally(10), "interfaces": [{"name": "wan0", "ledger": {
+        json!({"id": "1/2/3", "totals": tally(10), "interfaces": [{"name": "wan0", "feeds": "all", "repeated": tally(0), "ledger": {
             "seen": tally(10), "attributed": tally(attributed), "sampled_out": tally(0),
             "skipped": {"arp": tally(arp)}, "lost": {"ring_full": tally(lost), "socket_drop": tally(0)},
         }}]})

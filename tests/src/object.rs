@@ -121,7 +121,7 @@ impl Object<'_> {
             }
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
-            parts.interfaces.insert(LOOPBACK, 0)?;
+            parts.interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
             let cpus = Array::try_from(Map::Array(map_of(parts.weir, "CPUS")?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
             test(&mut Object { parts, ring, edges, cpus, features, out: vec![0; FRAME_MAX] })

@@ -6,11 +6,15 @@ use std::{
 };
 
 use tracing::{debug, info, warn};
-use weir_common::{control::egress, ledger::Ledger};
+use weir_common::{
+    control::{Feeds, egress},
+    ledger::Ledger,
+};
 
 use super::{
     coverage::Coverage,
     error::AttachError,
+    feeds::Feeding,
     hook::leftovers,
     ladder::{Hold, Ladder},
     netlink::{Device, Devices},
@@ -37,8 +41,6 @@ pub struct Attachments<'a> {
     counts: HashMap<u32, [u64; 2]>,
     /// Refusals that were logged already: each is logged once, not at every change.
     refused: HashMap<(u32, Way), String>,
-    /// Interfaces that fit a pattern but are left out, and were logged, too.
-    left_out: HashSet<u32>,
 }
 
 impl<'a> Attachments<'a> {
@@ -60,7 +62,6 @@ impl<'a> Attachments<'a> {
             devices: Devices::open()?,
             counts: HashMap::new(),
             refused: HashMap::new(),
-            left_out: HashSet::new(),
         };
         if all.ladder.programs.is_some() {
             clean_hooks();
@@ -91,18 +92,19 @@ impl<'a> Attachments<'a> {
     }
 
     fn settle(&mut self, devices: &[Device], gone: &HashSet<u32>, strict: bool) -> Result<(), AttachError> {
-        let wanted = wanted(&self.rules, devices);
+        let wanted = wanted(&self.rules, devices, self.ladder.programs.is_some());
+        let feeding = Feeding::new(&wanted, devices);
         self.let_go(&wanted, gone);
+        if let Some(table) = &mut self.table {
+            table.set_fed(&feeding.fed)?;
+        }
+        self.feed(&feeding)?;
         let mut attached = false;
         for wanted in &wanted {
-            match wanted.below {
-                Some(below) => self.leave_out(wanted, below),
-                None => attached |= self.measure(wanted, strict)?,
-            }
+            attached |= self.measure(wanted, &feeding, strict)?;
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
-        self.left_out.retain(|ifindex| there.contains(ifindex));
         if attached {
             // From these counts on the programs see the packets.
             self.look();
@@ -152,7 +154,6 @@ impl<'a> Attachments<'a> {
                     }
                     continue;
                 }
-                Fate::Stacked => {}
                 Fate::Gone => {
                     let (interface, direction) = (&attachment.name, attachment.way.name());
                     if self.rules[attachment.rule].is_pattern() {
@@ -167,37 +168,34 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Notes that an interface's packets are counted below it.
-    fn leave_out(&mut self, wanted: &Wanted<'_>, below: &str) {
-        let Wanted { rule, device, way, .. } = *wanted;
-        let tell = || {
-            warn!(
-                interface = %device.name, direction = way.name(),
-                "left out: its packets are counted on {below}, which is below it; list one of the two"
-            );
-        };
-        let named = self.slots.of_rule(rule, way);
-        match named.filter(|_| !self.rules[rule].is_pattern()) {
-            Some(attachment) if attachment.obtained != Obtained::LeftOut => {
-                attachment.obtained = Obtained::LeftOut;
-                tell();
+    /// Says anew what feeds, where that has changed: another interface came or went.
+    fn feed(&mut self, feeding: &Feeding) -> Result<(), AttachError> {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(present) = &attachment.present else { continue };
+            let (ifindex, feeds) = (present.ifindex, feeding.of(present.ifindex, attachment.way));
+            if feeds == attachment.feeds {
+                continue;
             }
-            Some(_) => {}
-            None => {
-                if self.left_out.insert(device.ifindex) {
-                    tell();
-                }
+            let (interface, direction) = (&attachment.name, attachment.way.name());
+            info!(%interface, direction, now = feeds.name(), "what feeds totals and lists has changed");
+            feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, attachment.way);
+            match (&present.hold, &mut self.table) {
+                (Some(Hold::Socket { tap }), _) => tap.set_repeated(feeds != Feeds::All),
+                (_, Some(table)) => table.insert(table_entry(ifindex, attachment.way), slot as u32, feeds)?,
+                (_, None) => {}
             }
+            attachment.feeds = feeds;
         }
+        Ok(())
     }
 
     /// Attaches to what is not measured yet; returns whether it did.
-    fn measure(&mut self, wanted: &Wanted<'_>, strict: bool) -> Result<bool, AttachError> {
+    fn measure(&mut self, wanted: &Wanted<'_>, feeding: &Feeding, strict: bool) -> Result<bool, AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
         if self.slots.is_measured(device.ifindex, way) {
             return Ok(false);
         }
-        match self.attach_one(wanted) {
+        match self.attach_one(wanted, feeding) {
             Ok(()) => {
                 self.refused.remove(&(device.ifindex, way));
                 Ok(true)
@@ -214,19 +212,24 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    fn attach_one(&mut self, wanted: &Wanted<'_>) -> Result<(), AttachError> {
+    fn attach_one(&mut self, wanted: &Wanted<'_>, feeding: &Feeding) -> Result<(), AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
+        let feeds = feeding.of(device.ifindex, way);
         let slot =
             self.slots.place_for(rule, &device.name, way).ok_or_else(|| AttachError::NoSlot(device.name.clone()))?;
         let entry = table_entry(device.ifindex, way);
         // In the table before the first packet can come.
         if let Some(table) = &mut self.table {
-            table.insert(entry, slot as u32)?;
+            table.insert(entry, slot as u32, feeds)?;
         }
-        match self.ladder.attach(device, self.rules[rule].mode, way, slot) {
+        match self.ladder.attach(device, self.rules[rule].mode, way, (slot, feeds)) {
             Ok((obtained, hold)) => {
                 let Device { ifindex, name, .. } = device;
-                info!(interface = %name, ifindex, direction = way.name(), mode = obtained.name(), "attached");
+                info!(
+                    interface = %name, ifindex, direction = way.name(), mode = obtained.name(), feeds = feeds.name(),
+                    "attached"
+                );
+                feeding.tell(device, way);
                 if obtained.counts() == Counts::Buffers {
                     warn!(
                         interface = %name,
@@ -237,6 +240,7 @@ impl<'a> Attachments<'a> {
                 let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
                 let attachment = place.get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
+                attachment.feeds = feeds;
                 attachment.coverage = Coverage::default();
                 attachment.present =
                     Some(Present { ifindex: *ifindex, has_xdp: device.xdp.is_some(), hold: Some(hold) });
@@ -282,6 +286,7 @@ impl<'a> Attachments<'a> {
                 mode: attachment.obtained.name(),
                 counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),
+                feeds: attachment.feeds,
                 coverage,
             });
             attachment.changed = false;

@@ -23,7 +23,7 @@ use rustix::{
     net::{AddressFamily, SocketType, netdevice::name_to_index, socket},
 };
 use tracing::{debug, info};
-use weir_common::packet;
+use weir_common::{control::Feeds, packet};
 
 use super::{
     error::AttachError,
@@ -105,12 +105,12 @@ pub enum Hold {
     /// A packet socket.
     Socket {
         /// Its tap.
-        _tap: Tap,
+        tap: Tap,
     },
 }
 
 impl Ladder<'_> {
-    /// Attaches in the best way that the interface has, into a slot.
+    /// Attaches in the best way that the interface has, into a slot; only a packet socket has to be told what feeds.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Ladder<'_> {
         device: &Device,
         mode: Mode,
         way: Way,
-        slot: usize,
+        (slot, feeds): (usize, Feeds),
     ) -> Result<(Obtained, Hold), AttachError> {
         if link_layer(device) == packet::Link::Other {
             return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
@@ -128,7 +128,7 @@ impl Ladder<'_> {
         let mut refusals: Vec<AttachError> = Vec::new();
         for &rung in rungs(device, mode, way, self.programs.is_some()) {
             let attached = match (rung, &mut self.programs) {
-                (Obtained::AfPacket, _) => self.tap(device, way, slot).map(|tap| Hold::Socket { _tap: tap }),
+                (Obtained::AfPacket, _) => self.tap(device, way, (slot, feeds)).map(|tap| Hold::Socket { tap }),
                 (_, Some(programs)) => programs.attach(device, way, rung),
                 (_, None) => Err(KernelError::NotPermitted.into()),
             };
@@ -149,10 +149,10 @@ impl Ladder<'_> {
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    fn tap(&self, device: &Device, way: Way, slot: usize) -> Result<Tap, AttachError> {
+    fn tap(&self, device: &Device, way: Way, (slot, feeds): (usize, Feeds)) -> Result<Tap, AttachError> {
         let Device { name, ifindex, mtu, .. } = device;
         let target = Target { name, ifindex: *ifindex, link: link_layer(device), mtu: *mtu, way };
-        let opened = self.taps.open(&target, slot);
+        let opened = self.taps.open(&target, slot, feeds != Feeds::All);
         opened.map_err(|source| match Errno::from_io_error(&source) {
             Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(device.name.clone()),
             Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(device.name.clone()),

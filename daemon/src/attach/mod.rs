@@ -9,6 +9,7 @@
 mod attachments;
 mod coverage;
 mod error;
+mod feeds;
 mod hook;
 mod ladder;
 pub mod netlink;
@@ -20,6 +21,7 @@ pub(crate) use self::ladder::{link_layer, rungs};
 pub use self::{
     attachments::Attachments,
     error::AttachError,
+    feeds::{Decision, Feeding, survey},
     hook::{Leftover, leftovers},
     ladder::{Ladder, Programs},
     obtained::Obtained,

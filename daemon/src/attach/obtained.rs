@@ -17,8 +17,6 @@ pub enum Obtained {
     AfPacket,
     /// Not at all: the interface does not exist now.
     Gone,
-    /// Not here: weir counts the same packets on an interface below.
-    LeftOut,
 }
 
 impl Obtained {
@@ -31,7 +29,6 @@ impl Obtained {
             Self::Tc => "tc",
             Self::AfPacket => "afpacket",
             Self::Gone => "gone",
-            Self::LeftOut => "left-out",
         }
     }
 }

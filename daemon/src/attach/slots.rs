@@ -7,7 +7,7 @@ use std::{
 };
 
 use tracing::warn;
-use weir_common::ledger::Ledger;
+use weir_common::{control::Feeds, ledger::Ledger};
 
 use super::{
     coverage::{Coverage, Finding},
@@ -27,6 +27,8 @@ pub struct Attachment {
     pub way: Way,
     /// How its packets are seen.
     pub obtained: Obtained,
+    /// Which of its packets feed totals and lists.
+    pub feeds: Feeds,
     /// What there is in the kernel; `None` while it is not attached.
     pub present: Option<Present>,
     /// Whether weir sees all its packets.
@@ -50,8 +52,6 @@ pub struct Present {
 pub enum Fate<'w, 'd> {
     /// It stays. The interface may have another name by now.
     Stays(&'w Wanted<'d>),
-    /// It ends: its packets are counted on an interface below.
-    Stacked,
     /// It ends: the interface is gone, or no longer fits what is asked for.
     Gone,
 }
@@ -91,9 +91,9 @@ impl Slots {
         self.iter().any(|one| one.way == way && one.present.as_ref().is_some_and(|present| present.ifindex == ifindex))
     }
 
-    /// The slot of an interface that is asked for by its name.
-    pub fn of_rule(&mut self, rule: usize, way: Way) -> Option<&mut Attachment> {
-        self.iter_mut().find(|one| (one.rule, one.way) == (rule, way))
+    /// The slots that are taken, with their numbers.
+    pub fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Attachment)> {
+        self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
     }
 
     /// The slot that an interface gets that is about to be attached: its own, or for a pattern the one that it had in
@@ -109,7 +109,8 @@ impl Attachment {
     /// One that is not attached yet.
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
         let (present, coverage) = (None, Coverage::default());
-        Self { rule, name: name.to_owned(), way, obtained: Obtained::Gone, present, coverage, changed: false }
+        let (obtained, feeds) = (Obtained::Gone, Feeds::All);
+        Self { rule, name: name.to_owned(), way, obtained, feeds, present, coverage, changed: false }
     }
 
     /// What becomes of it now that this is `wanted` and these interfaces are `gone`; `None` if it is not attached.
@@ -120,7 +121,6 @@ impl Attachment {
             .iter()
             .find(|wanted| (wanted.device.ifindex, wanted.rule, wanted.way) == (ifindex, self.rule, self.way));
         Some(match still {
-            Some(wanted) if wanted.below.is_some() => Fate::Stacked,
             Some(wanted) if !gone.contains(&ifindex) => Fate::Stays(wanted),
             _ => Fate::Gone,
         })
@@ -176,7 +176,7 @@ mod tests {
     use crate::config::{Direction, Mode};
 
     fn rule(name: &str, direction: Direction) -> Interface {
-        Interface { name: name.to_owned(), mode: Mode::Auto, direction }
+        Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
     }
 
     fn device(ifindex: u32, name: &str) -> Device {
@@ -226,7 +226,7 @@ mod tests {
         let rules = [rule("eth*", Direction::Ingress)];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let devices = [device(2, "eth7"), device(3, "eth0")];
-        let wanted = wanted(&rules, &devices);
+        let wanted = wanted(&rules, &devices, true);
         assert_eq!(one.fate(&wanted, &none()), Some(Fate::Stays(&wanted[0])), "it is the index that counts");
         assert_eq!(one.fate(&wanted, &HashSet::from([2])), Some(Fate::Gone), "this index is another interface's now");
         assert_eq!(one.fate(&wanted[1..], &none()), Some(Fate::Gone));
@@ -238,21 +238,9 @@ mod tests {
         let devices = [device(2, "eth0")];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let first_rule = [rule("eth0", Direction::Egress)];
-        assert_eq!(one.fate(&wanted(&first_rule, &devices), &none()), Some(Fate::Gone));
+        assert_eq!(one.fate(&wanted(&first_rule, &devices, true), &none()), Some(Fate::Gone));
         let second_rule = [rule("wan0", Direction::Ingress), rule("eth0", Direction::Ingress)];
-        assert_eq!(one.fate(&wanted(&second_rule, &devices), &none()), Some(Fate::Gone));
-    }
-
-    #[test]
-    fn an_attachment_ends_when_its_packets_are_counted_below() {
-        let rules = [rule("eth0", Direction::Ingress), rule("br0", Direction::Ingress)];
-        let bridge = Device { kind: Some("bridge".to_owned()), ..device(5, "br0") };
-        let member = Device { master: Some(5), ..device(2, "eth0") };
-        let one = attached(1, "br0", Way::Ingress, 5);
-        let apart = [device(2, "eth0"), bridge.clone()];
-        assert!(matches!(one.fate(&wanted(&rules, &apart), &none()), Some(Fate::Stays(_))));
-        let joined = [member, bridge];
-        assert_eq!(one.fate(&wanted(&rules, &joined), &none()), Some(Fate::Stacked));
+        assert_eq!(one.fate(&wanted(&second_rule, &devices, true), &none()), Some(Fate::Gone));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
-use weir_common::packet;
+use weir_common::{control::Feeds, packet};
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
@@ -75,6 +75,13 @@ pub struct Interface {
     pub mode: Mode,
     /// Which of its packets.
     pub direction: Direction,
+    /// Which of these feed totals and lists; `None` leaves that to weir.
+    #[serde(serialize_with = "write_feeds")]
+    pub feeds: Option<Feeds>,
+}
+
+fn write_feeds<S: Serializer>(feeds: &Option<Feeds>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(feeds.map_or(AUTO, Feeds::name))
 }
 
 impl Interface {

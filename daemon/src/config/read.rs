@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
+use weir_common::control::Feeds;
 
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
@@ -27,6 +28,9 @@ const MODES: [(&str, Mode); 6] = [
 
 const DIRECTIONS: [(&str, Direction); 3] =
     [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
+
+const FEEDS: [(&str, Option<Feeds>); 4] =
+    [(AUTO, None), ("all", Some(Feeds::All)), ("local", Some(Feeds::Local)), ("none", Some(Feeds::None))];
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
@@ -115,14 +119,32 @@ fn interface(field: &Field<'_>) -> Option<Interface> {
             name: interface_name(field)?,
             mode: Mode::default(),
             direction: Direction::default(),
+            feeds: None,
         });
     }
-    let (name, mode, direction) = field.section("{name: eth0}", |s| {
+    let (name, mode, direction, feeds) = field.section("{name: eth0}", |s| {
         let name = s.require("name", "the interface, such as eth0", |f| interface_name(&f));
         let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
-        (name, mode, s.get("direction", Direction::default(), |f| direction(&f, mode)))
+        let direction = s.get("direction", Direction::default(), |f| direction(&f, mode));
+        (name, mode, direction, s.get("feeds", None, |f| feeds(&f, mode, direction)))
     })?;
-    Some(Interface { name: name?, mode, direction })
+    Some(Interface { name: name?, mode, direction, feeds })
+}
+
+/// What feeds totals and lists. For `both`, `local` is about the packets that are sent.
+fn feeds(field: &Field<'_>, mode: Mode, direction: Direction) -> Option<Option<Feeds>> {
+    let feeds = field.choice(&FEEDS)?;
+    if feeds == Some(Feeds::Local) && direction == Direction::Ingress {
+        field.refuse("`local` is about packets that the interface sends: add `direction: egress` or `direction: both`");
+        return None;
+    }
+    if feeds == Some(Feeds::Local) && mode == Mode::AfPacket {
+        field.refuse(
+            "a packet socket does not tell which packets are the router's own: use another `mode`, `all` or `none`",
+        );
+        return None;
+    }
+    Some(feeds)
 }
 
 /// The direction. `both` may have any mode: packets that the interface sends are then measured by TCX.

@@ -107,7 +107,7 @@ fn examples_parse() {
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
     assert_eq!(
         two_sinks.interfaces[0],
-        Interface { name: "wan0".into(), mode: Mode::Native, direction: Direction::Ingress }
+        Interface { name: "wan0".into(), mode: Mode::Native, direction: Direction::Ingress, feeds: None }
     );
     assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
 }
@@ -131,7 +131,7 @@ sampling: {packets: auto, cpu: 0.25}
 
 #[test]
 fn every_setting_is_read() {
-    let interface = |name: &str, mode, direction| Interface { name: name.to_owned(), mode, direction };
+    let interface = |name: &str, mode, direction| Interface { name: name.to_owned(), mode, direction, feeds: None };
     let http = |url, timeout_ms, compress| {
         let timeout = Duration::from_millis(timeout_ms);
         Target::Http(Http { url: Uri::from_static(url), timeout, compress, headers: Vec::new() })
@@ -456,7 +456,7 @@ sinks:
 weir.yaml:2:33: observer.site: expected text, found the list [..]
 weir.yaml:5:12: interfaces[1].name: "wan 0" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'
 weir.yaml:5:25: interfaces[1].mode: expected one of auto, native, generic, tcx, tc, afpacket, found the text "nativ", did you mean native?
-weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction)
+weir.yaml:6:6: interfaces[1].speed: unknown key (known here: name, mode, direction, feeds)
 weir.yaml:8:13: report.interval: 200ms is below the minimum of 1s
 weir.yaml:9:8: report.top: 1000 is above the maximum of 100
 weir.yaml:10:1: reprot: unknown key, did you mean report?

@@ -1,10 +1,10 @@
 //! Maps by which the daemon tells the kernel's programs what to do.
 
-use std::os::fd::AsFd as _;
+use std::{collections::HashSet, os::fd::AsFd as _};
 
-use aya::maps::{Array, Map, MapData};
+use aya::maps::{Array, HashMap, Map, MapData};
 use weir_common::{
-    control::{INTERFACE_PROBES, InterfaceSlot, egress},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, egress},
     sampling::Valve,
 };
 
@@ -13,22 +13,43 @@ use super::error::KernelError;
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
+    fed: HashMap<MapData, u32, u32>,
 }
 
 impl InterfaceTable {
-    pub(super) fn new(map: Map) -> Result<Self, KernelError> {
-        Ok(Self { map: Array::try_from(map)? })
+    pub(super) fn new(map: Map, fed: Map) -> Result<Self, KernelError> {
+        Ok(Self { map: Array::try_from(map)?, fed: HashMap::try_from(fed)? })
     }
 
-    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`].
+    /// Tells the programs by which interfaces packets come that have fed already; interfaces beyond
+    /// [`weir_common::control::FED_MAX`] are refused.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set_fed(&mut self, ifindexes: &HashSet<u32>) -> Result<(), KernelError> {
+        let there: HashSet<u32> = self.fed.keys().collect::<Result<_, _>>()?;
+        for gone in there.difference(ifindexes) {
+            self.fed.remove(gone)?;
+        }
+        for new in ifindexes.difference(&there) {
+            self.fed.insert(new, 1, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`]; or says anew what feeds.
     ///
     /// # Errors
     ///
     /// Too many indexes share the same places, or the kernel refused.
-    pub fn insert(&mut self, entry: u32, slot: u32) -> Result<(), KernelError> {
+    pub fn insert(&mut self, entry: u32, slot: u32, feeds: Feeds) -> Result<(), KernelError> {
         let there = |place: u32| Ok(self.map.get(&place, 0)?[0]);
         match place_for(entry, there)? {
-            Some(place) => Ok(self.map.set(place, [entry, slot], 0)?),
+            Some(place) => {
+                let InterfaceSlot { ifindex, slot } = InterfaceSlot::new(entry, slot, feeds);
+                Ok(self.map.set(place, [ifindex, slot], 0)?)
+            }
             None => Err(KernelError::InterfaceTable(if entry >> 31 == 0 { entry } else { egress(entry) })),
         }
     }

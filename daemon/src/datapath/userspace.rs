@@ -24,6 +24,8 @@ pub struct Buffer<'a> {
     pub tally: Tally,
     /// When it came: see [`Record::first_tick`].
     pub tick: u32,
+    /// Whether they feed totals and lists on another interface.
+    pub repeated: bool,
 }
 
 /// What the kernel's program does on one CPU. The records that it makes go to whoever calls it.
@@ -70,19 +72,25 @@ impl UserspaceProgram {
     /// Measures what came by the interface of this slot, which is below the plan's number of interfaces. If a record
     /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
-        let &Buffer { headers, link, tally, tick } = buffer;
+        let &Buffer { headers, link, tally, tick, repeated } = buffer;
         let taken = self.take();
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(tally);
         counters.merged += tally.packets - 1;
-        self.edge.sizes[size_class(tally.mean_bytes())] += tally.packets;
+        let mut scope = Scope::new(slot, self.epoch);
+        if repeated {
+            counters.repeated.add(tally);
+            scope = scope.repeated();
+        } else {
+            self.edge.sizes[size_class(tally.mean_bytes())] += tally.packets;
+        }
         let Some(sampling) = taken else {
             counters.sampled_out.add(tally);
             return;
         };
         match parse(headers, link, self.tunnels) {
             Ok(parsed) => {
-                let key = parsed.key.with_scope(Scope::new(slot, self.epoch));
+                let key = parsed.key.with_scope(scope);
                 self.count(key, Sample { tally, tick, sampling, tcp_flags: parsed.tcp_flags }, evict);
             }
             Err(skip) => counters.skipped[skip as usize].add(tally),
@@ -90,9 +98,13 @@ impl UserspaceProgram {
     }
 
     /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
-    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally) {
+    /// Packets that are `repeated` feed totals and lists on another interface.
+    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(counted);
+        if repeated {
+            counters.repeated.add(counted);
+        }
         counters.lost[Loss::SocketDrop as usize].add(counted);
         self.edge.lost_beyond.add(beyond);
     }
@@ -178,7 +190,8 @@ mod tests {
     fn window(program: &mut UserspaceProgram, frames: impl IntoIterator<Item = [u8; 60]>) -> (Vec<Record>, Edge) {
         let mut records = Vec::new();
         for frame in frames {
-            let buffer = Buffer { headers: &frame, link: Link::Ethernet, tally: Tally::new(1, 60), tick: 0 };
+            let buffer =
+                Buffer { headers: &frame, link: Link::Ethernet, tally: Tally::new(1, 60), tick: 0, repeated: false };
             program.measure(1, &buffer, |record| records.push(*record));
         }
         let edge = program.close(|record| records.push(*record));
@@ -221,7 +234,7 @@ mod tests {
     #[test]
     fn what_a_socket_dropped_was_seen_and_lost() {
         let mut program = program(Packets::OneIn(1));
-        program.lose(1, Tally::new(3, 300), Tally::new(0, 4_000));
+        program.lose(1, Tally::new(3, 300), Tally::new(0, 4_000), false);
         let (records, edge) = window(&mut program, [udp(5)]);
         let ledger = Ledger { counters: edge.counters[1], attributed: sum(&records) };
         assert!(ledger.balances() && ledger.lost() == Tally::new(3, 300), "{ledger:?}");

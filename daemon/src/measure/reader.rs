@@ -161,6 +161,6 @@ impl Reader {
 fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
     let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
     let (counted, beyond) = settled.map_err(WorkerError::Tap)?;
-    collector.lose(tap.slot, counted, beyond);
+    collector.lose(tap.slot, counted, beyond, tap.is_repeated());
     Ok(())
 }

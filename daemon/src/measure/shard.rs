@@ -3,9 +3,10 @@
 //! The hot loop in plain text, for some records at a time:
 //!
 //! ```text
-//! for each record: hash the flow and its parts
-//! for each record:
-//!     totals and the interface's account += record
+//! for each record: the interface's account += record
+//! for each record that feeds: hash the flow and its parts
+//! for each of these:
+//!     totals += record
 //!     unique sources, destinations, flows: insert
 //! for each record: flow absent from the filter of seen flows? one more new flow
 //! for top flows, sources, destinations, pairs, services:
@@ -328,12 +329,20 @@ impl Shard {
         self.records += records.len() as u64;
         let mut items = [Item::default(); TOGETHER];
         for records in records.chunks(TOGETHER) {
-            let items = &mut items[..records.len()];
-            for (item, record) in items.iter_mut().zip(records) {
+            let mut feeding = 0;
+            for record in records {
+                self.account(record);
+                if record.key.scope().is_repeated() {
+                    continue;
+                }
+                let item = &mut items[feeding];
                 *item = Item::new(&self.hash, record);
                 seen.prefetch(item.hashes.flow);
-                self.account(record, item);
+                self.total.add(item.tally);
+                self.protocols.add(&item.key, item.tally.packets);
+                feeding += 1;
             }
+            let items = &items[..feeding];
             self.unique.insert_batch(items);
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
             self.new_flows += items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
@@ -355,12 +364,10 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn account(&mut self, record: &Record, item: &Item) {
+    fn account(&mut self, record: &Record) {
         self.sampling_least = self.sampling_least.min(record.sampling);
         self.sampling = self.sampling.max(record.sampling);
         self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
-        self.total.add(item.tally);
-        self.protocols.add(&item.key, item.tally.packets);
     }
 
     /// Empties the shard for the next window; every page stays resident.

@@ -167,6 +167,11 @@ impl Summary {
     pub fn seen(&self) -> Tally {
         self.ledgers.iter().map(|ledger| ledger.counters.seen).sum()
     }
+
+    /// Every packet seen, once: without those that another interface has fed.
+    pub fn fed(&self) -> Tally {
+        self.ledgers.iter().map(Ledger::fed).sum()
+    }
 }
 
 fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {

@@ -36,8 +36,8 @@ impl UserspaceCollector {
     }
 
     /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
-    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally) {
-        self.program.lose(slot, counted, beyond);
+    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
+        self.program.lose(slot, counted, beyond, repeated);
     }
 
     /// Closes the window, and goes on with the empty shard `spare`.

@@ -22,7 +22,7 @@ impl Datapath for UserspaceCollector {
         let &Packet { time_ns, link, wire_bytes, captured } = packet;
         let tally = Tally::new(1, u64::from(wire_bytes));
         let tick = (time_ns / NS_PER_MS) as u32;
-        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick });
+        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, repeated: false });
         Ok(())
     }
 

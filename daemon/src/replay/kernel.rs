@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aya::programs::Xdp;
-use weir_common::control::ReplayHeader;
+use weir_common::control::{Feeds, ReplayHeader};
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
@@ -39,7 +39,7 @@ impl<'a> KernelDatapath<'a> {
     /// A datapath that fills `shard`; `ring` is this thread's CPU's.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
         let Parts { weir: _, tc: _, flush, replay, interfaces, others: _ } = parts;
-        interfaces.insert(LOOPBACK, 0)?;
+        interfaces.insert(LOOPBACK, 0, Feeds::All)?;
         Ok(Self {
             program: replay,
             collector: Collector::new(KernelSource { ring, flush }, seen, 1, shard),

@@ -15,6 +15,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use thiserror::Error;
+use weir_common::control::Feeds;
 use weir_sketch::{MergeError, hash::Key};
 
 use self::{
@@ -264,6 +265,7 @@ impl Run<'_> {
             mode: "replay",
             counts: Counts::Packets,
             direction: None,
+            feeds: Feeds::All,
             coverage: None,
         };
         let report = self.closing.report(&mut window, times.span, None, |_| vec![capture], Vec::new())?;

@@ -57,7 +57,7 @@ impl Report {
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,
             interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
-            totals: totals(summary.seen(), *protocols),
+            totals: totals(summary.fed(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
                 value: new_flows.count.value,
@@ -76,10 +76,21 @@ impl Report {
 }
 
 fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
-    let MeasuredInterface { slot, name, mode, counts, direction, coverage } = measured;
-    let ledger = Ledger::from(ledgers.get(slot)?);
-    let (mode, counts, direction) = (mode.to_owned(), counts.name().to_owned(), direction.map(str::to_owned));
-    Some(Interface { name, mode, counts, direction, sampling, coverage, kept: ledger.kept(), ledger })
+    let MeasuredInterface { slot, name, mode, counts, direction, feeds, coverage } = measured;
+    let measured = ledgers.get(slot)?;
+    let ledger = Ledger::from(measured);
+    Some(Interface {
+        name,
+        mode: mode.to_owned(),
+        counts: counts.name().to_owned(),
+        direction: direction.map(str::to_owned),
+        feeds: feeds.name().to_owned(),
+        repeated: measured.counters.repeated.into(),
+        sampling,
+        coverage,
+        kept: ledger.kept(),
+        ledger,
+    })
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {

@@ -98,7 +98,7 @@ pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
     /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `gone` if the
-    /// interface disappeared; `left-out` if weir counts the same packets on an interface below it.
+    /// interface disappeared.
     pub mode: String,
     /// What counts as a packet: `packets` as they were on the wire, or `buffers`, in which an offload may have merged
     /// several packets (`xdp-generic`).
@@ -107,6 +107,12 @@ pub struct Interface {
     /// listed once for each direction. Absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
+    /// Which of its packets feed totals and lists: `all`; `local`, those sent that did not come by an interface that
+    /// feeds; or `none`. The others feed on another interface, so that each packet feeds once.
+    pub feeds: String,
+    /// Packets of `ledger.seen` that feed totals and lists on another interface. Over all interfaces, `seen` without
+    /// these adds up to the totals.
+    pub repeated: Tally,
     /// One packet in this many was measured, chosen at random, or more than that for a part of the window. 1 means
     /// every packet.
     #[schemars(range(min = 1))]

@@ -152,7 +152,7 @@ fn interval(window: &Window) -> String {
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (i, Interface { name, mode, counts, direction, sampling, ledger, coverage, kept }) in
+    for (i, Interface { name, mode, counts, direction, feeds, repeated, sampling, ledger, coverage, kept }) in
         interfaces.iter().enumerate()
     {
         if i > 0 {
@@ -183,6 +183,9 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
             grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
         };
         line("seen".to_owned(), &ledger.seen, Plain);
+        if *repeated != Tally::default() {
+            line(format!("feeds elsewhere (feeds: {feeds})"), repeated, Faint);
+        }
         line("attributed".to_owned(), &ledger.attributed, Plain);
         line("sampled out".to_owned(), &ledger.sampled_out, Plain);
         ledger.skipped.iter().for_each(|(reason, tally)| line(format!("skipped: {reason}"), tally, Plain));

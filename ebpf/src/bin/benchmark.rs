@@ -76,6 +76,10 @@ impl Packet for Varied {
         self.0.interface()
     }
     #[inline(always)]
+    fn came_by(self) -> u32 {
+        self.0.came_by()
+    }
+    #[inline(always)]
     fn tally(self) -> Tally {
         self.0.tally()
     }

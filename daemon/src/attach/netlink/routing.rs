@@ -63,6 +63,8 @@ pub struct Device {
     pub kind: Option<String>,
     /// The interface in this namespace that it is stacked on; a veth's peer too.
     pub lower: Option<u32>,
+    /// Whether what it is stacked on, or a veth's peer, is in another namespace.
+    pub elsewhere: bool,
     /// The bridge, bond or the like that it is a member of.
     pub master: Option<u32>,
     /// The XDP program on it.
@@ -224,13 +226,12 @@ fn read_device(body: &[u8]) -> Option<Device> {
         loopback: flags & IFF_LOOPBACK != 0,
         ..Device::default()
     };
-    let mut elsewhere = false;
     for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
         match kind {
             IFLA_IFNAME => device.name = text(data),
             IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
             IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
-            IFLA_LINK_NETNSID => elsewhere = true,
+            IFLA_LINK_NETNSID => device.elsewhere = true,
             IFLA_MASTER => device.master = word(data, 0).filter(|master| *master != 0),
             IFLA_LINKINFO => device.kind = value(data, IFLA_INFO_KIND).map(text),
             IFLA_STATS64 => device.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
@@ -238,7 +239,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
             _ => {}
         }
     }
-    if elsewhere {
+    if device.elsewhere {
         device.lower = None;
     }
     (device.ifindex != 0 && !device.name.is_empty()).then_some(device)
@@ -307,6 +308,7 @@ mod tests {
             loopback: false,
             kind: Some("vlan".to_owned()),
             lower: Some(3),
+            elsewhere: false,
             master: Some(4),
             xdp: Some(XdpProgram { id: Some(42), place: "native" }),
             packets: Some([11, 12]),
@@ -324,6 +326,7 @@ mod tests {
         let bytes = told(RTM_NEWLINK, 0, &elsewhere);
         let peer = messages(&bytes).find_map(|message| read_answer(&message)).unwrap();
         assert_eq!((peer.lower, peer.kind, peer.xdp, peer.packets), (None, None, None, None));
+        assert!(peer.elsewhere);
 
         let gone = told(RTM_DELLINK, 0, &elsewhere);
         assert_eq!(messages(&gone).find_map(|message| read_answer(&message)), None);

@@ -17,7 +17,13 @@ mod frame;
 mod socket;
 mod tapped;
 
-use std::io;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -64,6 +70,7 @@ struct Handle {
 /// A tap, which its reader closes when this is dropped.
 pub struct Tap {
     slot: u8,
+    repeated: Arc<AtomicBool>,
     reader: Handle,
 }
 
@@ -86,18 +93,27 @@ impl Taps {
         Ok((Self { readers: handles, ring_bytes }, inboxes))
     }
 
-    /// Begins to measure one direction of an interface, into a slot.
+    /// Begins to measure one direction of an interface, into a slot. Packets that are `repeated` feed totals and lists
+    /// on another interface.
     ///
     /// # Errors
     ///
     /// Those of [`PacketSocket::open`].
-    pub fn open(&self, target: &Target<'_>, slot: usize) -> io::Result<Tap> {
+    pub fn open(&self, target: &Target<'_>, slot: usize, repeated: bool) -> io::Result<Tap> {
         let socket = PacketSocket::open(target, self.ring_bytes)?;
         let reader = self.readers.get(slot % self.readers.len().max(1));
         let reader = reader.ok_or_else(|| io::Error::other("there is no reader of packet sockets"))?.clone();
         let slot = slot as u8;
-        reader.tell(Command::Open(Box::new(Tapped::new(slot, target.link, target.mtu, socket))));
-        Ok(Tap { slot, reader })
+        let repeated = Arc::new(AtomicBool::new(repeated));
+        reader.tell(Command::Open(Box::new(Tapped::new(slot, repeated.clone(), target.link, target.mtu, socket))));
+        Ok(Tap { slot, repeated, reader })
+    }
+}
+
+impl Tap {
+    /// Says anew whether its packets feed totals and lists on another interface.
+    pub fn set_repeated(&self, repeated: bool) {
+        self.repeated.store(repeated, Ordering::Relaxed);
     }
 }
 
@@ -146,7 +162,7 @@ mod tests {
     use crate::config::Direction;
 
     fn rule(name: &str, mode: Mode, direction: Direction) -> Interface {
-        Interface { name: name.to_owned(), mode, direction }
+        Interface { name: name.to_owned(), mode, direction, feeds: None }
     }
 
     #[test]

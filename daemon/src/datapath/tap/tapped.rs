@@ -1,6 +1,13 @@
 //! One tap as its reader sees it: packets out of its socket, and an account of those that the socket dropped.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -25,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Tapped {
     /// Where its packets are counted.
     pub slot: u8,
+    /// Whether its packets feed totals and lists on another interface.
+    repeated: Arc<AtomicBool>,
     link: Link,
     socket: PacketSocket,
     sizes: Sizes,
@@ -45,8 +54,13 @@ struct Sizes {
 
 impl Tapped {
     /// A tap whose packets begin with `link`, and of which the interface takes none longer than `mtu` bytes after that.
-    pub(super) fn new(slot: u8, link: Link, mtu: u32, socket: PacketSocket) -> Self {
-        Self { slot, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
+    pub(super) fn new(slot: u8, repeated: Arc<AtomicBool>, link: Link, mtu: u32, socket: PacketSocket) -> Self {
+        Self { slot, repeated, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
+    }
+
+    /// Whether its packets feed totals and lists on another interface, as of now.
+    pub fn is_repeated(&self) -> bool {
+        self.repeated.load(Ordering::Relaxed)
     }
 
     /// The socket, to wait for.
@@ -56,12 +70,13 @@ impl Tapped {
 
     /// Hands over at most `most` packets of the next block, if one is there.
     pub fn read(&mut self, most: u64, mut measure: impl FnMut(u8, &Buffer<'_>)) -> Option<u64> {
-        let &mut Self { slot, link, ref mut socket, ref mut sizes, dropped: _ } = self;
+        let repeated = self.is_repeated();
+        let &mut Self { slot, link, ref mut socket, ref mut sizes, .. } = self;
         let mut scratch = [0; REACH_MAX];
         socket.read(most, |frame| {
             let tally = frame.tally(link);
             sizes.take(tally);
-            measure(slot, &Buffer { headers: frame.headers(&mut scratch), link, tally, tick: frame.tick });
+            measure(slot, &Buffer { headers: frame.headers(&mut scratch), link, tally, tick: frame.tick, repeated });
         })
     }
 

@@ -102,7 +102,7 @@ pub fn bench() -> Result<()> {
     }
     let mut reader = Reader::new(kernel.ring(cpu)?);
     let Parts { weir, flush, others, interfaces, replay: _, tc: _ } = kernel.parts()?;
-    interfaces.insert(LOOPBACK, 0)?;
+    interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
 
     let kinds = kinds(weir, &others, cpus[0], cpu)?;
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();

@@ -104,14 +104,16 @@ impl Sums {
         }
     }
 
-    /// Adds an interface's ledger, and checks that it balances.
+    /// Adds an interface's ledger, and checks that it balances. What has fed on another interface, that one's has.
     fn add_ledger(&mut self, nth: usize, interface: &Value, verdict: &mut Verdict) {
         let place = format!(".interfaces[{nth}].ledger");
         match Ledger::read(interface) {
             Ok(ledger) => {
                 let law = format!("{place}: attributed, sampled out, skipped and lost");
                 verdict.equal_tally(&law, ledger.seen, ledger.accounted());
-                self.ledger.add(&ledger);
+                if interface["feeds"] != "none" {
+                    self.ledger.add(&ledger);
+                }
             }
             Err(error) => verdict.deviates(&place, &format!("{error:#}")),
         }
