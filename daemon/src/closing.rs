@@ -89,7 +89,7 @@ impl Closing {
         let context = Context {
             key_id: self.key_id,
             span,
-            observer: self.observer.number(),
+            numbered: self.observer.number(),
             interfaces: account(&summary.ledgers),
             self_metrics: self.self_metrics(&summary, sinks),
         };

@@ -25,7 +25,8 @@ use crate::{
         window::{Span, Window},
     },
     memory::Memory,
-    sink::{Encoded, Outbox},
+    sink::{Encoded, Outbox, Standing},
+    state::{Last, State},
 };
 
 /// All interfaces are looked at this often, with news of them or without.
@@ -44,6 +45,12 @@ pub enum MeasureError {
     /// Shards that cannot be merged.
     #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
+    /// Every sink is closed.
+    #[error(
+        "no sink accepts reports any more ({0}): start weir again with a reader for its standard output, or name a file \
+         or a collector under `sinks:`"
+    )]
+    NoSink(String),
 }
 
 /// Everything that the coordinator holds together.
@@ -62,6 +69,8 @@ pub struct Coordinator<'a, 'scope> {
     pub closing: Closing,
     /// The sinks.
     pub outboxes: Vec<Outbox>,
+    /// What is known after a restart, if there is a place for it.
+    pub state: Option<State>,
     /// The first window, which began when the shards got their keys.
     pub window: Window,
 }
@@ -105,6 +114,7 @@ impl Coordinator<'_, '_> {
         let interval = self.config.report.interval;
         let mut window = self.window;
         let mut lookout = Lookout::new(clock::now().monotonic);
+        let mut standing = Standing::default();
         loop {
             let now = clock::now();
             let left = window.left(now).min(lookout.left(now.monotonic));
@@ -122,6 +132,7 @@ impl Coordinator<'_, '_> {
             if self.crew.has_failed() {
                 return Err(self.crew.failure().into());
             }
+            standing.look(&self.outboxes).map_err(MeasureError::NoSink)?;
             let now = clock::now();
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
@@ -144,7 +155,7 @@ impl Coordinator<'_, '_> {
 
     /// Closes the window everywhere and reports it. `next` is when the next one begins.
     fn close(&mut self, span: Span, now: Moment, next: Timestamp) -> Result<(), MeasureError> {
-        let Self { attachments, crew, closing, outboxes, .. } = self;
+        let Self { attachments, crew, closing, outboxes, state, .. } = self;
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
         closing.advance(next);
@@ -159,6 +170,9 @@ impl Coordinator<'_, '_> {
         let sinks = outboxes.iter().map(Outbox::metrics).collect();
         let report = closing.report(&mut window, span, emptied, account, sinks)?;
         crew.take_back(window);
+        if let Some(state) = state {
+            state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
+        }
         let report = Encoded::new(&report);
         for outbox in outboxes {
             outbox.offer(report.clone());

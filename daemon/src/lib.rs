@@ -11,8 +11,8 @@
 //! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
 //! and the [`closing`] makes the report of it; [`keys`] has the key of each day. [`replay`] measures captures by the same
 //! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for. [`memory`] says what that
-//! costs, [`observer`] who reports, [`clock`] alone reads a clock, [`waker`] wakes a thread, and [`text`] writes numbers
-//! and errors for people.
+//! costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to end. [`clock`] alone reads
+//! a clock, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -32,6 +32,8 @@ pub mod observer;
 pub mod pipeline;
 pub mod replay;
 pub mod report;
+pub mod signals;
 pub mod sink;
+pub mod state;
 pub mod text;
 pub mod waker;

@@ -4,12 +4,11 @@ use std::{
     collections::HashSet,
     fmt::{self, Write as _},
     io::{self, BufWriter, IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::Parser;
-use crossbeam::channel::{Receiver, bounded};
 use weir::{
     attach::{AttachError, Decision, leftovers, netlink::Devices, survey},
     cli::{Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
@@ -22,11 +21,14 @@ use weir::{
     pipeline::{self, RunError},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
+    signals,
     sink::OpenError,
 };
 
 /// Where the configuration is unless told otherwise.
 const CONFIG: &str = "/etc/weir/weir.yaml";
+/// The variable by which systemd names the directories of a service that outlive it (`StateDirectory=`).
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// How weir ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ enum Exit {
     Usage = 2,
     /// Not permitted, or not possible on this machine.
     Impossible = 3,
-    /// A second signal to stop: stopped at once.
+    /// Another signal to stop, a second after the first or later: stopped at once.
     Interrupted = 130,
 }
 
@@ -87,9 +89,16 @@ fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
             ),
         });
     }
-    let stop = stop_on_signal()?;
-    pipeline::run(&config, &stop)?;
+    let stop = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
+        .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
+    pipeline::run(&config, state_directory().as_deref(), &stop)?;
     Ok(Exit::Done)
+}
+
+/// Where weir keeps what it has to know after a restart; the first directory, if systemd gives it several.
+fn state_directory() -> Option<PathBuf> {
+    let directories = std::env::var_os(STATE_DIRECTORY)?;
+    std::env::split_paths(&directories).find(|directory| !directory.as_os_str().is_empty())
 }
 
 /// The interfaces of the command line, each once.
@@ -105,19 +114,6 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
         return Err(Failure { exit: Exit::Usage, error });
     }
     Ok(interfaces)
-}
-
-/// A channel that is closed by an interrupt or SIGTERM; a second one ends the process at once, however far stopping is.
-fn stop_on_signal() -> Result<Receiver<()>, Failure> {
-    let (open, stop) = bounded(0);
-    let mut open = Some(open);
-    ctrlc::set_handler(move || {
-        if open.take().is_none() {
-            std::process::exit(Exit::Interrupted as i32);
-        }
-    })
-    .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    Ok(stop)
 }
 
 fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
@@ -239,6 +235,8 @@ fn log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Whoever read them is gone: that is no reason to panic.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .init();

@@ -4,7 +4,7 @@ use std::fs;
 
 use weir_sketch::hash::{Key, sip};
 
-use crate::{config, report};
+use crate::{config, report, state::Last};
 
 /// Who reports, and how many reports so far.
 #[derive(Clone, Debug)]
@@ -14,6 +14,19 @@ pub struct Observer {
     id: String,
     boot_id: String,
     seq: u64,
+    /// The id of the latest report, also of an earlier run.
+    last: Option<String>,
+}
+
+/// A report's number, and what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbered {
+    /// Who reports.
+    pub observer: report::Observer,
+    /// The report's id.
+    pub id: String,
+    /// The id of the report before, if it is known.
+    pub previous: Option<String>,
 }
 
 /// Not secret. The machine's identifier should stay on the machine; this key turns it into an identity of weir's own.
@@ -33,6 +46,7 @@ impl Observer {
             id: short(sip(IDENTITY_KEY, machine.as_bytes())),
             boot_id: short(run),
             seq: 0,
+            last: None,
         }
     }
 
@@ -44,20 +58,37 @@ impl Observer {
             id: short(sip(IDENTITY_KEY, b"replay")),
             boot_id: short(run),
             seq: 0,
+            last: None,
         }
     }
 
-    /// The next report's observer: the same, with the next number.
-    pub fn number(&mut self) -> report::Observer {
+    /// The identity that survives restarts.
+    pub fn identity(&self) -> &str {
+        &self.id
+    }
+
+    /// Goes on after the last report of an earlier run, if that is known.
+    pub fn after(self, last: Option<Last>) -> Self {
+        match last {
+            Some(Last { seq, id }) => Self { seq, last: Some(id), ..self },
+            None => self,
+        }
+    }
+
+    /// The next report's number.
+    pub fn number(&mut self) -> Numbered {
         self.seq += 1;
-        report::Observer {
+        let id = format!("{}/{}/{}", self.id, self.boot_id, self.seq);
+        let previous = self.last.replace(id.clone());
+        let observer = report::Observer {
             name: self.name.clone(),
             id: self.id.clone(),
             boot_id: self.boot_id.clone(),
             seq: self.seq,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             site: self.site.clone(),
-        }
+        };
+        Numbered { observer, id, previous }
     }
 }
 
@@ -79,10 +110,25 @@ mod tests {
         let config = config::Observer { name: Some("edge-1".into()), site: None };
         let mut observer = Observer::of_machine(&config, 7);
         let (first, second) = (observer.number(), observer.number());
-        assert_eq!((first.name.as_str(), first.seq, second.seq), ("edge-1", 1, 2));
-        let other = Observer::of_machine(&config, 8).number();
-        assert_eq!(first.id, other.id);
-        assert_ne!(first.boot_id, other.boot_id);
-        assert_eq!(first.id.len(), 8);
+        let who = first.observer;
+        assert_eq!((who.name.as_str(), who.seq, second.observer.seq), ("edge-1", 1, 2));
+        assert_eq!(first.id, format!("{}/{}/1", who.id, who.boot_id));
+        assert_eq!((first.previous, second.previous), (None, Some(first.id)));
+        let other = Observer::of_machine(&config, 8).number().observer;
+        assert_eq!(who.id, other.id);
+        assert_ne!(who.boot_id, other.boot_id);
+        assert_eq!(who.id.len(), 8);
+    }
+
+    #[test]
+    fn numbers_go_on_after_a_restart_and_ids_are_new() {
+        let config = config::Observer { name: Some("edge-1".into()), site: None };
+        let before = Observer::of_machine(&config, 7).number();
+        let last = Last { seq: before.observer.seq, id: before.id.clone() };
+        let after = Observer::of_machine(&config, 8).after(Some(last)).number();
+        assert_eq!((after.observer.seq, after.previous), (2, Some(before.id.clone())));
+        assert_ne!(after.id, before.id);
+        let again = Observer::of_machine(&config, 9).after(None).number();
+        assert_eq!((again.observer.seq, again.previous), (1, None));
     }
 }

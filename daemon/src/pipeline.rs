@@ -8,7 +8,7 @@
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
 //! ```
 
-use std::{io, sync::Arc, thread};
+use std::{io, path::Path, sync::Arc, thread};
 
 use crossbeam::channel::{Receiver, bounded};
 use thiserror::Error;
@@ -36,6 +36,7 @@ use crate::{
     memory::{Memory, SHARDS_PER_CPU},
     observer::Observer,
     sink,
+    state::State,
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
@@ -67,12 +68,13 @@ pub enum RunError {
     Measure(#[from] MeasureError),
 }
 
-/// Measures and reports until something arrives on `stop` or its sender is gone.
+/// Measures and reports until something arrives on `stop` or its sender is gone. `directory` is where the number of the
+/// last report is kept over restarts.
 ///
 /// # Errors
 ///
 /// What keeps the daemon from starting, or from going on.
-pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
+pub fn run(config: &Config, directory: Option<&Path>, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
     let cpus = online_cpus()?;
     let plan = Plan::new(config, key);
@@ -133,6 +135,8 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             .name("weir-links".to_owned())
             .spawn_scoped(scope, move || events.watch(&news_in))
             .map_err(RunError::Thread)?;
+        let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
+        let (state, last) = directory.map_or((None, None), |directory| State::open(directory, observer.identity()));
         let closing = Closing {
             key_id: keys.id(),
             keys,
@@ -140,11 +144,11 @@ pub fn run(config: &Config, stop: &Receiver<()>) -> Result<(), RunError> {
             rotation: Rotation::new(config.seen_flows.generation, Some(clock::now().monotonic)),
             interfaces,
             top: config.report.top,
-            observer: Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run()),
+            observer: observer.after(last),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
         };
-        let coordinator = Coordinator { config, attachments, news, ender, crew, closing, outboxes, window };
+        let coordinator = Coordinator { config, attachments, news, ender, crew, closing, outboxes, state, window };
         Ok(coordinator.run(cpus.len(), &memory, stop)?)
     })
 }

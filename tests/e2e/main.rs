@@ -26,6 +26,7 @@ macro_rules! tests {
 mod afpacket;
 mod coverage;
 mod doctor;
+mod endings;
 mod feeds;
 mod following;
 mod forwarding;
@@ -50,11 +51,12 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 19] = [
+const SUITES: [Suite; 20] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
+    Suite::in_namespaces("endings", endings::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("tc", tc::TESTS),

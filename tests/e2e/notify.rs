@@ -1,21 +1,16 @@
 //! weir as a service of `Type=notify`: it tells systemd its true state, at the right time.
 
-use std::{
-    fs, io,
-    os::unix::{fs::PermissionsExt, net::UnixDatagram},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{io, os::unix::net::UnixDatagram, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use weir_tests::{
     account::Loss,
-    daemon::{Daemon, weir_binary},
+    daemon::Daemon,
     netns::{Lab, QuietPair},
     scratch::Scratch,
 };
 
-use crate::watch::{TIMEOUT, config, has_program, native, stop};
+use crate::watch::{TIMEOUT, config, has_program, native, stop, weir_with};
 
 tests![ready_once_attached_and_stopping_at_the_end, never_ready_where_it_cannot_attach];
 
@@ -33,14 +28,7 @@ impl Service {
         let scratch = Scratch::new()?;
         let address = scratch.file("notify");
         let socket = UnixDatagram::bind(&address)?;
-        let program = scratch.file("weir");
-        let script = format!(
-            "#!/bin/sh\nNOTIFY_SOCKET='{}' exec '{}' \"$@\"\n",
-            address.display(),
-            weir_binary()?.canonicalize()?.display()
-        );
-        fs::write(&program, script)?;
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+        let program = weir_with("NOTIFY_SOCKET", &address, &scratch)?;
         Ok(Self { socket, program, _scratch: scratch })
     }
 

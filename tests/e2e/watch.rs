@@ -1,6 +1,14 @@
 //! What the tests share: weir on a quiet link, traffic for it, and the check of each report's ledger.
 
-use std::{fmt::Display, path::Path, process::Command, sync::OnceLock, time::Duration};
+use std::{
+    fmt::Display,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jsonschema::Validator;
@@ -13,6 +21,7 @@ use weir_tests::{
     inject::{self, Pace},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::{Packet, Plan, Traffic},
 };
 
@@ -71,6 +80,16 @@ pub fn measure(namespace: &Namespace, settings: &str) -> Result<Daemon> {
     let mut daemon = Daemon::start(Some(namespace), |reports| config(settings, reports))?;
     daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
     Ok(daemon)
+}
+
+/// A program that runs weir with a variable in its environment, as a script in `scratch`.
+pub fn weir_with(variable: &str, value: &Path, scratch: &Scratch) -> Result<PathBuf> {
+    let program = scratch.file("weir");
+    let weir = weir_binary()?.canonicalize()?;
+    let script = format!("#!/bin/sh\n{variable}='{}' exec '{}' \"$@\"\n", value.display(), weir.display());
+    fs::write(&program, script)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+    Ok(program)
 }
 
 /// A configuration that reports to a file; more sinks may be appended to it, a line each.

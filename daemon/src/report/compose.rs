@@ -5,14 +5,17 @@ use weir_common::{flow::class, ledger};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA, SelfMetrics, Top,
+    Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics, Top,
     TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
 };
-use crate::measure::{
-    interface::MeasuredInterface,
-    shard::Protocols,
-    summary::{Ranked, Ranking, Summary, Tops},
-    window::Span,
+use crate::{
+    measure::{
+        interface::MeasuredInterface,
+        shard::Protocols,
+        summary::{Ranked, Ranking, Summary, Tops},
+        window::Span,
+    },
+    observer::Numbered,
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
@@ -24,8 +27,8 @@ pub struct Context {
     pub key_id: u64,
     /// The time.
     pub span: Span,
-    /// Who measured.
-    pub observer: Observer,
+    /// Who measured, and the report's number.
+    pub numbered: Numbered,
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
     /// What it cost.
@@ -35,7 +38,8 @@ pub struct Context {
 impl Report {
     /// The report of a window.
     pub fn compose(context: Context, summary: &Summary) -> Self {
-        let Context { key_id, span, observer, interfaces, self_metrics } = context;
+        let Context { key_id, span, numbered, interfaces, self_metrics } = context;
+        let Numbered { observer, id, previous } = numbered;
         let Summary {
             ledgers,
             protocols,
@@ -52,7 +56,8 @@ impl Report {
         } = summary;
         Self {
             schema: SCHEMA.to_owned(),
-            id: format!("{}/{}/{}", observer.id, observer.boot_id, observer.seq),
+            id,
+            previous,
             key_id: format!("{key_id:016x}"),
             window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
             observer,

@@ -35,6 +35,10 @@ pub struct Report {
     pub schema: String,
     /// Observer, run and sequence number, joined by `/`. No other report ever has this id: use it to remove duplicates.
     pub id: String,
+    /// The id of the observer's report before this one, also before a restart. If you do not have that report, it was
+    /// lost. Absent for the first report, and after a restart without a state directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
     /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it is
     /// the same. The key changes with the first window of each UTC day.
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
@@ -83,7 +87,8 @@ pub struct Observer {
     pub id: String,
     /// The run of the daemon: a new value after every start.
     pub boot_id: String,
-    /// The number of the report within that run. A gap means that a report was lost.
+    /// The number of the report, one more than that of the report before. A gap means that a report was lost. It counts
+    /// on after a restart if weir has a state directory, and from 1 otherwise.
     pub seq: u64,
     /// The version of weir.
     pub version: String,

@@ -82,6 +82,7 @@ mod tests {
     fn what_is_optional_may_be_absent() {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
         let parents = [
+            ("", "previous"),
             ("/observer", "site"),
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),

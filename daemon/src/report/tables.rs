@@ -50,6 +50,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     let Report {
         schema: _,
         id,
+        previous: _,
         key_id: _,
         window,
         observer,

@@ -5,6 +5,7 @@ mod file;
 mod http;
 mod open;
 mod outbox;
+mod standing;
 mod stdout;
 
 use std::{
@@ -18,6 +19,7 @@ pub use self::{
     http::{Http, HttpError},
     open::{OpenError, open},
     outbox::Outbox,
+    standing::Standing,
     stdout::Stdout,
 };
 use crate::report::Report;

@@ -77,6 +77,11 @@ impl Outbox {
         }
     }
 
+    /// Whether the sink takes no more reports, for good.
+    pub fn is_closed(&self) -> bool {
+        self.account.tally().closed
+    }
+
     /// The sink's account since its start.
     pub fn metrics(&self) -> SinkMetrics {
         self.account.metrics()
@@ -220,6 +225,7 @@ impl Courier {
             if !matches!(error, DeliveryError::Unavailable(_)) {
                 tally.dropped += 1;
             }
+            tally.closed |= matches!(error, DeliveryError::Closed(_));
         }
         if std::mem::replace(&mut self.failing, true) {
             return;
@@ -247,6 +253,7 @@ struct Tally {
     failed_attempts: u64,
     dropped: u64,
     last_error: Option<String>,
+    closed: bool,
 }
 
 impl Account {
@@ -256,7 +263,7 @@ impl Account {
     }
 
     fn metrics(&self) -> SinkMetrics {
-        let Tally { offered, delivered, failed_attempts, dropped, ref last_error } = *self.tally();
+        let Tally { offered, delivered, failed_attempts, dropped, ref last_error, closed: _ } = *self.tally();
         SinkMetrics {
             name: self.name.clone(),
             queued: offered - delivered - dropped,
@@ -424,8 +431,9 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4).unwrap();
+        assert!(!outbox.is_closed());
         outbox.offer(encoded("a/b/1"));
-        wait_until("the sink is closed", || outbox.metrics().dropped == 1);
+        wait_until("the sink is closed", || outbox.is_closed());
         outbox.offer(encoded("a/b/2"));
         outbox.offer(encoded("a/b/3"));
         let [metrics] = Outbox::finish_all([outbox], LONG).try_into().unwrap();

@@ -1,7 +1,8 @@
 //! Reports to standard output, one line each.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, IsTerminal},
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -12,6 +13,8 @@ use super::{DeliveryError, Encoded, Sink, write_line};
 pub struct Stdout {
     out: fs::File,
     torn: bool,
+    /// A terminal that is closed gives an error of its own.
+    is_terminal: bool,
 }
 
 impl Stdout {
@@ -26,7 +29,16 @@ impl Stdout {
 
 impl From<OwnedFd> for Stdout {
     fn from(out: OwnedFd) -> Self {
-        Self { out: out.into(), torn: false }
+        let out = fs::File::from(out);
+        Self { is_terminal: out.is_terminal(), out, torn: false }
+    }
+}
+
+impl Stdout {
+    /// Whether nobody will ever read what is written: the reader of the pipe is gone, or the terminal is.
+    fn is_gone(&self, error: &io::Error) -> bool {
+        let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
+        error.kind() == io::ErrorKind::BrokenPipe || self.is_terminal && hung_up
     }
 }
 
@@ -38,9 +50,9 @@ impl Sink for Stdout {
     fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
         write_line(&mut self.out, &mut self.torn, &report.line).map_err(|error| {
             let message = format!("cannot write to standard output: {error}");
-            match error.kind() {
-                io::ErrorKind::BrokenPipe => DeliveryError::Closed(message),
-                _ => DeliveryError::Unavailable(message),
+            match self.is_gone(&error) {
+                true => DeliveryError::Closed(message),
+                false => DeliveryError::Unavailable(message),
             }
         })
     }

@@ -1,0 +1,374 @@
+//! What outlives the daemon: the number and the id of its last report, in the state directory.
+//!
+//! A number is written before its report is sent. So a crash in between loses a report, and `previous` of the next one
+//! names it; no number is given twice. Nothing that is wrong with the directory stops the daemon: it says so and goes on.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tracing::{info, warn};
+
+/// The format of the file.
+const SCHEMA: &str = "weir.state/1";
+/// The file, the same while it is written, and the file that a running daemon has locked.
+const KEPT: &str = "last-report.json";
+const UNFINISHED: &str = "last-report.json.new";
+const LOCK: &str = "last-report.lock";
+/// Bytes of the file at most: it has some 100.
+const BYTES_MAX: u64 = 4096;
+/// The largest number that every reader of JSON keeps whole. A report each second reaches it in 285 million years.
+const SEQ_MAX: u64 = 1 << 53;
+/// How long a report waits for a slow disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The last report that was numbered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Its number.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
+}
+
+/// Why the state directory cannot be used.
+#[derive(Debug, Error)]
+enum StateError {
+    /// Another daemon has it.
+    #[error("another weir uses {}", .0.display())]
+    Taken(PathBuf),
+    /// The system refuses something.
+    #[error("cannot {what} {}: {error}", path.display())]
+    System { what: &'static str, path: PathBuf, error: io::Error },
+}
+
+/// Why the file says nothing of the last report.
+#[derive(Debug, PartialEq, Eq, Error)]
+enum Unusable {
+    #[error("it is not whole, or not written by weir")]
+    Torn,
+    #[error("it is of format {0}, not {SCHEMA}")]
+    Format(String),
+    #[error("its report {0} is of another machine or does not have its number")]
+    Foreign(String),
+}
+
+/// The file.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    schema: String,
+    id: String,
+    seq: u64,
+}
+
+/// Keeps the last report in a directory, which is this daemon's as long as it lives.
+#[derive(Debug)]
+pub struct State {
+    orders: Sender<Last>,
+    /// The same channel's other end, to take an order back.
+    waiting: Receiver<Last>,
+    written: Receiver<(u64, io::Result<()>)>,
+    /// Whether the disk has not answered yet.
+    hangs: bool,
+    /// Whether the last thing that was said is that it cannot be written.
+    failing: bool,
+}
+
+impl State {
+    /// Takes a directory, and what is known there of the last report of the observer with this identity. If something
+    /// is wrong with it, the log says so.
+    pub fn open(directory: &Path, observer: &str) -> (Option<Self>, Option<Last>) {
+        match Self::take(directory, observer) {
+            Ok((state, last)) => (Some(state), last),
+            Err(error) => {
+                warn!("{error}. Reports are numbered from 1 again, and the first one does not name the one before");
+                (None, None)
+            }
+        }
+    }
+
+    fn take(directory: &Path, observer: &str) -> Result<(Self, Option<Last>), StateError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |error| StateError::System { what, path, error }
+        };
+        let path = directory.join(LOCK);
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(never_waiting());
+        let lock = options.open(&path).map_err(failed("open", &path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => StateError::Taken(directory.to_owned()),
+            TryLockError::Error(error) => failed("lock", &path)(error),
+        })?;
+        let path = directory.join(KEPT);
+        let last = match read(&path).map_err(failed("read", &path))? {
+            None => None,
+            Some(text) => parse(&text, observer).map_or_else(
+                |error| {
+                    warn!(
+                        "{}: {error}. weir replaces it: reports are numbered from 1 again, and the first one does not \
+                         name the one before",
+                        path.display()
+                    );
+                    None
+                },
+                Some,
+            ),
+        };
+        Ok((Self::start(directory.to_owned(), lock).map_err(failed("start a thread for", directory))?, last))
+    }
+
+    fn start(directory: PathBuf, lock: File) -> io::Result<Self> {
+        let (orders, waiting) = bounded::<Last>(1);
+        let (written_in, written) = bounded(1);
+        let taken = waiting.clone();
+        let work = move || {
+            let _lock = lock;
+            for last in taken {
+                if written_in.send((last.seq, write(&directory, &last))).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("weir-state".to_owned()).spawn(work)?;
+        Ok(Self { orders, waiting, written, hangs: false, failing: false })
+    }
+
+    /// Keeps this report as the last one. Returns when it is on the disk, or when that takes too long: reports do not
+    /// wait for a disk that hangs.
+    pub fn keep(&mut self, last: Last) {
+        let seq = last.seq;
+        if self.written.try_recv().is_ok() {
+            self.hangs = false;
+        }
+        let mut unsent = self.orders.try_send(last);
+        // The thread still writes an older one, and one more waits already: the newest takes its place.
+        while let Err(TrySendError::Full(last)) = unsent {
+            let _ = self.waiting.try_recv();
+            unsent = self.orders.try_send(last);
+        }
+        // A disk that hung the last time is not waited for again before it has answered.
+        while !self.hangs {
+            match self.written.recv_timeout(PATIENCE) {
+                Ok((written, result)) if written == seq => return self.note(result),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    self.hangs = true;
+                    self.note(Err(io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer")));
+                }
+                Err(RecvTimeoutError::Disconnected) => return self.note(Err(io::Error::other("its thread ended"))),
+            }
+        }
+    }
+
+    /// Says when writing begins to fail, and when it works again.
+    fn note(&mut self, result: io::Result<()>) {
+        match result {
+            Ok(()) if std::mem::take(&mut self.failing) => info!("the number of the last report is written again"),
+            Err(error) if !std::mem::replace(&mut self.failing, true) => warn!(
+                "cannot write the number of the last report to the state directory: {error}. Reports go on; if weir \
+                 restarts now, it gives some numbers again, with other ids"
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// What the file has, if there is one.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match OpenOptions::new().read(true).custom_flags(never_waiting()).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = Vec::new();
+    match file.take(BYTES_MAX).read_to_end(&mut bytes) {
+        // A directory, say: what it has is nothing of weir's.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+        read => drop(read?),
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// A pipe in the place of a file is not waited for, and a link is not followed.
+const fn never_waiting() -> i32 {
+    OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32
+}
+
+fn parse(text: &str, observer: &str) -> Result<Last, Unusable> {
+    let Kept { schema, id, seq } = serde_json::from_str(text).map_err(|_| Unusable::Torn)?;
+    if schema != SCHEMA {
+        return Err(Unusable::Format(schema));
+    }
+    let number =
+        id.strip_prefix(observer).and_then(|rest| rest.strip_prefix('/')).and_then(|rest| rest.split_once('/'));
+    match number {
+        Some((_, number)) if number == seq.to_string() && (1..SEQ_MAX).contains(&seq) => Ok(Last { seq, id }),
+        _ => Err(Unusable::Foreign(id)),
+    }
+}
+
+/// Writes the file, so that after a crash at any instant it is the old one or the new one, and never a part of one.
+fn write(directory: &Path, Last { seq, id }: &Last) -> io::Result<()> {
+    let kept = Kept { schema: SCHEMA.to_owned(), id: id.clone(), seq: *seq };
+    let mut line = serde_json::to_vec(&kept)?;
+    line.push(b'\n');
+    let unfinished = directory.join(UNFINISHED);
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(true).mode(0o600).custom_flags(never_waiting());
+    let mut file = options.open(&unfinished)?;
+    file.write_all(&line)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, directory.join(KEPT))?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use super::*;
+
+    const OBSERVER: &str = "7f3c9a52";
+
+    fn last(seq: u64) -> Last {
+        Last { seq, id: format!("{OBSERVER}/b41d/{seq}") }
+    }
+
+    /// A new directory, gone with its owner.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("weir-state-{}-{name}", process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        /// What is known after a restart.
+        fn known(&self) -> Option<Last> {
+            State::open(&self.0, OBSERVER).1
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The lock goes with the thread, which ends soon after its state.
+    fn when_free(directory: &Directory) -> (State, Option<Last>) {
+        loop {
+            if let (Some(state), last) = State::open(&directory.0, OBSERVER) {
+                return (state, last);
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_known_after_a_restart() {
+        let directory = Directory::new("restart");
+        let (mut state, known) = when_free(&directory);
+        assert_eq!(known, None, "nothing was kept yet");
+        for seq in 1..=3 {
+            state.keep(last(seq));
+            // At once, not when the daemon ends: it may be killed.
+            assert_eq!(parse(&read(&directory.0.join(KEPT)).unwrap().unwrap(), OBSERVER), Ok(last(seq)));
+        }
+        assert!(!state.failing && !directory.0.join(UNFINISHED).exists());
+        drop(state);
+        assert_eq!(when_free(&directory).1, Some(last(3)));
+    }
+
+    #[test]
+    fn two_daemons_do_not_share_a_directory() {
+        let directory = Directory::new("two");
+        let (mut state, _) = when_free(&directory);
+        state.keep(last(7));
+        assert!(matches!(State::take(&directory.0, OBSERVER), Err(StateError::Taken(_))));
+        assert_eq!(directory.known(), None, "the second one counts for itself");
+    }
+
+    #[test]
+    fn what_is_torn_or_of_somebody_else_is_replaced() {
+        let whole = serde_json::to_string(&Kept { schema: SCHEMA.into(), id: last(42).id, seq: 42 }).unwrap();
+        assert_eq!(parse(&whole, OBSERVER), Ok(last(42)));
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length], OBSERVER), Err(Unusable::Torn), "{length} of {} bytes", whole.len());
+        }
+        let kept = |schema: &str, id: &str, seq| {
+            let kept = Kept { schema: schema.into(), id: id.into(), seq };
+            parse(&serde_json::to_string(&kept).unwrap(), OBSERVER)
+        };
+        assert_eq!(kept("weir.state/2", "7f3c9a52/b41d/42", 42), Err(Unusable::Format("weir.state/2".into())));
+        let foreign = [
+            ("11111111/b41d/42", 42),
+            ("7f3c9a52/b41d/41", 42),
+            ("7f3c9a52/42", 42),
+            ("7f3c9a52/b41d/0", 0),
+            ("7f3c9a52/b41d/9007199254740992", SEQ_MAX),
+        ];
+        for (id, seq) in foreign {
+            assert_eq!(kept(SCHEMA, id, seq), Err(Unusable::Foreign(id.into())));
+        }
+        let directory = Directory::new("torn");
+        for content in [&b""[..], b"\0\0\0\0", b"{\"schema\"", b"\xff\xfe", &[b'x'; 3 * BYTES_MAX as usize]] {
+            fs::write(directory.0.join(KEPT), content).unwrap();
+            let (mut state, known) = when_free(&directory);
+            assert_eq!(known, None);
+            state.keep(last(1));
+            drop(state);
+            assert_eq!(when_free(&directory).1, Some(last(1)), "after {} bytes of something else", content.len());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_no_reason_to_stop() {
+        let directory = Directory::new("unusable");
+        assert!(matches!(
+            State::take(&directory.0.join("missing"), OBSERVER),
+            Err(StateError::System { what: "open", .. })
+        ));
+        fs::create_dir(directory.0.join(KEPT)).unwrap();
+        let (mut state, known) = when_free(&directory);
+        assert_eq!(known, None);
+        state.keep(last(1));
+        assert!(state.failing, "a directory is in the place of the file");
+        fs::remove_dir(directory.0.join(KEPT)).unwrap();
+        state.keep(last(2));
+        assert!(!state.failing, "the disk has room again");
+        drop(state);
+        assert_eq!(when_free(&directory).1, Some(last(2)));
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_waited_for_once_and_then_gets_the_newest() {
+        let (orders, waiting) = bounded(1);
+        let (answers, written) = bounded(1);
+        let mut state = State { orders, waiting: waiting.clone(), written, hangs: false, failing: false };
+        for seq in 1..=100 {
+            state.keep(last(seq));
+            assert!(state.hangs && state.failing, "report {seq}");
+        }
+        assert_eq!(waiting.try_recv(), Ok(last(100)));
+        answers.send((100, Ok(()))).unwrap();
+        let disk = thread::spawn(move || {
+            let last: Last = waiting.recv().unwrap();
+            answers.send((last.seq, Ok(()))).unwrap();
+            last
+        });
+        state.keep(last(101));
+        assert!(!state.hangs && !state.failing, "it answers again");
+        assert_eq!(disk.join().unwrap(), last(101));
+    }
+}
