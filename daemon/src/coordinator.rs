@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use crossbeam::channel::{Receiver, never, select};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -140,6 +140,7 @@ impl Coordinator<'_, '_> {
             if window.left(now).is_zero() {
                 let span;
                 (span, window) = window.advance(now, interval);
+                warn_of_step(span.clock_step);
                 self.attachments.look();
                 self.close(span, now, window.start())?;
             }
@@ -236,6 +237,17 @@ fn what_is_taken(packets: Packets) -> String {
         Packets::OneIn(1) => "every packet".to_owned(),
         Packets::OneIn(rate) => format!("one packet in {rate}"),
         Packets::Auto => "every packet, but fewer while the daemon cannot keep up".to_owned(),
+    }
+}
+
+/// Says that the wall clock was stepped.
+fn warn_of_step(step: Option<SignedDuration>) {
+    if let Some(step) = step {
+        warn!(
+            seconds = step.as_secs_f64(),
+            "the wall clock was stepped: the next window begins at the new time, and the times of windows may repeat or \
+             leave a gap"
+        );
     }
 }
 

@@ -24,6 +24,7 @@ macro_rules! tests {
 }
 
 mod afpacket;
+mod clocks;
 mod coverage;
 mod doctor;
 mod endings;
@@ -54,6 +55,7 @@ struct Suite {
 const SUITES: [Suite; 20] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
+    Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),

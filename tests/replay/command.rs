@@ -24,7 +24,7 @@ use weir_tests::{
 
 use crate::library::reports;
 
-const DONE: i32 = 0;
+pub const DONE: i32 = 0;
 const BROKEN: i32 = 1;
 const USAGE: i32 = 2;
 const IMPOSSIBLE: i32 = 3;
@@ -89,7 +89,7 @@ pub fn weir_replay<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> R
     Ok(command.output().context("cannot start weir")?.into())
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().expect("the scratch directory's path is text")
 }
 

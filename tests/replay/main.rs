@@ -12,6 +12,7 @@ use weir_tests::{
 };
 
 mod adversary;
+mod clocks;
 mod command;
 mod confidence;
 mod corpus;
@@ -61,6 +62,10 @@ fn main() -> ExitCode {
             midnight::what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten,
             &[],
         ),
+        trial("clocks::alternating", clocks::alternating_times_make_few_reports, &[]),
+        trial("clocks::one_in_the_future", clocks::one_time_in_the_future_disturbs_one_window, &[]),
+        trial("clocks::the_latest_of_all", clocks::the_latest_time_of_all_is_a_window, &[]),
+        trial("clocks::without_packets", clocks::a_capture_without_packets_says_so, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

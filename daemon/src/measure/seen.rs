@@ -32,7 +32,9 @@ impl Rotation {
 
     /// Whether the filter is to be rotated now that a window has ended, which began and ended at these times.
     pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
-        let begun = *self.begun.get_or_insert(begin);
+        // A capture's clock that was set back begins the generation anew, or it would last until that time comes again.
+        let begun = self.begun.filter(|begun| *begun <= end).unwrap_or(begin);
+        self.begun = Some(begun);
         let is_due = is_full || end.saturating_sub(begun) >= self.generation;
         if is_due {
             self.begun = Some(end);
@@ -65,8 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_rotates_nothing() {
-        let mut rotation = Rotation::new(MINUTE, Some(10 * MINUTE));
-        assert!(!rotation.is_due(2 * MINUTE, 3 * MINUTE, false));
+    fn a_clock_that_was_set_back_begins_a_generation_and_rotates_nothing() {
+        let mut rotation = Rotation::new(2 * MINUTE, Some(10 * MINUTE));
+        let due: Vec<u32> = (2..7).filter(|n| rotation.is_due(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
+        assert_eq!(due, [3, 5], "but a generation begins");
     }
 }

@@ -1,8 +1,11 @@
 //! Windows: the report interval, aligned to wall-clock multiples so that routers line up, measured on monotonic time.
+//!
+//! The wall clock gives a window its labels, start and end. Nothing else depends on it: how long a window is, and that it
+//! ends after it starts, follows from the monotonic clock.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::clock::Moment;
 
@@ -18,10 +21,14 @@ pub struct Window {
 pub struct Span {
     /// When it began.
     pub start: Timestamp,
-    /// The first instant after it.
+    /// The first instant after it, which is later. If the clock was stepped meanwhile: by the clock before that.
     pub end: Timestamp,
     /// Its length on the monotonic clock.
     pub length: Duration,
+    /// By how much the wall clock was stepped within it, if it was.
+    pub clock_step: Option<SignedDuration>,
+    /// Its packets whose time is before it; `None` where packets are measured as they come.
+    pub late_packets: Option<u64>,
 }
 
 impl Window {
@@ -46,31 +53,57 @@ impl Window {
 
     /// The whole window, when its edge is reached, and the next one, open at `now`.
     ///
-    /// The next begins where this one ended, unless the wall clock was moved meanwhile.
+    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or
+    /// windows were missed: then it begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
-        let drifted = later(self.end.wall, late).duration_until(now.wall).abs() > DRIFT_MAX;
-        let edge = if drifted || late >= interval { now } else { self.end };
-        let span = self.span(edge);
-        let aligned = Self::open(now, interval);
-        (span, Self { start: edge, end: aligned.end })
+        if self.step(now).is_some() || late >= interval {
+            return (self.cut(now), Self::open(now, interval));
+        }
+        let span = Span {
+            start: self.start.wall,
+            end: self.end.wall,
+            length: self.end.monotonic.saturating_sub(self.start.monotonic),
+            clock_step: None,
+            late_packets: None,
+        };
+        // By its label, not by the next multiple: a clock that was moved back a little is short of this one's end.
+        let label = later(self.end.wall, interval);
+        let left = Duration::try_from(now.wall.duration_until(label)).unwrap_or_default();
+        let end = Moment { wall: label, monotonic: now.monotonic.saturating_add(left) };
+        (span, Self { start: self.end, end })
     }
 
-    /// The window as far as it came, when it is closed before its edge.
+    /// The window as far as it came, when it is closed before its edge or long after it.
     pub fn cut(self, now: Moment) -> Span {
-        self.span(now)
+        let (start, length) = (self.start.wall, now.monotonic.saturating_sub(self.start.monotonic));
+        let clock_step = self.step(now);
+        let end = match clock_step {
+            None if now.wall > start => now.wall,
+            _ => later(start, length.max(Duration::from_nanos(1))),
+        };
+        Span { start, end, length, clock_step, late_packets: None }
     }
 
-    fn span(&self, edge: Moment) -> Span {
-        Span { start: self.start.wall, end: edge.wall, length: edge.monotonic.saturating_sub(self.start.monotonic) }
+    /// By how much the wall clock is ahead of what the monotonic clock lets expect, if that is too much to be a drift.
+    fn step(&self, now: Moment) -> Option<SignedDuration> {
+        let ahead = match now.monotonic.checked_sub(self.end.monotonic) {
+            Some(late) => self.end.wall.duration_until(now.wall).saturating_sub(signed(late)),
+            None => self.end.wall.duration_until(now.wall).saturating_add(signed(self.left(now))),
+        };
+        (ahead.abs() > DRIFT_MAX).then_some(ahead)
     }
 }
 
-/// If the wall clock drifts by more than this within a window, the next edge follows it.
-const DRIFT_MAX: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
+/// If the wall clock drifts by more than this within a window, it was stepped, and windows follow it.
+const DRIFT_MAX: SignedDuration = SignedDuration::from_millis(500);
 
 fn later(time: Timestamp, by: Duration) -> Timestamp {
-    jiff::SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+    time.checked_add(signed(by)).unwrap_or(Timestamp::MAX)
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 #[cfg(test)]
@@ -83,6 +116,10 @@ mod tests {
         Moment { wall: wall.parse().unwrap(), monotonic: Duration::from_millis(monotonic_ms) }
     }
 
+    fn at(wall: &str) -> Timestamp {
+        wall.parse().unwrap()
+    }
+
     #[test]
     fn windows_align_to_the_wall_clock_and_follow_each_other() {
         let window = Window::open(moment("2026-11-20T08:00:03.5Z", 1_000), TEN);
@@ -90,42 +127,85 @@ mod tests {
         let late = moment("2026-11-20T08:00:10.020Z", 7_520);
         assert_eq!(window.left(late), Duration::ZERO);
         let (span, next) = window.advance(late, TEN);
-        assert_eq!(span.start, "2026-11-20T08:00:03.5Z".parse().unwrap());
-        assert_eq!(span.end, "2026-11-20T08:00:10Z".parse().unwrap());
-        assert_eq!(span.length, Duration::from_millis(6_500));
+        assert_eq!((span.start, span.end), (at("2026-11-20T08:00:03.5Z"), at("2026-11-20T08:00:10Z")));
+        assert_eq!((span.length, span.clock_step), (Duration::from_millis(6_500), None));
         let (span, _) = next.advance(moment("2026-11-20T08:00:20.001Z", 17_501), TEN);
-        assert_eq!((span.start, span.length), ("2026-11-20T08:00:10Z".parse().unwrap(), TEN));
-        assert_eq!(span.end, "2026-11-20T08:00:20Z".parse().unwrap());
+        assert_eq!((span.start, span.length), (at("2026-11-20T08:00:10Z"), TEN));
+        assert_eq!(span.end, at("2026-11-20T08:00:20Z"));
     }
 
     #[test]
-    fn a_moved_clock_realigns_the_next_window() {
-        let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
-        // The wall clock was set back by an hour; ten seconds of monotonic time have passed.
-        let now = moment("2026-11-20T07:00:12Z", 10_000);
-        let (span, next) = window.advance(now, TEN);
-        assert_eq!(span.length, TEN);
-        assert_eq!(next.left(now), Duration::from_secs(8));
+    fn a_stepped_clock_realigns_the_next_window_and_the_report_says_so() {
+        for (now, step_s, left_s) in [("2026-11-20T07:00:12Z", -3_598, 8), ("2026-11-20T09:30:15Z", 5_405, 5)] {
+            let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
+            // Ten seconds of monotonic time have passed.
+            let now = moment(now, 10_000);
+            let (span, next) = window.advance(now, TEN);
+            assert_eq!((span.length, span.clock_step), (TEN, Some(SignedDuration::from_secs(step_s))));
+            assert_eq!((span.start, span.end), (at("2026-11-20T08:00:00Z"), at("2026-11-20T08:00:10Z")));
+            assert_eq!((next.start(), next.left(now)), (now.wall, Duration::from_secs(left_s)));
+            let (span, _) = next.advance(moment("2026-11-20T09:30:20Z", 10_000 + left_s * 1_000), TEN);
+            assert_eq!(span.clock_step.is_some(), step_s < 0, "told once");
+        }
     }
 
     #[test]
-    fn a_wall_clock_that_drifts_a_little_moves_no_edge() {
+    fn a_wall_clock_that_drifts_a_little_moves_no_label() {
         let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
-        let end = |wall: &str| window.advance(moment(wall, 10_000), TEN).0.end.to_string();
-        for within in ["2026-11-20T08:00:09.5Z", "2026-11-20T08:00:10Z", "2026-11-20T08:00:10.5Z"] {
-            assert_eq!(end(within), "2026-11-20T08:00:10Z", "{within}");
+        for (wall, left_ms) in [("09.5", 10_500), ("09.995", 10_005), ("10", 10_000), ("10.5", 9_500)] {
+            let now = moment(&format!("2026-11-20T08:00:{wall}Z"), 10_000);
+            let (span, next) = window.advance(now, TEN);
+            assert_eq!((span.end, span.clock_step), (at("2026-11-20T08:00:10Z"), None), "{wall}");
+            // What it is off by is made up for: the next label is where it belongs on the wall clock.
+            assert_eq!(next.left(now), Duration::from_millis(left_ms), "{wall}");
+            let (span, _) = next.advance(moment("2026-11-20T08:00:20Z", 10_000 + left_ms), TEN);
+            assert_eq!((span.start, span.end), (at("2026-11-20T08:00:10Z"), at("2026-11-20T08:00:20Z")), "{wall}");
         }
         for beyond in ["2026-11-20T08:00:09.499Z", "2026-11-20T08:00:10.501Z"] {
-            assert_eq!(end(beyond), beyond);
+            assert!(window.advance(moment(beyond, 10_000), TEN).0.clock_step.is_some(), "{beyond}");
         }
     }
 
     #[test]
     fn a_window_closed_early_or_very_late_says_its_true_length() {
         let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
-        assert_eq!(window.cut(moment("2026-11-20T08:00:04Z", 4_000)).length, Duration::from_secs(4));
+        let early = window.cut(moment("2026-11-20T08:00:04.2Z", 4_000));
+        assert_eq!((early.length, early.end), (Duration::from_secs(4), at("2026-11-20T08:00:04.2Z")));
         let (span, next) = window.advance(moment("2026-11-20T08:00:35Z", 35_000), TEN);
-        assert_eq!(span.length, Duration::from_secs(35));
+        assert_eq!((span.length, span.clock_step), (Duration::from_secs(35), None));
         assert_eq!(next.left(moment("2026-11-20T08:00:35Z", 35_000)), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn whatever_the_wall_clock_does_a_window_ends_after_it_starts() {
+        // Any wall clock, within the drift and far beyond, at any age of a window, and a second window after it.
+        let steps_ms = [-86_400_000, -3_600_000, -10_000, -501, -500, -499, -1, 0, 1, 499, 500, 501, 9_999, 86_400_000];
+        let start = moment("2026-11-20T08:00:07.3Z", 1_000);
+        for interval in [Duration::from_secs(1), TEN, Duration::from_secs(3_600)] {
+            for first_ms in steps_ms {
+                for second_ms in steps_ms {
+                    let window = Window::open(start, interval);
+                    let mut wall = start.wall;
+                    let mut monotonic = start.monotonic;
+                    let mut pass = |by: Duration, step_ms| {
+                        monotonic += by;
+                        wall = later(wall, by).checked_add(SignedDuration::from_millis(step_ms)).unwrap();
+                        Moment { wall, monotonic }
+                    };
+                    let now = pass(window.left(start), first_ms);
+                    let (span, next) = window.advance(now, interval);
+                    assert!(span.end > span.start && !span.length.is_zero(), "{first_ms} ms: {span:?}");
+                    let cut = next.cut(now);
+                    assert!(cut.end > cut.start, "cut at once after {first_ms} ms: {cut:?}");
+                    let now = pass(next.left(now), second_ms);
+                    for span in [next.cut(now), next.advance(now, interval).0] {
+                        assert!(span.end > span.start, "{first_ms} ms, then {second_ms} ms: {span:?}");
+                        assert!(!span.length.is_zero(), "{first_ms} ms, then {second_ms} ms: {span:?}");
+                    }
+                    let before = Window::open(start, interval).cut(pass(Duration::from_micros(1), second_ms));
+                    assert!(before.end > before.start, "{before:?}");
+                }
+            }
+        }
     }
 }

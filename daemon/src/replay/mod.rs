@@ -3,6 +3,7 @@
 pub mod capture;
 mod datapath;
 mod kernel;
+mod timeline;
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 use weir_common::control::Feeds;
 use weir_sketch::{MergeError, hash::Key};
@@ -22,6 +23,7 @@ use self::{
     capture::{Broken, Capture},
     datapath::Datapath,
     kernel::KernelDatapath,
+    timeline::{Stretch, Timeline, Turn},
 };
 use crate::{
     clock,
@@ -109,9 +111,9 @@ pub fn replay(
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let plan = Plan { interfaces: 1, ..Plan::new(config, key) };
     let run = Run {
-        windows: options.windows,
+        timeline: Timeline::new(options.windows),
+        captures: 0,
         interface: interface_name(&options.files),
-        open: None,
         spare: Some(spare),
         closing: Closing {
             key_id: keys.id(),
@@ -147,20 +149,13 @@ fn interface_name(files: &[PathBuf]) -> String {
 }
 
 struct Run<'a> {
-    windows: Windows,
+    timeline: Timeline,
+    /// How many files are captures.
+    captures: usize,
     interface: String,
-    open: Option<Open>,
     spare: Option<Box<Shard>>,
     closing: Closing,
     deliver: &'a mut dyn FnMut(&Report) -> io::Result<()>,
-}
-
-/// The open window, in nanoseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    start_ns: u64,
-    /// The first nanosecond after it; for one window over everything, after the latest packet so far.
-    end_ns: u64,
 }
 
 impl Run<'_> {
@@ -179,7 +174,11 @@ impl Run<'_> {
             }
             done += size_of_file(file);
         }
-        self.close(None, &mut datapath)?;
+        // A file that is no capture is no measurement; a capture without packets is one of nothing.
+        if self.captures > 0 {
+            let last = self.timeline.end();
+            self.close(last, last.end_ns, &mut datapath)?;
+        }
         bar.finish_and_clear();
         Ok(broken)
     }
@@ -196,6 +195,8 @@ impl Run<'_> {
             Ok(capture) => capture,
             Err(broken) => return Ok(Err(broken)),
         };
+        self.captures += 1;
+        self.timeline.next_capture();
         for count in 1_u64.. {
             match capture.next_packet() {
                 Ok(Some(packet)) => {
@@ -212,52 +213,36 @@ impl Run<'_> {
         Ok(Ok(()))
     }
 
-    /// Advances the time to that of a packet: closes the open window if it is over, and opens the packet's window.
-    ///
-    /// Captures are not always sorted: a packet from up to one interval before the open window is counted in it. An
-    /// older one begins a new window: it is from another capture, or the clock was set back.
+    /// Goes on to the time of a packet: closes the open window if it is over, and opens the packet's.
     fn time(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        let interval_ns = match (self.windows, &mut self.open) {
-            (Windows::All, Some(open)) => {
-                open.start_ns = open.start_ns.min(time_ns);
-                open.end_ns = open.end_ns.max(time_ns.saturating_add(1));
-                return Ok(());
-            }
-            (Windows::All, None) => 1,
-            (Windows::Every(interval), _) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
-        };
-        let start_ns = time_ns - time_ns % interval_ns;
-        let next = Open { start_ns, end_ns: start_ns.saturating_add(interval_ns) };
-        match self.open {
-            None => self.begin(next, datapath),
-            Some(open) if time_ns < open.end_ns && time_ns >= open.start_ns.saturating_sub(interval_ns) => Ok(()),
-            Some(_) => self.close(Some(next), datapath),
+        match self.timeline.turn(time_ns) {
+            Turn::Stay => Ok(()),
+            Turn::Begin(start_ns) => self.begin(start_ns, datapath),
+            Turn::Next(over, start_ns) => self.close(over, start_ns, datapath),
         }
     }
 
     /// Opens the first window. Its day is known only now, so a window of nothing is closed: the datapath gets a shard
     /// with the key of that day.
-    fn begin(&mut self, first: Open, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+    fn begin(&mut self, start_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let Closing { keys, seen, .. } = &mut self.closing;
-        keys.restart(time(first.start_ns), seen);
+        keys.restart(time(start_ns), seen);
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         keys.equip(&mut spare);
         self.spare = Some(datapath.close(spare)?.shard);
-        self.open = Some(first);
         Ok(())
     }
 
-    /// Closes and reports the open window, if there is one, and opens the next, if there is one.
-    fn close(&mut self, next: Option<Open>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        let Some(open) = std::mem::replace(&mut self.open, next) else { return Ok(()) };
+    /// Closes and reports a window. The next one begins at `next_ns`.
+    fn close(&mut self, over: Stretch, next_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
-        self.closing.advance(time(next.map_or(open.end_ns, |next| next.start_ns)));
+        self.closing.advance(time(next_ns));
         self.closing.keys.equip(&mut spare);
         let mut window = [datapath.close(spare)?];
         let times = Times {
-            span: span(open),
-            begin: Duration::from_nanos(open.start_ns),
-            end: Duration::from_nanos(open.end_ns),
+            span: span(over),
+            begin: Duration::from_nanos(over.start_ns),
+            end: Duration::from_nanos(over.end_ns),
         };
         let capture = MeasuredInterface {
             slot: 0,
@@ -281,11 +266,15 @@ fn time(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
 }
 
-fn span(open: Open) -> Span {
+fn span(over: Stretch) -> Span {
+    let Stretch { start_ns, end_ns, late, set_back_ns } = over;
+    let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
     Span {
-        start: time(open.start_ns),
-        end: time(open.end_ns),
-        length: Duration::from_nanos(open.end_ns.saturating_sub(open.start_ns)),
+        start: time(start_ns),
+        end: time(end_ns),
+        length: Duration::from_nanos(end_ns.saturating_sub(start_ns)),
+        clock_step: set_back_ns.map(back),
+        late_packets: Some(late),
     }
 }
 

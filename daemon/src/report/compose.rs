@@ -59,7 +59,7 @@ impl Report {
             id,
             previous,
             key_id: format!("{key_id:016x}"),
-            window: Window { start: span.start, end: span.end, seconds: span.length.as_secs_f64() },
+            window: window(span),
             observer,
             interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
             totals: totals(summary.fed(), *protocols),
@@ -78,6 +78,12 @@ impl Report {
             self_metrics,
         }
     }
+}
+
+fn window(span: Span) -> Window {
+    let Span { start, end, length, clock_step, late_packets } = span;
+    let clock_step_seconds = clock_step.map(|step| step.as_secs_f64());
+    Window { start, end, seconds: length.as_secs_f64(), clock_step_seconds, late_packets }
 }
 
 fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {

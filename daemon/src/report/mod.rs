@@ -71,11 +71,21 @@ pub struct Report {
 pub struct Window {
     /// When it began, RFC 3339 in UTC.
     pub start: Timestamp,
-    /// When it ended, RFC 3339 in UTC: the first instant after it.
+    /// When it ended, RFC 3339 in UTC: the first instant after it. It is always later than `start`. If the clock was
+    /// stepped, both are by the clock before the step.
     pub end: Timestamp,
     /// Its length in seconds, measured on a clock that is never adjusted.
     #[schemars(range(min = 0))]
     pub seconds: f64,
+    /// By how many seconds the wall clock was stepped within it: above 0 if it was set forward or the machine slept, below
+    /// 0 if it was set back. The next window begins at the new time, so the times of two windows may overlap: `seq` tells
+    /// them apart. Absent if the clock was not stepped by more than half a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_step_seconds: Option<f64>,
+    /// Packets of the capture whose time is before `start`. They are counted in this window. Absent unless the packets
+    /// are from a capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_packets: Option<u64>,
 }
 
 /// Who measured.

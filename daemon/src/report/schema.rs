@@ -83,6 +83,8 @@ mod tests {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
         let parents = [
             ("", "previous"),
+            ("/window", "clock_step_seconds"),
+            ("/window", "late_packets"),
             ("/observer", "site"),
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),

@@ -69,6 +69,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         &format!("{}{site}   {}", observer.name, interval(window)),
         &format!("weir {}   {id}", observer.version),
     )?;
+    page.remarks(&remarks(window, totals))?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &rates(totals, window), &shares(totals))?;
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
@@ -91,6 +92,14 @@ impl<W: Write> Page<'_, W> {
         writeln!(self.out)?;
         Cell::new(subtitle, Faint).write(self.style.color, self.out)?;
         writeln!(self.out)
+    }
+
+    fn remarks(&mut self, remarks: &[String]) -> io::Result<()> {
+        for remark in remarks {
+            Cell::new(remark, Alarm).write(self.style.color, self.out)?;
+            writeln!(self.out)?;
+        }
+        Ok(())
     }
 
     fn section(&mut self, title: &str, remark: &str, grid: &Grid) -> io::Result<()> {
@@ -143,12 +152,32 @@ impl<W: Write> Page<'_, W> {
 }
 
 fn interval(window: &Window) -> String {
-    let Window { start, end, seconds } = window;
+    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _ } = window;
     let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
     let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
     let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
     let seconds = (seconds * 1e3).round() / 1e3;
     format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
+}
+
+/// What a reader has to know before he reads the numbers of a window.
+fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
+    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets } = *window;
+    let mut remarks = Vec::new();
+    if totals.packets == 0 {
+        remarks.push(match late_packets {
+            Some(_) => "no packets: there are none in the capture, so this window stands for no time".to_owned(),
+            None => "no packets: weir saw none in this window".to_owned(),
+        });
+    }
+    if let Some(step) = clock_step_seconds {
+        let (way, then) = if step < 0.0 { ("back", "overlap") } else { ("forward", "have a gap") };
+        remarks.push(format!("clock stepped {way} by {} s: the times of windows {then}", step.abs()));
+    }
+    if let Some(late @ 1..) = late_packets {
+        remarks.push(format!("late packets: {}, whose time is before this window", grouped(late)));
+    }
+    remarks
 }
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
@@ -464,6 +493,29 @@ mod tests {
     fn the_golden_report_looks_as_it_did() {
         let text = tables(&golden(), Style::default());
         assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
+    }
+
+    #[test]
+    fn what_is_odd_about_a_window_is_said_before_its_numbers() {
+        let mut report = golden();
+        report.totals.packets = 0;
+        report.window = Window { late_packets: None, clock_step_seconds: Some(7.5), ..report.window };
+        let said =
+            |report: &Report| tables(report, Style::default()).lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+        let live = [
+            "no packets: weir saw none in this window",
+            "clock stepped forward by 7.5 s: the times of windows have a gap",
+            "",
+        ];
+        assert_eq!(said(&report)[..3], live);
+        report.window = Window { late_packets: Some(0), clock_step_seconds: None, ..report.window };
+        assert_eq!(
+            said(&report)[..2],
+            ["no packets: there are none in the capture, so this window stands for no time", ""]
+        );
+        report.totals.packets = 2_000;
+        report.window.late_packets = Some(1_999);
+        assert_eq!(said(&report)[..2], ["late packets: 1,999, whose time is before this window", ""]);
     }
 
     #[test]

@@ -1,0 +1,258 @@
+//! The time of captures: to which window each packet belongs.
+//!
+//! Time goes on with the packets, but captures are not always sorted, and a clock may have been set while one was made:
+//!
+//! - A packet after the open window begins its own window. There are no windows without packets in between.
+//! - A packet from before the open window joins it, and is counted as late.
+//! - If late packets are all that comes, the capture's clock was set back, or one packet was stamped far in the future.
+//!   After [`LATE_MAX`] of them in a row, which also cover the length of a window, windows follow their time.
+//! - A capture that begins more than a window back has windows of its own.
+//!
+//! So a packet far in the future costs one window. Timestamps that jump to and fro cost a window for each [`LATE_MAX`]
+//! packets at most, however far they jump.
+
+use super::Windows;
+
+/// So many late packets in a row may be out of order. More of them are what time it is now.
+pub const LATE_MAX: u64 = 100;
+
+/// A window, in nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its first nanosecond.
+    pub start_ns: u64,
+    /// The first nanosecond after it; for one window over everything, after the latest packet.
+    pub end_ns: u64,
+    /// Its packets that are from before it.
+    pub late: u64,
+    /// By how much the clock was set back at its end, if it was.
+    pub set_back_ns: Option<u64>,
+}
+
+/// What the time of a packet means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It belongs to the open window.
+    Stay,
+    /// It is the first: its window begins here.
+    Begin(u64),
+    /// The open window is over, and the packet's begins here.
+    Next(Stretch, u64),
+}
+
+/// The open window, and what may end it.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeline {
+    /// The length of a window; `None` for one over everything.
+    interval_ns: Option<u64>,
+    open: Option<Stretch>,
+    /// The latest packet so far that is not late.
+    latest_ns: u64,
+    row: Row,
+    /// Whether the next packet is the first of its capture.
+    is_first: bool,
+}
+
+/// Late packets without another one between them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    packets: u64,
+    earliest_ns: u64,
+    latest_ns: u64,
+}
+
+impl Timeline {
+    /// The time before all captures.
+    pub fn new(windows: Windows) -> Self {
+        let interval_ns = match windows {
+            Windows::All => None,
+            Windows::Every(interval) => Some(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1)),
+        };
+        Self { interval_ns, open: None, latest_ns: 0, row: Row::default(), is_first: true }
+    }
+
+    /// Another capture begins.
+    pub const fn next_capture(&mut self) {
+        self.is_first = true;
+    }
+
+    /// Goes on to the time of a packet.
+    pub fn turn(&mut self, time_ns: u64) -> Turn {
+        // A window ends after its last packet, so that one nanosecond has to be left.
+        let time_ns = time_ns.min(u64::MAX - 1);
+        let is_first = std::mem::take(&mut self.is_first);
+        let Some(open) = &mut self.open else {
+            return Turn::Begin(self.begin(time_ns).start_ns);
+        };
+        let Some(interval_ns) = self.interval_ns else {
+            open.start_ns = open.start_ns.min(time_ns);
+            open.end_ns = open.end_ns.max(time_ns + 1);
+            return Turn::Stay;
+        };
+        let is_elsewhere = is_first && time_ns < open.start_ns.saturating_sub(interval_ns);
+        if time_ns >= open.end_ns || is_elsewhere {
+            return self.next(time_ns, None);
+        }
+        if time_ns >= open.start_ns {
+            self.latest_ns = self.latest_ns.max(time_ns);
+            self.row = Row::default();
+            return Turn::Stay;
+        }
+        self.row = self.row.and(time_ns);
+        if self.row.packets > LATE_MAX && self.row.latest_ns - self.row.earliest_ns >= interval_ns {
+            let set_back_ns = self.latest_ns.saturating_sub(time_ns);
+            return self.next(time_ns, Some(set_back_ns));
+        }
+        open.late += 1;
+        Turn::Stay
+    }
+
+    /// The last window; one at the beginning of time if there was no packet.
+    pub fn end(self) -> Stretch {
+        self.open.unwrap_or_else(|| self.window_of(0))
+    }
+
+    fn next(&mut self, time_ns: u64, set_back_ns: Option<u64>) -> Turn {
+        let over = self.open;
+        let start_ns = self.begin(time_ns).start_ns;
+        match over {
+            Some(over) => Turn::Next(Stretch { set_back_ns, ..over }, start_ns),
+            None => Turn::Begin(start_ns),
+        }
+    }
+
+    fn begin(&mut self, time_ns: u64) -> Stretch {
+        let window = self.window_of(time_ns);
+        (self.open, self.latest_ns, self.row) = (Some(window), time_ns, Row::default());
+        window
+    }
+
+    /// The window that a packet begins.
+    fn window_of(&self, time_ns: u64) -> Stretch {
+        let interval_ns = self.interval_ns.unwrap_or(1);
+        let start_ns = time_ns - time_ns % interval_ns;
+        Stretch { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, set_back_ns: None }
+    }
+}
+
+impl Row {
+    fn and(self, time_ns: u64) -> Self {
+        let Self { packets, earliest_ns, latest_ns } = self;
+        let earliest_ns = if packets == 0 { time_ns } else { earliest_ns.min(time_ns) };
+        Self { packets: packets + 1, earliest_ns, latest_ns: latest_ns.max(time_ns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const HOUR: u64 = 3_600 * SECOND;
+    const DAY: u64 = 24 * HOUR;
+    const TEN: Windows = Windows::Every(Duration::from_secs(10));
+
+    /// The windows of packets at these times, each with its start, late packets and how far the clock was set back.
+    fn windows(windows: Windows, times: impl IntoIterator<Item = u64>) -> Vec<Stretch> {
+        let mut timeline = Timeline::new(windows);
+        let mut over = Vec::new();
+        for time in times {
+            if let Turn::Next(stretch, _) = timeline.turn(time) {
+                over.push(stretch);
+            }
+        }
+        over.push(timeline.end());
+        assert!(over.iter().all(|window| window.end_ns > window.start_ns), "{over:?}");
+        over
+    }
+
+    fn stretch(start_ns: u64, late: u64) -> Stretch {
+        Stretch { start_ns, end_ns: start_ns + 10 * SECOND, late, set_back_ns: None }
+    }
+
+    #[test]
+    fn sorted_packets_have_a_window_for_each_interval_with_packets() {
+        let times = [3, 9, 10, 19, 20, 57].map(|second| DAY + second * SECOND);
+        let starts = [0, 10, 20, 50].map(|second| stretch(DAY + second * SECOND, 0));
+        assert_eq!(windows(TEN, times), starts);
+    }
+
+    #[test]
+    fn packets_that_jump_to_and_fro_share_a_window() {
+        let times = (0..5_000).map(|nth| DAY + (nth % 2) * 2 * HOUR + nth);
+        assert_eq!(windows(TEN, times), [stretch(DAY, 0), stretch(DAY + 2 * HOUR, 2_499)]);
+    }
+
+    #[test]
+    fn whatever_jumps_costs_a_window_for_each_row_of_late_packets() {
+        // As expensive as it gets: each row is just long enough, and covers a window.
+        let row = LATE_MAX + 2;
+        let jumping = |nth: u64| if nth.is_multiple_of(row) { 2 * HOUR } else { (nth % row) * SECOND };
+        let count = windows(TEN, (0..50 * row).map(|nth| DAY + jumping(nth))).len() as u64;
+        assert!((100..=101).contains(&count), "{count} windows of {} packets", 50 * row);
+        let shorter = |nth: u64| if nth.is_multiple_of(LATE_MAX) { 2 * HOUR } else { (nth % LATE_MAX) * SECOND };
+        assert_eq!(windows(TEN, (0..50 * row).map(|nth| DAY + shorter(nth))).len(), 1);
+    }
+
+    #[test]
+    fn one_packet_far_in_the_future_costs_one_window() {
+        const FUTURE: u64 = DAY + 1_000 * DAY;
+        // A packet each 20 ms: 500 in each window.
+        let at = |nth: u64| if nth == 1_000 { FUTURE } else { DAY + nth * SECOND / 50 };
+        let all = windows(TEN, (0..3_000).map(at));
+        let starts: Vec<_> = all.iter().map(|window| window.start_ns).collect();
+        let then = [0, 10].map(|second| DAY + second * SECOND);
+        // 10 s of late packets are in the window of the future, and those after it are where they belong.
+        let later = [30, 40, 50].map(|second| DAY + second * SECOND);
+        assert_eq!(starts, [&then[..], &[FUTURE], &later[..]].concat());
+        assert_eq!(all[2].late, 500);
+        assert_eq!(all[2].set_back_ns, Some(FUTURE - (DAY + 1_501 * SECOND / 50)));
+        assert!(all.iter().enumerate().all(|(nth, window)| nth == 2 || *window == stretch(window.start_ns, 0)));
+    }
+
+    #[test]
+    fn a_few_late_packets_are_no_new_time() {
+        let late = |times: u64, apart: u64| {
+            let late = (0..times).map(|nth| DAY + nth * apart);
+            windows(TEN, [DAY + HOUR].into_iter().chain(late))
+        };
+        assert_eq!(late(LATE_MAX, SECOND), [stretch(DAY + HOUR, LATE_MAX)], "many, over a long time, but not more");
+        assert_eq!(late(50 * LATE_MAX, 1), [stretch(DAY + HOUR, 50 * LATE_MAX)], "more, but all of one moment");
+        assert_eq!(late(LATE_MAX + 1, SECOND).len(), 2);
+    }
+
+    #[test]
+    fn a_capture_that_begins_long_before_has_windows_of_its_own() {
+        let mut timeline = Timeline::new(TEN);
+        assert_eq!(timeline.turn(DAY + HOUR), Turn::Begin(DAY + HOUR));
+        timeline.next_capture();
+        assert_eq!(timeline.turn(DAY), Turn::Next(stretch(DAY + HOUR, 0), DAY));
+        timeline.next_capture();
+        assert_eq!(timeline.turn(DAY - 10 * SECOND), Turn::Stay, "it overlaps");
+        assert_eq!(timeline.end(), stretch(DAY, 1));
+    }
+
+    #[test]
+    fn one_window_over_everything_knows_no_late_packet() {
+        let times = [DAY, DAY - HOUR, DAY + HOUR, 5];
+        let all = Stretch { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, set_back_ns: None };
+        assert_eq!(windows(Windows::All, times), [all]);
+    }
+
+    #[test]
+    fn the_end_of_time_has_one_window() {
+        for length in [1, 3, 5, 10 * SECOND, u64::MAX] {
+            let every = Windows::Every(Duration::from_nanos(length));
+            assert_eq!(windows(every, [u64::MAX; 100]).len(), 1, "windows of {length} ns");
+        }
+    }
+
+    #[test]
+    fn without_packets_there_is_the_first_window_of_all() {
+        assert_eq!(Timeline::new(TEN).end(), stretch(0, 0));
+        let Stretch { start_ns, end_ns, .. } = Timeline::new(Windows::All).end();
+        assert_eq!((start_ns, end_ns), (0, 1));
+    }
+}

@@ -1,0 +1,100 @@
+//! Whatever the timestamps of a capture are: each packet is counted once, and reports are few and say what is odd.
+
+use std::{fs::File, io::BufWriter, path::Path, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    pcap::{SNAPLEN_MAX, Writer},
+    scratch::Scratch,
+};
+
+use crate::{
+    command::{DONE, text, weir_replay},
+    frames::Udp,
+};
+
+const START: Duration = Duration::from_secs(1_700_000_000);
+const PACKETS: u64 = 5_000;
+
+/// A capture of packets at these times.
+fn capture(path: &Path, times: impl IntoIterator<Item = Duration>) -> Result<()> {
+    let flow = Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (4000, 53) };
+    let frame = flow.frame(100);
+    let mut writer = Writer::new(BufWriter::new(File::create(path)?), SNAPLEN_MAX)?;
+    times.into_iter().try_for_each(|time| writer.write(time, &frame))?;
+    writer.finish()?;
+    Ok(())
+}
+
+/// The reports of such a capture, which have all its packets.
+fn reports(windows: &[&str], times: impl IntoIterator<Item = Duration>) -> Result<Vec<Value>> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("odd.pcap");
+    let mut packets = 0;
+    capture(&file, times.into_iter().inspect(|_| packets += 1))?;
+    let ended = weir_replay([&["--json"], windows, &[text(&file)]].concat())?;
+    let reports = ended.reports(DONE)?;
+    let of = |report: &Value| report["totals"]["packets"].as_u64();
+    let counted: Option<u64> = reports.iter().map(of).sum();
+    ensure!(counted == Some(packets), "{counted:?} of {packets} packets are in {} reports", reports.len());
+    for report in &reports {
+        let window = &report["window"];
+        let time = |name: &str| window[name].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        ensure!(time("end") > time("start") && time("start").is_some(), "{window}");
+    }
+    Ok(reports)
+}
+
+fn late(report: &Value) -> Result<u64> {
+    report["window"]["late_packets"].as_u64().with_context(|| format!("no late packets in {}", report["window"]))
+}
+
+/// Two captures of machines whose clocks differ, merged in the order of arrival.
+pub fn alternating_times_make_few_reports() -> Result<()> {
+    const APART: Duration = Duration::from_secs(2 * 60 * 60);
+    let at = |nth| START + Duration::from_millis(nth) + if nth % 2 == 0 { APART } else { Duration::ZERO };
+    let reports = reports(&["--window", "10s"], (0..PACKETS).map(at))?;
+    ensure!(reports.len() == 1, "{} reports of {PACKETS} packets", reports.len());
+    ensure!(late(&reports[0])? == PACKETS / 2, "{}", reports[0]["window"]);
+    Ok(())
+}
+
+pub fn one_time_in_the_future_disturbs_one_window() -> Result<()> {
+    let future = START + Duration::from_secs(365 * 86_400);
+    // 500 packets in each window.
+    let at = |nth| if nth == 1_250 { future } else { START + Duration::from_millis(nth * 20) };
+    let all = reports(&["--window", "10s"], (0..PACKETS).map(at))?;
+    ensure!(all.len() as u64 == PACKETS / 500 + 1, "{} reports", all.len());
+    let odd: Vec<_> = all.iter().filter(|report| late(report).is_ok_and(|late| late > 0)).collect();
+    ensure!(odd.len() == 1, "{} windows have late packets", odd.len());
+    let step = odd[0]["window"]["clock_step_seconds"].as_f64().context("it does not say that time went back")?;
+    ensure!(step < -364.0 * 86_400.0 && late(odd[0])? >= 100, "{}", odd[0]["window"]);
+    Ok(())
+}
+
+/// No time is later than the capture's format can say.
+pub fn the_latest_time_of_all_is_a_window() -> Result<()> {
+    let latest = Duration::new(u64::from(u32::MAX), 999_999_999);
+    ensure!(reports(&["--window", "1h"], vec![latest; 1_000])?.len() == 1);
+    Ok(())
+}
+
+pub fn a_capture_without_packets_says_so() -> Result<()> {
+    for windows in [&[][..], &["--window", "all"], &["--window", "1s"]] {
+        let reports = reports(windows, [])?;
+        ensure!(reports.len() == 1 && late(&reports[0])? == 0, "{windows:?}: {} reports", reports.len());
+    }
+    let scratch = Scratch::new()?;
+    let file = scratch.file("nothing.pcap");
+    capture(&file, [])?;
+    let ended = weir_replay([text(&file)])?;
+    let tables = String::from_utf8(ended.out)?;
+    ensure!(ended.code == Some(DONE) && tables.contains("no packets: there are none in the capture"), "{tables}");
+    // Another capture beside it has packets, and then there is nothing to say.
+    let other = scratch.file("something.pcap");
+    capture(&other, [START])?;
+    let reports = weir_replay(["--json", text(&file), text(&other), text(&file)])?.reports(DONE)?;
+    ensure!(reports.len() == 1 && reports[0]["totals"]["packets"] == 1, "{} reports", reports.len());
+    Ok(())
+}
