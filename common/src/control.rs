@@ -2,14 +2,17 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The most interfaces that one daemon measures. A key holds the slot in one byte.
-pub const INTERFACES_MAX: u32 = 64;
-/// Entries of the table that finds an interface's slot: a power of two.
-pub const INTERFACE_TABLE: u32 = 1024;
+/// Slots of interfaces: as many as the byte of a key can tell apart, and a power of two.
+pub const INTERFACES_MAX: u32 = 256;
+/// The slot of all interfaces that have none of their own. It is in use only where all slots are.
+pub const OTHERS: u32 = INTERFACES_MAX - 1;
+/// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want the
+/// same places than there are.
+pub const INTERFACE_TABLE: u32 = 4096;
 /// How many places of that table an interface index may have.
 pub const INTERFACE_PROBES: u32 = 4;
-/// The most interfaces of which the programs know that what they receive has fed.
-pub const FED_MAX: u32 = 65_536;
+/// The most interfaces that have a [`Passing`].
+pub const PASSING_MAX: u32 = 65_536;
 /// The most CPUs that can have a ring.
 pub const CPUS_MAX: u32 = 1024;
 
@@ -43,6 +46,34 @@ impl Feeds {
             Self::All => "all",
             Self::Local => "local",
             Self::None => "none",
+        }
+    }
+}
+
+/// What the programs know of any interface, measured or not: whether packets that came by it have fed totals and lists,
+/// and what it feeds itself, in case that it has no slot of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passing(pub u32);
+
+impl Passing {
+    /// Whether packets that came by this interface have fed; what it feeds of those that it receives and sends.
+    pub const fn new(has_fed: bool, received: Feeds, sent: Feeds) -> Self {
+        Self(has_fed as u32 | (received as u32) << 8 | (sent as u32) << 16)
+    }
+
+    /// Whether packets that came by this interface have fed.
+    #[inline(always)]
+    pub const fn has_fed(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// What it feeds of one direction.
+    #[inline(always)]
+    pub const fn feeds(self, is_egress: bool) -> Feeds {
+        match (self.0 >> if is_egress { 16 } else { 8 }) & 0xff {
+            0 => Feeds::All,
+            1 => Feeds::Local,
+            _ => Feeds::None,
         }
     }
 }

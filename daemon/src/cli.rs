@@ -50,6 +50,9 @@ pub struct RunArgs {
     /// Measure this interface instead of those of the configuration; may be given several times
     #[arg(short, long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
+    /// Do not start if an interface is not there; otherwise weir waits for it
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// `weir replay`.

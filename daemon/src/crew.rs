@@ -39,7 +39,6 @@ pub struct Crew<'scope> {
     workers: Vec<Worker<'scope>>,
     closed_in: Sender<Closed>,
     closed: Receiver<Closed>,
-    #[expect(clippy::vec_box, reason = "shards travel through channels by their box")]
     spares: Vec<Box<Shard>>,
 }
 

@@ -18,7 +18,7 @@ use weir::{
     datapath::{KernelError, online_cpus, tap},
     doctor,
     memory::Memory,
-    pipeline::{self, RunError},
+    pipeline::{self, RunError, Start},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
     signals,
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
+fn run(RunArgs { config, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
     log();
     let mut config = read_config(&config)?;
     if !interfaces.is_empty() {
@@ -91,7 +91,7 @@ fn run(RunArgs { config, interfaces }: RunArgs) -> Result<Exit, Failure> {
     }
     let stop = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    pipeline::run(&config, state_directory().as_deref(), &stop)?;
+    pipeline::run(&config, Start { directory: state_directory().as_deref(), strict }, &stop)?;
     Ok(Exit::Done)
 }
 

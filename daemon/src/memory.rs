@@ -2,20 +2,28 @@
 
 use std::{fmt, fs};
 
-use weir_common::{cpu::Cpu, packet::REACH_MAX, record::Record, sampling::Valve};
+use weir_common::{cpu::Cpu, ledger::Counters, packet::REACH_MAX, record::Record, sampling::Valve};
 use weir_sketch::{Seen, hash::Key};
 
-use crate::{config::Config, datapath::tap, measure::shard::Shard};
+use crate::{
+    config::{Config, slots},
+    datapath::tap,
+    measure::shard::Shard,
+};
 
 /// The program itself: code, stacks of its threads, TLS, allocator.
 const BASE_BYTES: u64 = 14 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
+/// An interface's account as JSON, with every reason in it.
+const INTERFACE_BYTES: u64 = 1536;
 /// Top lists of a report: five dimensions in two orders.
 const LISTS: u64 = 10;
 /// Each CPU has the shard of the open window and the one of the next.
 pub const SHARDS_PER_CPU: u64 = 2;
+/// Each CPU's reader has the counters of an even and of an odd window and of the open one; a closed one is on its way.
+const EDGES_PER_CPU: u64 = 4;
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
@@ -40,6 +48,8 @@ pub struct Memory {
     pub ring: u64,
     /// One CPU's flow cache, counters, valve and copy of headers, in the kernel.
     pub cache: u64,
+    /// One CPU's counters of interfaces, in the daemon: of the window, and of those before and after it.
+    pub counters: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
 }
@@ -50,6 +60,7 @@ impl Memory {
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
+        let interfaces = slots(&config.interfaces) as u64;
         let taps = tap::count(&config.interfaces, has_programs);
         Self {
             cpus: if has_programs { cpus as u64 } else { 0 },
@@ -64,15 +75,17 @@ impl Memory {
                 + bytes_of::<Cpu>()
                 + bytes_of::<Valve>()
                 + REACH_MAX as u64,
-            queues: queued * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES),
+            counters: EDGES_PER_CPU * interfaces * bytes_of::<Counters>(),
+            queues: queued
+                * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
         }
     }
 
     /// The daemon's resident memory, at most.
     pub const fn resident(&self) -> u64 {
         BASE_BYTES
-            + self.cpus * (SHARDS_PER_CPU * self.shard + RING_MAPPINGS * self.ring)
-            + self.readers * (SHARDS_PER_CPU * self.shard + self.reader_cache)
+            + self.cpus * (SHARDS_PER_CPU * self.shard + RING_MAPPINGS * self.ring + self.counters)
+            + self.readers * (SHARDS_PER_CPU * self.shard + self.reader_cache + self.counters)
             + self.taps * self.packet_ring
             + self.seen_flows
             + self.queues
@@ -97,7 +110,8 @@ const fn bytes_of<T>() -> u64 {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpus, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, cache, queues } = self;
+        let Self { cpus, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, cache, counters, queues } =
+            self;
         let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
         if *cpus > 0 {
             let sketches = cpus * SHARDS_PER_CPU * shard;
@@ -113,6 +127,8 @@ impl fmt::Display for Memory {
             )?;
             line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
         }
+        let workers = cpus + readers;
+        line("counters of interfaces", workers * counters, format!("{workers} x {}", mib(*counters)))?;
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", *queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;

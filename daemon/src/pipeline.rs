@@ -68,13 +68,21 @@ pub enum RunError {
     Measure(#[from] MeasureError),
 }
 
-/// Measures and reports until something arrives on `stop` or its sender is gone. `directory` is where the number of the
-/// last report is kept over restarts.
+/// How the daemon is started, besides its configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start<'a> {
+    /// Where the number of the last report is kept over restarts.
+    pub directory: Option<&'a Path>,
+    /// Whether an interface that is not there forbids the start.
+    pub strict: bool,
+}
+
+/// Measures and reports until something arrives on `stop` or its sender is gone.
 ///
 /// # Errors
 ///
 /// What keeps the daemon from starting, or from going on.
-pub fn run(config: &Config, directory: Option<&Path>, stop: &Receiver<()>) -> Result<(), RunError> {
+pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
     let cpus = online_cpus()?;
     let plan = Plan::new(config, key);
@@ -129,14 +137,15 @@ pub fn run(config: &Config, directory: Option<&Path>, stop: &Receiver<()>) -> Re
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces)?;
+        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, start.strict)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())
             .spawn_scoped(scope, move || events.watch(&news_in))
             .map_err(RunError::Thread)?;
         let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
-        let (state, last) = directory.map_or((None, None), |directory| State::open(directory, observer.identity()));
+        let (state, last) =
+            start.directory.map_or((None, None), |directory| State::open(directory, observer.identity()));
         let closing = Closing {
             key_id: keys.id(),
             keys,

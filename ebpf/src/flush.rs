@@ -5,12 +5,7 @@
 //! follow and whatever interrupts them: the closed window has the records with its epoch, and its counters stand still.
 //! The ring gets the window's last records first, then one edge per interface, then the sizes.
 
-use weir_common::{
-    control::{Flush, INTERFACES_MAX},
-    cpu::Cpu,
-    ledger::Loss,
-    record::Record,
-};
+use weir_common::{control::Flush, cpu::Cpu, ledger::Loss, record::Record};
 
 use crate::{
     maps::{CPUS, at, cache_bits, cache_slot, interface_count, this_cpu},
@@ -21,6 +16,8 @@ use crate::{
 /// Cache slots that one call visits. The verifier follows each turn of the loop: with more turns, older kernels refuse
 /// the program for its number of jumps, and newer ones take longer to load it.
 const SLOTS_PER_CALL: u32 = 256;
+/// Interfaces whose edges one call writes, for the same reason.
+const EDGES_PER_CALL: u32 = 64;
 
 /// Does the next part of closing the window; `None` if a map lookup fails, which the maps' sizes rule out.
 #[inline(always)]
@@ -80,7 +77,7 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
         return retry(loss);
     }
     let (parity, closed_rate) = ((epoch & 1) as usize, cpu.closed_rate);
-    for _ in 0..INTERFACES_MAX {
+    for _ in 0..EDGES_PER_CALL {
         let interface = cpu.cursor - slots;
         if interface >= interface_count() {
             break;
@@ -93,6 +90,9 @@ fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
             return retry(loss);
         }
         cpu.cursor += 1;
+    }
+    if cpu.cursor - slots < interface_count() {
+        return Flush::Again;
     }
     let sizes = &mut cpu.counter_sets[parity].sizes;
     sizes.epoch = u64::from(epoch);

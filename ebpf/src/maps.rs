@@ -11,7 +11,7 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use weir_common::{
-    control::{CPUS_MAX, FED_MAX, INTERFACE_TABLE, InterfaceSlot},
+    control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot, PASSING_MAX},
     cpu::Cpu,
     hash::SlotKey,
     packet::{REACH_MAX, Tunnels},
@@ -32,9 +32,9 @@ const NO_PREALLOCATION: usize = 1;
 #[btf_map]
 pub static INTERFACES: Array<InterfaceSlot, { INTERFACE_TABLE as usize }> = Array::new();
 
-/// The interfaces by which packets come that have fed totals and lists already. (The value says nothing.)
+/// By interface index a [`weir_common::control::Passing`], where it says anything.
 #[btf_map]
-pub static FED: HashMap<u32, u32, { FED_MAX as usize }, NO_PREALLOCATION> = HashMap::new();
+pub static PASSING: HashMap<u32, u32, { PASSING_MAX as usize }, NO_PREALLOCATION> = HashMap::new();
 
 /// Each CPU's block; the loader says how many there are.
 #[btf_map]

@@ -19,7 +19,7 @@
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, InterfaceSlot},
+    control::{Feeds, INTERFACE_PROBES, INTERFACES_MAX, InterfaceSlot, OTHERS, Passing, egress},
     cpu::Cpu,
     flow::{FlowKey, Scope},
     ledger::{Skip, Tally},
@@ -31,7 +31,7 @@ use weir_common::{
 use crate::{
     cache,
     counters::counters,
-    maps::{CPUS, FED, INTERFACES, at, is_sampling, this_cpu},
+    maps::{CPUS, INTERFACES, PASSING, at, interface_count, is_sampling, this_cpu},
     ring, sampling,
 };
 
@@ -135,8 +135,7 @@ fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8
 /// Whether a packet has fed totals and lists on another interface, where not all packets feed.
 #[inline(always)]
 fn has_fed(feeds: u32, came_by: u32) -> bool {
-    // SAFETY: the value is not read.
-    feeds == Feeds::None as u32 || unsafe { FED.get(&came_by) }.is_some()
+    feeds == Feeds::None as u32 || passing(came_by).has_fed()
 }
 
 /// The slot of an interface, and what feeds: see [`InterfaceSlot::slot`].
@@ -148,5 +147,21 @@ fn interface_slot(ifindex: u32) -> Option<u32> {
             return Some(entry.slot);
         }
     }
-    None
+    // weir's programs are only on interfaces that it measures: this one shares its slot with others.
+    if interface_count() == INTERFACES_MAX { Some(other(ifindex)) } else { None }
+}
+
+/// The slot of an interface that has none of its own, and what feeds.
+#[inline(never)]
+fn other(entry: u32) -> u32 {
+    let is_egress = entry >> 31 != 0;
+    let passing = passing(if is_egress { egress(entry) } else { entry });
+    InterfaceSlot::new(entry, OTHERS, passing.feeds(is_egress)).slot
+}
+
+/// What is known of an interface beside its slot.
+#[inline(always)]
+fn passing(ifindex: u32) -> Passing {
+    // SAFETY: the daemon replaces whole words.
+    unsafe { PASSING.get(&ifindex) }.copied().map_or(Passing::default(), Passing)
 }

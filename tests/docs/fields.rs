@@ -82,8 +82,16 @@ fn every_field_is_explained() -> Result<()> {
 /// The headings of the tables that list values, not fields.
 const LISTS: [&str; 3] = ["Modes", "Reasons for skipped", "Reasons for lost"];
 
-const MODES: [Obtained; 6] =
-    [Obtained::Native, Obtained::Generic, Obtained::Tcx, Obtained::Tc, Obtained::AfPacket, Obtained::Gone];
+const MODES: [Obtained; 8] = [
+    Obtained::Native,
+    Obtained::Generic,
+    Obtained::Tcx,
+    Obtained::Tc,
+    Obtained::AfPacket,
+    Obtained::Absent,
+    Obtained::Gone,
+    Obtained::Shared,
+];
 
 fn is_list(heading: &str) -> bool {
     LISTS.contains(&heading)

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use weir_tests::{
     account::Loss,
     clock,
-    daemon::Daemon,
+    daemon::{Daemon, weir_binary},
     inject::Pace,
     netns::{Lab, QuietPair},
     oracle::Oracle,
@@ -12,27 +12,55 @@ use weir_tests::{
 };
 
 use crate::watch::{
-    self, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, measure, modes, native, seen_on, stop,
+    self, Ended, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, measure, modes, native, seen_in, seen_on, stop,
 };
 
 tests![
-    a_missing_interface_is_named_with_those_there_are,
+    a_missing_interface_is_refused_where_it_is_asked_for,
+    an_interface_that_comes_later_is_waited_for,
+    what_finds_no_account_is_measured_among_the_others,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-fn a_missing_interface_is_named_with_those_there_are() -> Result<()> {
+fn a_missing_interface_is_refused_where_it_is_asked_for() -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    let settings = format!("interfaces: [{INTERFACE}, nope0]\n");
-    let mut daemon = Daemon::start(Some(&pair.observer), |reports| config(&settings, reports))?;
-    let status = daemon.wait(TIMEOUT)?;
-    let log = daemon.log()?;
-    ensure!(status.code() == Some(2), "it ended with {status}:\n{log}");
-    let have = format!("interface \"nope0\" not found (have: lo, {INTERFACE})");
-    ensure!(log.contains(&have), "it did not write \"{have}\" but:\n{log}");
+    let mut command = pair.observer.command(weir_binary()?);
+    let ended = Ended::of(command.args(["run", "--strict", "--interface", INTERFACE, "--interface", "nope0"]))?;
+    ended.check(2, &[&format!("interface \"nope0\" not found (have: lo, {INTERFACE})")])?;
     ensure!(!has_program(&pair.observer, INTERFACE)?, "a program is left on {INTERFACE}");
+    Ok(())
+}
+
+fn an_interface_that_comes_later_is_waited_for() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let [_, far] = SECOND_LINK;
+    let settings = format!("interfaces: [{}, {}]\nreport: {{interval: 1s}}\n", native(INTERFACE), native(far));
+    let mut daemon = measure(&pair.observer, &settings)?;
+    let line = format!("interface \"{far}\" not found (have: lo, {INTERFACE})");
+    daemon.wait_for_line(&line, TIMEOUT)?;
+    let mut oracle = Oracle::new();
+    let mut send = |link, seed| {
+        let plan = Plan { seed, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
+        watch::send(&pair, link, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)
+    };
+    // What is there is measured meanwhile.
+    let on_first = send(QUIET_LINK, 57)?;
+    let while_absent = daemon.wait_for_reports(3, TIMEOUT)?;
+    ensure!(modes(far, &while_absent) == ["absent"; 3][..], "{:?}", modes(far, &while_absent));
+    make_second_link(&pair)?;
+    daemon.wait_for_line(&format!("attached interface={far}"), TIMEOUT)?;
+    let on_second = send(SECOND_LINK, 58)?;
+    let log = daemon.log()?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    for (interface, sent) in [(INTERFACE, on_first), (far, on_second)] {
+        let seen = seen_on(interface, &reports)?;
+        ensure!(seen == sent, "{interface}: seen {seen:?} of {sent:?}");
+    }
+    judge("both interfaces together", oracle.check_reports(&reports))?;
+    ensure!(log.matches(&line).count() == 1, "it is told once:\n{log}");
     Ok(())
 }
 
@@ -84,6 +112,55 @@ fn an_interface_that_vanishes_and_comes_back_is_measured_exactly() -> Result<()>
     judge("both interfaces together", oracle.check_reports(&reports))?;
     ensure!(modes(INTERFACE, &reports).iter().all(|mode| *mode == "xdp-native"), "{INTERFACE} was not there always");
     Ok(())
+}
+
+/// More directions of interfaces than there are accounts.
+fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
+    const ACCOUNTS: usize = 255;
+    const LINKS: usize = 150;
+    const OTHERS: &str = "others";
+    let pair = Lab::quiet_pair()?;
+    let link = |nth: usize| [format!("near{nth}"), format!("far{nth}")];
+    for nth in 0..LINKS {
+        let [near, far] = link(nth);
+        pair.generator
+            .ip(&format!("link add {near} arp off type veth peer name {far} netns {}", pair.observer.name()))?;
+        pair.generator.ip(&format!("link set {near} up"))?;
+        pair.observer.ip(&format!("link set {far} arp off up"))?;
+    }
+    let [_, last] = link(LINKS - 1);
+    pair.observer.wait_until_up(&last)?;
+    let settings = "interfaces: [{name: \"far*\", direction: both}]\nreport: {interval: 1s}\n";
+    let mut daemon = measure(&pair.observer, settings)?;
+    daemon.wait_for_line("share the account `others`", TIMEOUT)?;
+    let mut oracle = Oracle::new();
+    let mut send = |nth: usize, seed| {
+        let [near, far] = link(nth);
+        let plan = Plan { seed, packets: 3_000, mix: Mix::odd(), ..Plan::default() };
+        watch::send(&pair, [&near, &far], Traffic::new(plan)?, Pace::Unlimited, &mut oracle)
+    };
+    // The first links have accounts of their own; the last ones have none, for either direction.
+    let own = [(0, send(0, 81)?), (1, send(1, 82)?)];
+    let mut shared = send(LINKS - 1, 83)?;
+    shared.add(send(LINKS - 2, 84)?);
+    let reports = daemon.wait_for_reports(2, TIMEOUT)?;
+    let listed = reports[0]["interfaces"].as_array().map_or(0, Vec::len);
+    ensure!(listed == ACCOUNTS + 1, "{listed} accounts are in a report");
+    // One that goes leaves the account, and the rest stays in it.
+    pair.generator.ip(&format!("link delete {}", link(LINKS - 1)[0]))?;
+    daemon.wait_for_reports(reports.len() + 2, TIMEOUT)?;
+    shared.add(send(LINKS - 2, 85)?);
+
+    let reports = stop(&mut daemon, Loss::None)?;
+    for (nth, sent) in own {
+        let [_, far] = link(nth);
+        let seen = seen_in(&far, "ingress", &reports)?;
+        ensure!(seen == sent, "{far}: seen {seen:?} of {sent:?}");
+    }
+    let seen = seen_on(OTHERS, &reports)?;
+    ensure!(seen == shared, "{OTHERS}: seen {seen:?} of {shared:?}");
+    ensure!(modes(OTHERS, &reports).iter().all(|mode| *mode == OTHERS), "{:?}", modes(OTHERS, &reports));
+    judge("all interfaces together", oracle.check_reports(&reports))
 }
 
 fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {

@@ -163,7 +163,8 @@ fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
 
     // What it says about the defaults is what the running daemon plans with, to the unit that it prints.
     let empty = scratch.file("empty.yaml");
-    fs::write(&empty, "sinks: [{type: file, path: /dev/null}]\n")?;
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    fs::write(&empty, format!("interfaces: [{interface}]\nsinks: [{{type: file, path: /dev/null}}]\n"))?;
     let checked = weir(&["check", "--config", &empty.display().to_string()])?;
     checked.check(0, &[])?;
     let line = checked.out.lines().find(|line| line.trim_start().starts_with("resident, at most"));

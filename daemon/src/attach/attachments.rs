@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 use weir_common::{
     control::{Feeds, egress},
@@ -19,11 +20,15 @@ use super::{
     ladder::{Hold, Ladder},
     netlink::{Device, Devices},
     obtained::Obtained,
+    others::Others,
     plan::{Wanted, wanted},
     slots::{Attachment, Fate, Present, Slots},
 };
 use crate::{
-    config::{Interface, Way},
+    config::{
+        self, Interface, Mode, Way,
+        limits::{INTERFACES_MAX, TAPS_MAX},
+    },
     datapath::maps::InterfaceTable,
     measure::interface::{Counts, MeasuredInterface},
     text::with_causes,
@@ -36,6 +41,8 @@ pub struct Attachments<'a> {
     table: Option<&'a mut InterfaceTable>,
     rules: Vec<Interface>,
     slots: Slots,
+    /// Those that have no slot of their own, where all slots are in use.
+    others: Option<Others>,
     devices: Devices,
     /// Each interface's own counts, when they were last looked at.
     counts: HashMap<u32, [u64; 2]>,
@@ -44,7 +51,8 @@ pub struct Attachments<'a> {
 }
 
 impl<'a> Attachments<'a> {
-    /// Attaches to all interfaces that are named, or fails; and to those that fit a pattern, as far as possible.
+    /// Attaches to all interfaces that are named and there, or fails; and to those that fit a pattern, as far as possible.
+    /// A named one that is not there yet is waited for, unless `strict` forbids it.
     ///
     /// # Errors
     ///
@@ -53,12 +61,14 @@ impl<'a> Attachments<'a> {
         ladder: Ladder<'a>,
         table: Option<&'a mut InterfaceTable>,
         interfaces: &[Interface],
+        strict: bool,
     ) -> Result<Self, AttachError> {
         let mut all = Self {
             ladder,
             table,
             rules: interfaces.to_vec(),
             slots: Slots::new(interfaces),
+            others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
             devices: Devices::open()?,
             counts: HashMap::new(),
             refused: HashMap::new(),
@@ -66,12 +76,19 @@ impl<'a> Attachments<'a> {
         if all.ladder.programs.is_some() {
             clean_hooks();
         }
+        if all.others.is_some() {
+            allow_many_descriptors();
+        }
         let devices = all.devices.list()?;
         for rule in interfaces {
             if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
                 warn!(pattern = %rule.name, "no interface fits this pattern now; weir will measure those that appear later");
             } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
-                return Err(AttachError::not_found(&rule.name, &devices));
+                let absent = AttachError::not_found(&rule.name, &devices);
+                if strict {
+                    return Err(absent);
+                }
+                warn!("{absent}: weir waits, and measures it once it is there (`--strict` would refuse to start)");
             }
         }
         all.settle(&devices, &HashSet::new(), true)?;
@@ -96,7 +113,7 @@ impl<'a> Attachments<'a> {
         let feeding = Feeding::new(&wanted, devices);
         self.let_go(&wanted, gone);
         if let Some(table) = &mut self.table {
-            table.set_fed(&feeding.fed)?;
+            table.set_feeding(&feeding.for_the_programs())?;
         }
         self.feed(&feeding)?;
         let mut attached = false;
@@ -140,6 +157,9 @@ impl<'a> Attachments<'a> {
 
     /// Detaches from what is gone or no longer wanted.
     fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
+        if let Some(others) = &mut self.others {
+            others.let_go(wanted, gone);
+        }
         for attachment in self.slots.iter_mut() {
             let (Some(fate), Some(present)) = (attachment.fate(wanted, gone), &mut attachment.present) else {
                 continue;
@@ -186,13 +206,17 @@ impl<'a> Attachments<'a> {
             }
             attachment.feeds = feeds;
         }
+        if let Some(others) = &mut self.others {
+            others.feed(|ifindex, way| feeding.of(ifindex, way));
+        }
         Ok(())
     }
 
     /// Attaches to what is not measured yet; returns whether it did.
     fn measure(&mut self, wanted: &Wanted<'_>, feeding: &Feeding, strict: bool) -> Result<bool, AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
-        if self.slots.is_measured(device.ifindex, way) {
+        let among_others = self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way));
+        if among_others || self.slots.is_measured(device.ifindex, way) {
             return Ok(false);
         }
         match self.attach_one(wanted, feeding) {
@@ -215,8 +239,13 @@ impl<'a> Attachments<'a> {
     fn attach_one(&mut self, wanted: &Wanted<'_>, feeding: &Feeding) -> Result<(), AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
         let feeds = feeding.of(device.ifindex, way);
-        let slot =
-            self.slots.place_for(rule, &device.name, way).ok_or_else(|| AttachError::NoSlot(device.name.clone()))?;
+        let by_socket = self.ladder.programs.is_none() || self.rules[rule].mode == Mode::AfPacket;
+        if by_socket && self.slots.sockets() >= TAPS_MAX {
+            return Err(AttachError::NoTap(device.name.clone()));
+        }
+        let Some(slot) = self.slots.place_for(rule, &device.name, way) else {
+            return self.attach_among_others(wanted, feeds);
+        };
         let entry = table_entry(device.ifindex, way);
         // In the table before the first packet can come.
         if let Some(table) = &mut self.table {
@@ -255,6 +284,23 @@ impl<'a> Attachments<'a> {
         }
     }
 
+    /// Attaches to an interface that has no slot of its own. The programs' table does not have it: what is not there is
+    /// one of the others.
+    fn attach_among_others(&mut self, wanted: &Wanted<'_>, feeds: Feeds) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let Some(others) = &mut self.others else { return Err(AttachError::NoSlot(device.name.clone())) };
+        let (obtained, hold) = self.ladder.attach(device, self.rules[rule].mode, way, (Others::SLOT, feeds))?;
+        debug!(interface = %device.name, direction = way.name(), mode = obtained.name(), "attached, among the others");
+        if others.take(wanted, (obtained, feeds), Some(hold)) {
+            warn!(
+                interface = %device.name, direction = way.name(),
+                "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share the account \
+                 `others`"
+            );
+        }
+        Ok(())
+    }
+
     /// Looks at the interfaces' own counts; to be done right before a window's edge.
     pub fn look(&mut self) {
         self.counts.clear();
@@ -286,7 +332,7 @@ impl<'a> Attachments<'a> {
                 mode: attachment.obtained.name(),
                 counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),
-                feeds: attachment.feeds,
+                feeds: attachment.feeds.name(),
                 coverage,
             });
             attachment.changed = false;
@@ -294,6 +340,8 @@ impl<'a> Attachments<'a> {
                 *place = None;
             }
         }
+        let others = self.others.as_mut().zip(ledgers.get(Others::SLOT));
+        all.extend(others.and_then(|(others, ledger)| others.close(ledger)));
         all
     }
 
@@ -302,6 +350,17 @@ impl<'a> Attachments<'a> {
         for present in self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut()) {
             present.hold = None;
         }
+        if let Some(others) = &mut self.others {
+            others.detach();
+        }
+    }
+}
+
+/// Each attached interface holds a descriptor, and thousands may fit a pattern: more than the usual limit of 1,024.
+fn allow_many_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        warn!(limit = current, "cannot raise the limit of open files, and each interface needs one: {error}");
     }
 }
 

@@ -4,10 +4,12 @@ use std::io;
 
 use aya::programs::ProgramError;
 use thiserror::Error;
-use weir_common::control::INTERFACES_MAX;
 
 use super::netlink::Device;
-use crate::datapath::KernelError;
+use crate::{
+    config::limits::{INTERFACES_MAX, TAPS_MAX},
+    datapath::KernelError,
+};
 
 /// Why an interface cannot be measured.
 #[derive(Debug, Error)]
@@ -108,6 +110,12 @@ pub enum AttachError {
     /// No slot is free.
     #[error("weir measures at most {INTERFACES_MAX} interfaces, and \"{0}\" is one more")]
     NoSlot(String),
+    /// No packet socket is left.
+    #[error(
+        "weir opens at most {TAPS_MAX} packet sockets, and \"{0}\" would need one more: measure it by a program (`mode: \
+         auto`, and the capability CAP_BPF), or leave it out"
+    )]
+    NoTap(String),
     /// The interfaces cannot be listed.
     #[error("cannot ask the kernel for its interfaces")]
     List(#[from] io::Error),

@@ -18,7 +18,7 @@ use std::{
 };
 
 use tracing::{info, warn};
-use weir_common::control::Feeds;
+use weir_common::control::{Feeds, Passing};
 
 use super::{
     netlink::{Device, Devices},
@@ -84,6 +84,17 @@ impl Feeding {
     /// What this direction of an interface feeds; all packets if nothing was decided.
     pub fn of(&self, ifindex: u32, way: Way) -> Feeds {
         self.decision(ifindex, way).map_or(Feeds::All, |decision| decision.feeds)
+    }
+
+    /// What the programs have to know of interfaces, by index.
+    pub fn for_the_programs(&self) -> HashMap<u32, Passing> {
+        let ifindexes = self.fed.iter().chain(self.decisions.keys().map(|(ifindex, _)| ifindex));
+        let passing = |ifindex: u32| {
+            let [received, sent] = [Way::Ingress, Way::Egress].map(|way| self.of(ifindex, way));
+            Passing::new(self.fed.contains(&ifindex), received, sent)
+        };
+        let all = ifindexes.map(|&ifindex| (ifindex, passing(ifindex)));
+        all.filter(|(_, passing)| *passing != Passing::default()).collect()
     }
 
     /// Says why, where not all packets of this direction feed, or where somebody may know better.
@@ -440,6 +451,10 @@ mod tests {
             assert_eq!(feeding.of(ifindex, Way::Egress), Feeds::Local);
         }
         assert_eq!(fed, [2, 3]);
+        let told = Passing::new(true, Feeds::All, Feeds::Local);
+        assert_eq!(feeding.for_the_programs(), HashMap::from([(2, told), (3, told)]));
+        assert!(told.has_fed() && told.feeds(false) == Feeds::All && told.feeds(true) == Feeds::Local);
+        assert_eq!(Passing::new(false, Feeds::None, Feeds::All).feeds(false), Feeds::None);
     }
 
     #[test]

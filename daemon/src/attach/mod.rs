@@ -14,6 +14,7 @@ mod hook;
 mod ladder;
 pub mod netlink;
 mod obtained;
+mod others;
 mod plan;
 mod slots;
 

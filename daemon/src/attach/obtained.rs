@@ -15,8 +15,12 @@ pub enum Obtained {
     Tc,
     /// By a packet socket.
     AfPacket,
-    /// Not at all: the interface does not exist now.
+    /// Not at all: the interface has not been there yet.
+    Absent,
+    /// Not at all: the interface does not exist any more.
     Gone,
+    /// Of several interfaces in one account, each in its own way.
+    Shared,
 }
 
 impl Obtained {
@@ -28,7 +32,9 @@ impl Obtained {
             Self::Tcx => "tcx",
             Self::Tc => "tc",
             Self::AfPacket => "afpacket",
+            Self::Absent => "absent",
             Self::Gone => "gone",
+            Self::Shared => "others",
         }
     }
 }

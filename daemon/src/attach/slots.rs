@@ -13,6 +13,7 @@ use super::{
     coverage::{Coverage, Finding},
     ladder::Hold,
     obtained::{Obtained, reason_for_missing},
+    others::Others,
     plan::Wanted,
 };
 use crate::config::{self, Interface, Way};
@@ -67,7 +68,7 @@ impl Slots {
             interface.direction.ways().iter().map(move |&way| Attachment::new(rule, &interface.name, way))
         });
         let mut slots: Vec<_> = named.map(Some).collect();
-        slots.resize_with(config::slots(interfaces), || None);
+        slots.resize_with(config::slots(interfaces).min(Others::SLOT), || None);
         Self(slots)
     }
 
@@ -96,6 +97,12 @@ impl Slots {
         self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
     }
 
+    /// How many of them are measured by a packet socket.
+    pub fn sockets(&self) -> usize {
+        let holds = self.iter().filter_map(|one| one.present.as_ref()?.hold.as_ref());
+        holds.filter(|hold| matches!(hold, Hold::Socket { .. })).count()
+    }
+
     /// The slot that an interface gets that is about to be attached: its own, or for a pattern the one that it had in
     /// this window, or a free one. `None` where all are taken.
     pub fn place_for(&self, rule: usize, name: &str, way: Way) -> Option<usize> {
@@ -109,7 +116,7 @@ impl Attachment {
     /// One that is not attached yet.
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
         let (present, coverage) = (None, Coverage::default());
-        let (obtained, feeds) = (Obtained::Gone, Feeds::All);
+        let (obtained, feeds) = (Obtained::Absent, Feeds::All);
         Self { rule, name: name.to_owned(), way, obtained, feeds, present, coverage, changed: false }
     }
 
@@ -198,6 +205,7 @@ mod tests {
         let slots = Slots::new(&rules);
         let taken: Vec<_> = slots.iter().map(|one| (one.rule, one.name.as_str(), one.way)).collect();
         assert_eq!(taken, [(0, "eth1", Way::Ingress), (0, "eth1", Way::Egress), (1, "wan0", Way::Egress)]);
+        assert!(slots.iter().all(|one| one.obtained == Obtained::Absent));
         assert_eq!(slots.place_for(0, "eth1", Way::Egress), Some(1));
         assert_eq!(slots.place_for(1, "wan0", Way::Egress), Some(2));
         assert!(!slots.is_measured(0, Way::Ingress), "no index is attached");
@@ -215,10 +223,10 @@ mod tests {
         assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), Some(3));
         assert_eq!(slots.place_for(1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
         assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
-        for slot in 3..config::slots(&rules) {
+        for slot in 3..Others::SLOT {
             *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
         }
-        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), None);
+        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), None, "the last slot is for all others");
     }
 
     #[test]

@@ -23,8 +23,12 @@ pub const MISTAKES_MAX: usize = 100;
 /// Bytes of an observer's name and site: a full domain name fits.
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// Interfaces: more ports than a router has; each costs a row of counters on every CPU.
-pub const INTERFACES_MAX: usize = control::INTERFACES_MAX as usize;
+/// Directions of interfaces with an account of their own: a key tells them apart by one byte, and one value of it is for
+/// all others. Each costs a row of counters on every CPU.
+pub const INTERFACES_MAX: usize = control::OTHERS as usize;
+
+/// Packet sockets: each has a ring of its own, and memory does not grow with the interfaces that fit a pattern.
+pub const TAPS_MAX: usize = 64;
 
 /// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
 pub const INTERFACE_NAME_BYTES: RangeInclusive<usize> = 1..=15;

@@ -25,7 +25,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
-use weir_common::{control::Feeds, packet};
+use weir_common::{
+    control::{self, Feeds},
+    packet,
+};
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
@@ -91,7 +94,7 @@ impl Interface {
     }
 
     fn slots(&self) -> usize {
-        if self.is_pattern() { limits::INTERFACES_MAX } else { self.direction.ways().len() }
+        if self.is_pattern() { SLOTS_MAX } else { self.direction.ways().len() }
     }
 
     /// Whether this is about the interface `name`. A pattern never matches the loopback.
@@ -100,9 +103,12 @@ impl Interface {
     }
 }
 
-/// How many slots these interfaces need: one for each direction, or all slots if there is a pattern.
+const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
+
+/// How many slots these interfaces need: one for each direction, or all slots if there is a pattern. All of them include
+/// the one that interfaces share.
 pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
-    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(limits::INTERFACES_MAX)
+    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(SLOTS_MAX)
 }
 
 /// How the program is attached to an interface.

@@ -479,17 +479,19 @@ fn mistakes_can_be_used_by_programs() {
 #[test]
 fn lists_have_limits() {
     let names = |count: usize| (0..count).map(|i| format!("eth{i}")).collect::<Vec<_>>().join(", ");
-    assert_eq!(parse(&format!("interfaces: [{}]", names(64))).unwrap().interfaces.len(), limits::INTERFACES_MAX);
+    assert_eq!(parse(&format!("interfaces: [{}]", names(255))).unwrap().interfaces.len(), limits::INTERFACES_MAX);
     assert_eq!(
-        mistakes(&format!("interfaces: [{}]", names(65))),
-        ["1:13: interfaces: 65 items are more than the 64 allowed"]
+        mistakes(&format!("interfaces: [{}]", names(256))),
+        ["1:13: interfaces: 256 items are more than the 255 allowed"]
     );
     let both =
         |count: usize| (0..count).map(|i| format!("{{name: e{i}, direction: both}}")).collect::<Vec<_>>().join(", ");
-    assert_eq!(parse(&format!("interfaces: [{}]", both(32))).unwrap().interfaces.len(), limits::INTERFACES_MAX / 2);
+    assert_eq!(parse(&format!("interfaces: [{}]", both(127))).unwrap().interfaces.len(), limits::INTERFACES_MAX / 2);
     assert_eq!(
-        mistakes(&format!("interfaces: [{}]", both(33))),
-        ["1:13: interfaces: 66 directions of interfaces are more than the 64 allowed (`direction: both` counts twice)"]
+        mistakes(&format!("interfaces: [{}]", both(128))),
+        [
+            "1:13: interfaces: 256 directions of interfaces are more than the 255 allowed (`direction: both` counts twice)"
+        ]
     );
 
     let files = |count: usize| (0..count).map(|i| format!("- {{type: file, path: f{i}}}\n")).collect::<String>();

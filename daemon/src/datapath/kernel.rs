@@ -111,7 +111,7 @@ impl Kernel {
             .map_err(load_error)?;
         tell_cpus(&mut ebpf, cpus, bits)?;
         let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
-        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "FED")?)?;
+        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "PASSING")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
         for cpu in 0..cpus {
@@ -284,6 +284,6 @@ mod tests {
         let mut maps: Vec<_> = object.maps.keys().map(String::as_str).collect();
         maps.sort_unstable();
         // `.rodata` has the constants that the loader sets.
-        assert_eq!(maps, [".rodata", "CACHE", "CPUS", "FED", "INTERFACES", "RINGS", "SCRATCH", "VALVES"]);
+        assert_eq!(maps, [".rodata", "CACHE", "CPUS", "INTERFACES", "PASSING", "RINGS", "SCRATCH", "VALVES"]);
     }
 }

@@ -1,10 +1,10 @@
 //! Maps by which the daemon tells the kernel's programs what to do.
 
-use std::{collections::HashSet, os::fd::AsFd as _};
+use std::{collections::HashMap as StdHashMap, os::fd::AsFd as _};
 
 use aya::maps::{Array, HashMap, Map, MapData};
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, egress},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, egress},
     sampling::Valve,
 };
 
@@ -13,27 +13,27 @@ use super::error::KernelError;
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
-    fed: HashMap<MapData, u32, u32>,
+    passing: HashMap<MapData, u32, u32>,
 }
 
 impl InterfaceTable {
-    pub(super) fn new(map: Map, fed: Map) -> Result<Self, KernelError> {
-        Ok(Self { map: Array::try_from(map)?, fed: HashMap::try_from(fed)? })
+    pub(super) fn new(map: Map, passing: Map) -> Result<Self, KernelError> {
+        Ok(Self { map: Array::try_from(map)?, passing: HashMap::try_from(passing)? })
     }
 
-    /// Tells the programs by which interfaces packets come that have fed already; interfaces beyond
-    /// [`weir_common::control::FED_MAX`] are refused.
+    /// Tells the programs what they have to know of interfaces, by index; those beyond
+    /// [`weir_common::control::PASSING_MAX`] are refused.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn set_fed(&mut self, ifindexes: &HashSet<u32>) -> Result<(), KernelError> {
-        let there: HashSet<u32> = self.fed.keys().collect::<Result<_, _>>()?;
-        for gone in there.difference(ifindexes) {
-            self.fed.remove(gone)?;
+    pub fn set_feeding(&mut self, passing: &StdHashMap<u32, Passing>) -> Result<(), KernelError> {
+        let there = self.passing.iter().collect::<Result<StdHashMap<u32, u32>, _>>()?;
+        for gone in there.keys().filter(|ifindex| !passing.contains_key(ifindex)) {
+            self.passing.remove(gone)?;
         }
-        for new in ifindexes.difference(&there) {
-            self.fed.insert(new, 1, 0)?;
+        for (ifindex, Passing(new)) in passing.iter().filter(|(ifindex, new)| there.get(ifindex) != Some(&new.0)) {
+            self.passing.insert(ifindex, new, 0)?;
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! What is known of a measured interface beside its ledger.
 
-use weir_common::control::Feeds;
-
 /// What a packet of the ledger is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
@@ -35,7 +33,7 @@ pub struct MeasuredInterface {
     /// Which of its packets; `None` for a capture.
     pub direction: Option<&'static str>,
     /// Which of them feed totals and lists.
-    pub feeds: Feeds,
+    pub feeds: &'static str,
     /// The packets seen for each one that the interface itself counted, if known.
     pub coverage: Option<f64>,
 }

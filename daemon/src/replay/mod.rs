@@ -250,7 +250,7 @@ impl Run<'_> {
             mode: "replay",
             counts: Counts::Packets,
             direction: None,
-            feeds: Feeds::All,
+            feeds: Feeds::All.name(),
             coverage: None,
         };
         let report = self.closing.report(&mut window, times.span, None, |_| vec![capture], Vec::new())?;

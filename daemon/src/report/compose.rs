@@ -95,7 +95,7 @@ fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: 
         mode: mode.to_owned(),
         counts: counts.name().to_owned(),
         direction: direction.map(str::to_owned),
-        feeds: feeds.name().to_owned(),
+        feeds: feeds.to_owned(),
         repeated: measured.counters.repeated.into(),
         sampling,
         coverage,

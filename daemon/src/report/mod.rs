@@ -112,18 +112,20 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
-    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `gone` if the
-    /// interface disappeared.
+    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `absent` if
+    /// the interface was not there yet; `gone` if it disappeared; `others` if this is the account of all interfaces that
+    /// found no other one.
     pub mode: String,
     /// What counts as a packet: `packets` as they were on the wire, or `buffers`, in which an offload may have merged
     /// several packets (`xdp-generic`).
     pub counts: String,
     /// Which of its packets: `ingress` are those that it received, `egress` those that it sent. An interface may be
-    /// listed once for each direction. Absent for a capture.
+    /// listed once for each direction. Absent for a capture, and for `others`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Which of its packets feed totals and lists: `all`; `local`, those sent that did not come by an interface that
-    /// feeds; or `none`. The others feed on another interface, so that each packet feeds once.
+    /// feeds; or `none`. The others feed on another interface, so that each packet feeds once. `mixed` where the
+    /// interfaces of `others` differ.
     pub feeds: String,
     /// Packets of `ledger.seen` that feed totals and lists on another interface. Over all interfaces, `seen` without
     /// these adds up to the totals.

@@ -35,7 +35,7 @@ pub use self::{
 };
 use super::error::KernelError;
 use crate::{
-    config::{Interface, Mode, slots},
+    config::{Interface, Mode, limits::TAPS_MAX, slots},
     waker::Waker,
 };
 
@@ -138,7 +138,7 @@ pub fn needs_programs(interfaces: &[Interface]) -> bool {
 
 /// How many taps these interfaces may need, with programs or without.
 pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
-    slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs))
+    slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs)).min(TAPS_MAX)
 }
 
 /// Whether taps may replace programs that could not be loaded: this process has no privilege for eBPF but one for

@@ -1,0 +1,151 @@
+//! Interfaces that fit a pattern and find no free slot: an access router has thousands of them. All share one slot, so
+//! that each packet is counted, and the report names them `others`.
+
+use std::collections::{HashMap, HashSet};
+
+use weir_common::{
+    control::{Feeds, OTHERS},
+    ledger::Ledger,
+};
+
+use super::{ladder::Hold, obtained::Obtained, plan::Wanted};
+use crate::{
+    config::Way,
+    measure::interface::{Counts, MeasuredInterface},
+};
+
+/// Their name in reports.
+const NAME: &str = "others";
+
+/// The interfaces without a slot of their own.
+#[derive(Default)]
+pub struct Others {
+    members: HashMap<(u32, Way), Member>,
+    /// Whether there was one in this window.
+    had_one: bool,
+    /// Whether one of them counted buffers in this window.
+    counted_buffers: bool,
+}
+
+/// One direction of such an interface.
+struct Member {
+    rule: usize,
+    obtained: Obtained,
+    feeds: Feeds,
+    /// Dropping it detaches.
+    _hold: Option<Hold>,
+}
+
+impl Others {
+    /// The slot that they share.
+    pub const SLOT: usize = OTHERS as usize;
+
+    /// Whether this direction of this interface is among them.
+    pub fn has(&self, ifindex: u32, way: Way) -> bool {
+        self.members.contains_key(&(ifindex, way))
+    }
+
+    /// Takes one more; returns whether it is the first.
+    pub fn take(&mut self, wanted: &Wanted<'_>, (obtained, feeds): (Obtained, Feeds), hold: Option<Hold>) -> bool {
+        let is_first = self.members.is_empty();
+        let member = Member { rule: wanted.rule, obtained, feeds, _hold: hold };
+        self.members.insert((wanted.device.ifindex, wanted.way), member);
+        self.note();
+        is_first
+    }
+
+    /// Detaches from what is gone or no longer wanted.
+    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
+        let asked_for: HashSet<_> =
+            wanted.iter().map(|wanted| (wanted.device.ifindex, wanted.way, wanted.rule)).collect();
+        self.members.retain(|&(ifindex, way), member| {
+            !gone.contains(&ifindex) && asked_for.contains(&(ifindex, way, member.rule))
+        });
+    }
+
+    /// Their part of a window's report; `None` if there was none of them.
+    pub fn close(&mut self, ledger: &Ledger) -> Option<MeasuredInterface> {
+        let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
+        (self.had_one, self.counted_buffers) = (false, false);
+        self.note();
+        // A packet may still be counted while its interface is let go.
+        (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
+            slot: Self::SLOT,
+            name: NAME.to_owned(),
+            mode: Obtained::Shared.name(),
+            counts: if counted_buffers { Counts::Buffers } else { Counts::Packets },
+            direction: None,
+            feeds: self.feeds(),
+            coverage: None,
+        })
+    }
+
+    /// Says anew what each of them feeds.
+    pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) {
+        self.members.iter_mut().for_each(|(&(ifindex, way), member)| member.feeds = feeds(ifindex, way));
+    }
+
+    /// What they feed together, as reports name it.
+    fn feeds(&self) -> &'static str {
+        let mut all = self.members.values().map(|member| member.feeds);
+        let first = all.next().unwrap_or_default();
+        if all.all(|feeds| feeds == first) { first.name() } else { "mixed" }
+    }
+
+    /// Detaches from all, for good.
+    pub fn detach(&mut self) {
+        self.members.clear();
+    }
+
+    fn note(&mut self) {
+        self.had_one |= !self.members.is_empty();
+        self.counted_buffers |= self.members.values().any(|member| member.obtained.counts() == Counts::Buffers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger::Tally;
+
+    use super::{
+        super::{netlink::Device, plan::wanted},
+        *,
+    };
+    use crate::config::{Direction, Interface, Mode};
+
+    #[test]
+    fn they_are_reported_while_there_are_some_and_let_go_with_their_interface() {
+        let rules = [Interface { name: "ppp*".to_owned(), mode: Mode::Auto, direction: Direction::Both, feeds: None }];
+        let device = |ifindex| Device { ifindex, name: format!("ppp{ifindex}"), hardware: 512, ..Device::default() };
+        let devices = [device(7), device(8)];
+        let wanted = wanted(&rules, &devices, true);
+        let (mut others, ledger) = (Others::default(), Ledger::default());
+        assert_eq!(others.close(&ledger), None, "there was none");
+        let first: Vec<_> =
+            wanted.iter().map(|wanted| others.take(wanted, (Obtained::Tcx, Feeds::All), None)).collect();
+        assert_eq!(first, [true, false, false, false]);
+        let listed = others.close(&ledger).unwrap();
+        assert_eq!(listed.feeds, "all");
+        others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
+        assert_eq!(others.close(&ledger).unwrap().feeds, "mixed");
+        assert_eq!((listed.name.as_str(), listed.mode, listed.direction), ("others", "others", None));
+        others.let_go(&wanted[1..], &HashSet::from([8]));
+        let left = [(7, Way::Ingress), (7, Way::Egress), (8, Way::Ingress), (8, Way::Egress)];
+        assert_eq!(left.map(|(ifindex, way)| others.has(ifindex, way)), [false, true, false, false]);
+        others.let_go(&[], &HashSet::new());
+        assert!(others.close(&ledger).is_some(), "there was one at the beginning of this window");
+        assert_eq!(others.close(&ledger), None);
+        let mut late = ledger;
+        late.counters.seen = Tally::new(1, 60);
+        assert!(others.close(&late).is_some(), "no packet is missing from the report");
+    }
+
+    #[test]
+    fn one_that_counts_buffers_is_said_of_all() {
+        let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
+        let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
+        let mut others = Others::default();
+        others.take(&wanted(&rules, &devices, true)[0], (Obtained::Generic, Feeds::All), None);
+        assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
+    }
+}
