@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir::report::{Report, Style, write_styled_tables};
+use weir::report::{Interface, Report, Style, write_styled_tables};
 use weir_tests::{
     account, clock,
     collector::Collector,
@@ -108,7 +108,7 @@ fn demo() -> Result<()> {
 fn config(collector: &Collector) -> String {
     format!(
         "observer: {{name: router}}\n\
-         interfaces: [wan0, lan0]\n\
+         interfaces: [{{name: wan0, mode: native}}, lan0]\n\
          report: {{interval: {INTERVAL_SECONDS}s, top: {TOP}}}\n\
          sinks: [{{type: http, url: \"{}\"}}]\n",
         collector.url()
@@ -204,6 +204,11 @@ fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Repor
             seen.collect::<Vec<_>>().join(", "),
         ),
     )?;
+    if reports.is_empty() {
+        let hook = |one: &Interface| format!("{} by {}", one.name, one.mode);
+        let hooks = report.interfaces.iter().map(hook).collect::<Vec<_>>().join(", ");
+        step("", format_args!("seen on {hooks}: wan0 as `mode: native` asks, lan0 as weir chose"))?;
+    }
     reports.push(report);
     Ok(true)
 }
