@@ -173,12 +173,15 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
     #[inline(always)]
     fn copy<const TO: usize>(self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
         let mut length = u64::from(length).min((REACH_MAX - TO) as u64);
-        // The verifier wants both bounds on the very register that it is called with.
+        // The verifier wants both bounds on the very register that it is called with; and before Linux 5.11 it learns
+        // nothing from a comparison with 0. So the last byte's offset is compared, which is huge if there is no byte.
         // SAFETY: register arithmetic only.
-        unsafe { asm!("{0} += 0", inout(reg) length, options(pure, nomem, nostack)) };
-        if length == 0 || length > (REACH_MAX - TO) as u64 {
+        unsafe { asm!("{0} += -1", inout(reg) length, options(pure, nomem, nostack)) };
+        if length >= (REACH_MAX - TO) as u64 {
             return None;
         }
+        // SAFETY: as above.
+        unsafe { asm!("{0} += 1", inout(reg) length, options(pure, nomem, nostack)) };
         // SAFETY: a per-CPU element of `REACH_MAX` bytes: nothing else runs on this CPU until the program ends.
         let result =
             unsafe { bpf_skb_load_bytes(self.0.cast(), from, scratch.cast::<u8>().add(TO).cast(), length as u32) };

@@ -10,11 +10,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use aya::programs::ProgramError;
 use clap::Parser;
 use serde_json::Value;
-use weir::datapath::{Features, Kernel, LoadedProgram, has_tcx};
-use weir_common::ledger::Tally;
+use weir::{
+    config::Way,
+    datapath::{Features, Kernel, LoadedProgram, has_tcx},
+};
+use weir_common::{ledger::Tally, packet::Link};
 use weir_tests::{
     account::{self, Loss},
     daemon::{Daemon, weir_binary},
@@ -39,14 +43,17 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The settings of `mode:` for an interface, and what the report calls what was obtained.
 const MODES: [(&str, &str); 5] =
     [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("tc", "tc"), ("afpacket", "afpacket")];
+const WAYS: [Way; 2] = [Way::Ingress, Way::Egress];
 /// More would leave the next change of a program too little of the million instructions that verifiers look at.
 const VERIFIED_MAX: u32 = 850_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
 const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
 /// What of the end-to-end tests runs on each kernel, and by which part of a name it is picked.
-const END_TO_END: [(&str, &str); 6] = [
+const END_TO_END: [(&str, &str); 8] = [
     ("ledger native", "ledger::o"),
     ("ledger generic", "ledger::generic"),
+    ("windows under traffic", "windows::a_window_cut_while"),
+    ("what is forwarded feeds once", "feeds::what_is_forwarded"),
     ("stop", "stop::sigint"),
     ("killed", "stop::killed"),
     ("as a service", "usage::the_capabilities"),
@@ -90,6 +97,7 @@ fn load() -> Result<String> {
     if features.fragments {
         kernel.load_replay()?;
     }
+    load_tc(&mut kernel)?;
     let loaded = kernel.loaded();
     for LoadedProgram { name, verified_instructions } in &loaded {
         let count = verified_instructions.unwrap_or_default();
@@ -101,6 +109,25 @@ fn load() -> Result<String> {
         None => format!("{name}=?"),
     };
     Ok(loaded.into_iter().map(count).collect::<Vec<_>>().join(" "))
+}
+
+/// Every kernel takes the programs for the tc hook, with TCX or without.
+fn load_tc(kernel: &mut Kernel) -> Result<()> {
+    /// The end of the verifier's log says what it refused; all of it fills pages.
+    const LOG_END: usize = 2_000;
+    let mut parts = kernel.parts()?;
+    for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| WAYS.map(|way| (link, way))) {
+        match parts.tc.get(link, way) {
+            Ok(_) => {}
+            Err(ProgramError::LoadError { io_error, verifier_log }) => {
+                let log = verifier_log.to_string();
+                let end = log.char_indices().rev().nth(LOG_END).map_or(0, |(at, _)| at);
+                bail!("{link:?} {}: {io_error}: {}", way.name(), &log[end..]);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// What weir says of the kernel has to agree with what the other checks find: it can measure here.
