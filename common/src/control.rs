@@ -98,30 +98,61 @@ pub const fn egress(ifindex: u32) -> u32 {
     ifindex ^ ((1 << 31) | (INTERFACE_TABLE / 2))
 }
 
+/// What one call of the `flush` program is to do with the block of a CPU.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushOrder {
+    /// Close the window: the next part of it. For a call on that very CPU.
+    Close = 0,
+    /// End the window, and keep packets away from the cache: the CPU was offline a moment ago.
+    Claim = 1,
+    /// Close the window: the next part of it. For a call on another CPU. The CPU was offline after a [`Self::Claim`], so
+    /// no packet is half counted there. If it comes online now, its packets leave the cache alone.
+    CloseOffline = 2,
+    /// Let packets use the cache again.
+    Release = 3,
+}
+
 /// The result of one call of the `flush` program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushed {
+    /// How far it came.
+    pub state: Flush,
+    /// How many records were handed over: the first so many of [`crate::cpu::HandedOver`].
+    pub records: u32,
+}
+
+/// How far a call of the `flush` program came.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// Call again.
     Again = 0,
-    /// The ring is full: drain it, then call again.
-    RingFull = 1,
-    /// The window is closed on this CPU; its edge is in the ring.
+    /// The call met a packet that is half counted, and did nothing: call again.
+    Busy = 1,
+    /// The window is closed on this CPU: its counters stand still. What is missing of its records is in the ring.
     Done = 2,
-    /// This CPU has no ring.
-    NoRing = 3,
+    /// This CPU has no block.
+    NoBlock = 3,
 }
 
-impl Flush {
+impl Flushed {
+    /// As the program's return value.
+    #[inline(always)]
+    pub const fn code(self) -> u32 {
+        self.state as u32 | self.records << 8
+    }
+
     /// The meaning of the program's return value.
     pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            0 => Some(Self::Again),
-            1 => Some(Self::RingFull),
-            2 => Some(Self::Done),
-            3 => Some(Self::NoRing),
-            _ => None,
-        }
+        let state = match code & 0xff {
+            0 => Flush::Again,
+            1 => Flush::Busy,
+            2 => Flush::Done,
+            3 => Flush::NoBlock,
+            _ => return None,
+        };
+        Some(Self { state, records: code >> 8 })
     }
 }
 

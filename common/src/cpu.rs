@@ -4,26 +4,29 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{
-    control::INTERFACES_MAX,
-    record::{InterfaceEdge, Record, SizeEdge},
-};
+use crate::{control::INTERFACES_MAX, ledger::Counters, record::Record, size::SIZE_CLASSES};
 
 /// How many evicted records are handed over together, with one reservation in the ring.
 pub const EVICTED_MAX: usize = 32;
+/// The most records that one call of `flush` hands over.
+pub const HANDED_OVER_MAX: usize = 256;
 
-/// One CPU's block. Only programs that run on this CPU write it.
+/// One CPU's block. Only programs that run on this CPU write it, and `flush` while the CPU is offline.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Cpu {
     /// The number of the open window.
     pub epoch: u32,
-    /// Not 0 while `flush` changes the cache or `evicted`.
+    /// Not 0 while the cache and `evicted` are `flush`'s: packets leave them alone.
     pub busy: u32,
+    /// Not 0 while a program measures a packet on this CPU: `flush` leaves the cache and `evicted` alone.
+    pub in_packet: u32,
     /// Not 0 from the first call of `flush` for a window until it is closed.
     pub closing: u32,
     /// How far `flush` came.
     pub cursor: u32,
+    /// Records that the last call of `flush` handed over.
+    pub handed_over: u32,
     /// Records in `evicted`.
     pub evicted_count: u32,
     /// Packets that sampling leaves out before it takes the next one.
@@ -37,25 +40,31 @@ pub struct Cpu {
     /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] its slot does not depend on.
     pub place_shift: u32,
     /// Padding to the end of the cache line.
-    pub padding: [u32; 6],
+    pub padding: [u32; 4],
     /// Evicted records that wait until the ring gets them.
     pub evicted: [Record; EVICTED_MAX],
     /// Two sets of counters. Even epochs use the first, odd ones the second: while one window is being closed, the next
     /// one is counted in the other set.
     pub counter_sets: [CounterSet; 2],
     /// Padding to the end of the block.
-    pub tail: [u64; 6],
+    pub tail: [u64; TAIL],
 }
+
+/// Fills the block's last cache line.
+const TAIL: usize = (8 - (2 * size_of::<CounterSet>() / 8) % 8) % 8;
 
 /// What one window counts on one CPU. It is cumulative over all windows of the same parity.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct CounterSet {
     /// Counters of each interface slot.
-    pub interfaces: [InterfaceEdge; INTERFACES_MAX as usize],
-    /// Packet sizes.
-    pub sizes: SizeEdge,
+    pub interfaces: [Counters; INTERFACES_MAX as usize],
+    /// Packets by [`crate::size::size_class`].
+    pub sizes: [u64; SIZE_CLASSES],
 }
+
+/// Records that a call of `flush` took out of a CPU's cache, for whoever made that call.
+pub type HandedOver = [Record; HANDED_OVER_MAX];
 
 // Blocks follow one another from the beginning of a page.
 const _: () = assert!(size_of::<Cpu>().is_multiple_of(64));

@@ -122,7 +122,7 @@ reasons! {
     Loss {
         /// The ring was full when its record was evicted: userspace did not keep up.
         RingFull = "ring_full",
-        /// Its CPU has no ring, because the CPU came online after the daemon's start.
+        /// Its CPU had no ring yet: the CPU came online while the daemon ran, and the daemon notices after a second.
         NoRing = "no_ring",
         /// A packet socket dropped it: its ring was full because userspace did not keep up, or the socket could not
         /// describe the buffer. The socket counts buffers, so packets that an offload had merged count as one. Their

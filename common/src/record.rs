@@ -1,14 +1,8 @@
-//! What crosses from the kernel to userspace: records and edges, fixed in size and layout.
-//!
-//! Entries of the ring are distinguished by their length. The assertions below prove that the lengths differ.
+//! What crosses from the kernel to userspace: records, fixed in size and layout.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{
-    flow::FlowKey,
-    ledger::{Counters, Tally},
-    size::SIZE_CLASSES,
-};
+use crate::{flow::FlowKey, ledger::Tally};
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
@@ -117,61 +111,10 @@ impl Record {
     }
 }
 
-/// The counters of one interface at a window's edge. They are cumulative over all windows of the same parity on this
-/// CPU.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct InterfaceEdge {
-    /// The interface's slot.
-    pub interface: u32,
-    /// The epoch that this entry closes.
-    pub epoch: u32,
-    /// What was counted.
-    pub counters: Counters,
-    /// The sampling rate of the draw that was pending when the window ended. No record tells the rate of the packets
-    /// that this draw left out.
-    pub sampling: u64,
-}
-
-/// Packet sizes at a window's edge, also cumulative. This entry comes last and closes the window on this CPU.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct SizeEdge {
-    /// The epoch that this entry closes.
-    pub epoch: u64,
-    /// Packets by [`crate::size::size_class`].
-    pub packets: [u64; SIZE_CLASSES],
-}
-
-const _: () = {
-    assert!(!size_of::<InterfaceEdge>().is_multiple_of(size_of::<Record>()));
-    assert!(!size_of::<SizeEdge>().is_multiple_of(size_of::<Record>()));
-    assert!(size_of::<InterfaceEdge>() != size_of::<SizeEdge>());
-};
-
-/// One entry of a ring, borrowed from the ring's memory.
-#[derive(Clone, Copy, Debug)]
-pub enum Entry<'a> {
-    /// Records of flows, at least one.
-    Records(&'a [Record]),
-    /// An interface's counters at the edge.
-    Interface(&'a InterfaceEdge),
-    /// Packet sizes, the last entry of an edge.
-    Sizes(&'a SizeEdge),
-}
-
-impl<'a> Entry<'a> {
-    /// Reads an entry of the ring. `None` if no entry has this length or this alignment.
-    #[inline]
-    pub fn read(bytes: &'a [u8]) -> Option<Self> {
-        if !bytes.is_empty() && bytes.len().is_multiple_of(size_of::<Record>()) {
-            <[Record]>::ref_from_bytes(bytes).ok().map(Entry::Records)
-        } else if bytes.len() == size_of::<InterfaceEdge>() {
-            InterfaceEdge::ref_from_bytes(bytes).ok().map(Entry::Interface)
-        } else {
-            SizeEdge::ref_from_bytes(bytes).ok().map(Entry::Sizes)
-        }
-    }
+/// The records of one entry of a ring. `None` if no entry has this length or this alignment.
+#[inline]
+pub fn read(entry: &[u8]) -> Option<&[Record]> {
+    <[Record]>::ref_from_bytes(entry).ok().filter(|records| !records.is_empty())
 }
 
 #[cfg(test)]
@@ -183,15 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_told_apart_by_length() {
+    fn an_entry_is_one_record_or_more() {
         let record = Record::first(FlowKey::default().with_proto(6), packet(60, 2, 5));
         for records in [&[record][..], &[record; 3]] {
-            assert!(matches!(Entry::read(records.as_bytes()), Some(Entry::Records(read)) if *read == *records));
+            assert_eq!(read(records.as_bytes()), Some(records));
         }
-        let edge = InterfaceEdge { interface: 1, ..InterfaceEdge::default() };
-        assert!(matches!(Entry::read(edge.as_bytes()), Some(Entry::Interface(read)) if *read == edge));
-        assert!(Entry::read(&record.as_bytes()[..63]).is_none());
-        assert!(Entry::read(&[]).is_none());
+        assert_eq!(read(&record.as_bytes()[..63]), None);
+        assert_eq!(read(&[]), None);
     }
 
     #[test]

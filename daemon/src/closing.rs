@@ -70,7 +70,7 @@ impl Closing {
         self.keys.advance(next, &self.seen);
     }
 
-    /// The report of the window that [`Closing::advance`] ended. `emptied` is what [`Closing::rotate`] returned if it was
+    /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is not whole. `emptied` is what [`Closing::rotate`] returned if it was
     /// called within the window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
     ///
     /// # Errors
@@ -80,6 +80,7 @@ impl Closing {
         &mut self,
         window: &mut [Closed],
         span: Span,
+        late: Vec<u32>,
         emptied: Option<f64>,
         account: impl FnOnce(&[Ledger]) -> Vec<MeasuredInterface>,
         sinks: Vec<SinkMetrics>,
@@ -91,12 +92,12 @@ impl Closing {
             span,
             numbered: self.observer.number(),
             interfaces: account(&summary.ledgers),
-            self_metrics: self.self_metrics(&summary, sinks),
+            self_metrics: self.self_metrics(&summary, late, sinks),
         };
         Ok(Report::compose(context, &summary))
     }
 
-    fn self_metrics(&mut self, summary: &Summary, sinks: Vec<SinkMetrics>) -> SelfMetrics {
+    fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {
         let cpu_time = clock::cpu_time();
         let spent = cpu_time.saturating_sub(std::mem::replace(&mut self.cpu_time, cpu_time));
         let packets = summary.seen().packets;
@@ -108,6 +109,7 @@ impl Closing {
             cache_hit_rate: summary.cache_hit_rate(),
             kernel_ns_per_packet: None,
             rings: Rings { peak_fill: summary.ring_peak },
+            late_cpus,
             spool: Spool::default(),
             sinks,
         }

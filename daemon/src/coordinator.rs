@@ -1,4 +1,4 @@
-//! The coordinator: follows the interfaces, ends each window on time, and hands its report to the sinks.
+//! The coordinator: follows the interfaces and the CPUs, ends each window on time, and hands its report to the sinks.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -20,6 +20,7 @@ use crate::{
     closing::{Closing, Times},
     config::{Config, Packets, Way},
     crew::{Crew, CrewError},
+    fleet::Fleet,
     measure::{
         interface::MeasuredInterface,
         window::{Span, Window},
@@ -33,6 +34,8 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at all interfaces, however much happens to them, is at least this.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a window's end may wait for a worker, at most.
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
 /// How long a stopping daemon waits for its sinks to take the last report.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -63,6 +66,8 @@ pub struct Coordinator<'a, 'scope> {
     pub news: Receiver<News>,
     /// Ends the thread that brings them.
     pub ender: Ender,
+    /// The CPUs; `None` where no program is loaded.
+    pub fleet: Option<Fleet<'a>>,
     /// The workers.
     pub crew: Crew<'scope>,
     /// From closed windows to reports.
@@ -115,6 +120,9 @@ impl Coordinator<'_, '_> {
         let mut window = self.window;
         let mut lookout = Lookout::new(clock::now().monotonic);
         let mut standing = Standing::default();
+        // What systemd sets where the unit has a watchdog.
+        let has_watchdog = std::env::var_os("WATCHDOG_USEC").is_some();
+        let mut is_alive = true;
         loop {
             let now = clock::now();
             let left = window.left(now).min(lookout.left(now.monotonic));
@@ -136,13 +144,19 @@ impl Coordinator<'_, '_> {
             let now = clock::now();
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
+                if let Some(fleet) = &mut self.fleet {
+                    fleet.look();
+                }
+                if is_alive && has_watchdog {
+                    notify(&[NotifyState::Watchdog]);
+                }
             }
             if window.left(now).is_zero() {
                 let span;
                 (span, window) = window.advance(now, interval);
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                self.close(span, now, window.start())?;
+                is_alive = self.close(span, now, window.start(), patience(interval))?;
             }
         }
         info!("stopping: closing and reporting the last window");
@@ -151,16 +165,28 @@ impl Coordinator<'_, '_> {
         // Detached first, so that the caches and rings hold everything that the programs saw.
         self.attachments.detach();
         let now = clock::now();
-        self.close(window.cut(now), now, now.wall)
+        self.close(window.cut(now), now, now.wall, FAREWELL).map(drop)
     }
 
-    /// Closes the window everywhere and reports it. `next` is when the next one begins.
-    fn close(&mut self, span: Span, now: Moment, next: Timestamp) -> Result<(), MeasureError> {
-        let Self { attachments, crew, closing, outboxes, state, .. } = self;
+    /// Closes the window everywhere and reports it. `next` is when the next one begins. Tells whether anybody measured:
+    /// else the watchdog has a reason to bite.
+    fn close(&mut self, span: Span, now: Moment, next: Timestamp, patience: Duration) -> Result<bool, MeasureError> {
+        let Self { attachments, fleet, crew, closing, outboxes, state, .. } = self;
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
         closing.advance(next);
-        let mut window = crew.close(|spare| closing.keys.equip(spare))?;
+        let mut window = crew.close(patience, |spare| closing.keys.equip(spare))?;
+        let late = window.late.iter().flat_map(|nth| fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
+        let late: Vec<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
+        if !window.late.is_empty() || !late.is_empty() {
+            warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
+        }
+        for closed in &mut window.closed {
+            let packets = closed.give_up_other_key(closing.key_id);
+            if packets > 0 {
+                warn!(packets, "a CPU was so late that the key of the day has changed: its packets count as lost");
+            }
+        }
         let account = |ledgers: &[Ledger]| {
             let interfaces = attachments.close(ledgers, span.length);
             for MeasuredInterface { slot, name, .. } in &interfaces {
@@ -169,7 +195,8 @@ impl Coordinator<'_, '_> {
             interfaces
         };
         let sinks = outboxes.iter().map(Outbox::metrics).collect();
-        let report = closing.report(&mut window, span, emptied, account, sinks)?;
+        let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
+        let is_alive = !window.closed.is_empty() || window.late.is_empty();
         crew.take_back(window);
         if let Some(state) = state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
@@ -178,7 +205,7 @@ impl Coordinator<'_, '_> {
         for outbox in outboxes {
             outbox.offer(report.clone());
         }
-        Ok(())
+        Ok(is_alive)
     }
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
@@ -192,6 +219,11 @@ impl Coordinator<'_, '_> {
             }
         }
     }
+}
+
+/// How long a window's end waits for workers: the report must be there before the next window ends.
+fn patience(interval: Duration) -> Duration {
+    (interval / 2).min(PATIENCE_MAX)
 }
 
 /// When the interfaces are looked at next, and which were said to be gone since the last look.
@@ -314,6 +346,12 @@ mod tests {
         assert_eq!(lookout.look(ms(5_999)), None);
         assert_eq!(lookout.look(ms(6_100)), Some(HashSet::new()));
         assert_eq!(lookout.left(ms(6_100)), ms(1_000));
+    }
+
+    #[test]
+    fn a_report_does_not_wait_for_the_next_window() {
+        assert_eq!(patience(ms(1_000)), ms(500));
+        assert_eq!(patience(ms(3_600_000)), PATIENCE_MAX);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! Every worker has one shard to fill, and the crew holds as many spare ones: an order to close a window takes a spare
 //! along, the closed window brings a full one back, and once it is reported that shard is empty and a spare again.
+//!
+//! A worker that does not answer in time is late: the window ends without its part, which belongs to the window in which
+//! it comes. Until it came, the worker gets no other order.
 
 use std::{
     io,
@@ -13,6 +16,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use thiserror::Error;
 
 use crate::{
+    clock,
     measure::{
         order::{Closed, Order, WorkerError},
         shard::Shard,
@@ -34,16 +38,25 @@ pub enum CrewError {
     Gone,
 }
 
+/// A window, as far as it came.
+pub struct Parts {
+    /// What the workers measured; of one that was late before, maybe two parts.
+    pub closed: Vec<Closed>,
+    /// Workers whose part is not whole, in the order in which they were hired.
+    pub late: Vec<usize>,
+}
+
 /// All workers, and the shards that none of them has.
 pub struct Crew<'scope> {
     workers: Vec<Worker<'scope>>,
-    closed_in: Sender<Closed>,
-    closed: Receiver<Closed>,
     spares: Vec<Box<Shard>>,
 }
 
 struct Worker<'scope> {
     orders: Sender<Order>,
+    closed: Receiver<Closed>,
+    /// Whether it has an order that it has not answered.
+    is_ordered: bool,
     waker: Waker,
     thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
 }
@@ -51,8 +64,7 @@ struct Worker<'scope> {
 impl<'scope> Crew<'scope> {
     /// A crew of nobody yet; `spares` are empty shards, one for each worker that will come.
     pub fn new(spares: Vec<Box<Shard>>) -> Self {
-        let (closed_in, closed) = bounded(spares.len());
-        Self { workers: Vec::with_capacity(spares.len()), closed_in, closed, spares }
+        Self { workers: Vec::with_capacity(spares.len()), spares }
     }
 
     /// Starts a worker on a thread of this name. It works until the sender of its orders is gone, and looks at them
@@ -69,43 +81,70 @@ impl<'scope> Crew<'scope> {
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
         let (orders, orders_out) = bounded(1);
-        let closed_in = self.closed_in.clone();
+        let (closed_in, closed) = bounded(1);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || work(&orders_out, &closed_in))?;
-        self.workers.push(Worker { orders, waker, thread });
+        self.workers.push(Worker { orders, closed, is_ordered: false, waker, thread });
         Ok(())
     }
 
-    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window.
+    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window. Waits for `patience`
+    /// at most.
     ///
     /// # Errors
     ///
     /// A worker is gone: without its records the window would not be whole.
-    pub fn close(&mut self, mut equip: impl FnMut(&mut Shard)) -> Result<Vec<Closed>, CrewError> {
+    pub fn close(&mut self, patience: Duration, mut equip: impl FnMut(&mut Shard)) -> Result<Parts, CrewError> {
         // All before the first order, so that the windows of all workers end together.
         self.spares.iter_mut().for_each(|spare| equip(spare));
-        for worker in &self.workers {
-            // One spare for each worker: as many come back as go out.
-            let Some(spare) = self.spares.pop() else { return Err(CrewError::Gone) };
+        let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
+        for worker in &mut self.workers {
+            // What was late may have come meanwhile.
+            if worker.is_ordered
+                && let Ok(closed) = worker.closed.try_recv()
+            {
+                worker.is_ordered = false;
+                parts.closed.push(closed);
+            }
+            // One spare for each worker. One that was late has none: its shard comes back with this window.
+            if worker.is_ordered || self.spares.is_empty() {
+                continue;
+            }
+            let Some(spare) = self.spares.pop() else { continue };
+            worker.is_ordered = true;
             if worker.orders.send(Order::Close(spare)).is_err() {
                 return Err(self.failure());
             }
             worker.waker.wake();
         }
-        let mut window = Vec::with_capacity(self.workers.len());
-        while window.len() < self.workers.len() {
-            match self.closed.recv_timeout(LOOK_EVERY) {
-                Ok(closed) => window.push(closed),
-                // One that ended after it took its order sends nothing any more.
-                Err(RecvTimeoutError::Timeout) if !self.has_failed() => {}
-                Err(_) => return Err(self.failure()),
+        let start = clock::now().monotonic;
+        for (nth, worker) in self.workers.iter_mut().enumerate() {
+            let had_spare = worker.is_ordered;
+            while worker.is_ordered {
+                let left = (start + patience).saturating_sub(clock::now().monotonic);
+                match worker.closed.recv_timeout(left.min(LOOK_EVERY)) {
+                    Ok(closed) => {
+                        worker.is_ordered = false;
+                        parts.closed.push(closed);
+                    }
+                    // One that ended after it took its order sends nothing any more.
+                    Err(RecvTimeoutError::Timeout) if !worker.thread.is_finished() => {
+                        if left.is_zero() {
+                            break;
+                        }
+                    }
+                    Err(_) => return Err(self.failure()),
+                }
+            }
+            if worker.is_ordered || !had_spare {
+                parts.late.push(nth);
             }
         }
-        Ok(window)
+        Ok(parts)
     }
 
     /// Takes the shards back for later windows.
-    pub fn take_back(&mut self, window: Vec<Closed>) {
-        for Closed { mut shard, .. } in window {
+    pub fn take_back(&mut self, window: Parts) {
+        for Closed { mut shard, .. } in window.closed {
             shard.clear();
             self.spares.push(shard);
         }
@@ -127,7 +166,7 @@ impl<'scope> Crew<'scope> {
 
     /// Lets every worker end; their threads are joined with their scope.
     pub fn dismiss(self) {
-        for Worker { orders, waker, thread: _ } in self.workers {
+        for Worker { orders, closed: _, is_ordered: _, waker, thread: _ } in self.workers {
             drop(orders);
             waker.wake();
         }
@@ -141,6 +180,9 @@ mod tests {
 
     use super::*;
     use crate::{config::Estimates, datapath::edge::Edge};
+
+    /// Far longer than anybody here takes.
+    const LONG: Duration = Duration::from_secs(60);
 
     fn shard() -> Box<Shard> {
         let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
@@ -161,7 +203,7 @@ mod tests {
                 edge.counters[0].seen = Tally::new(packets, 0);
                 open.records = packets;
                 let shard = std::mem::replace(&mut open, spare);
-                closed.send(Closed { shard, edge, ring_peak: 0.0 }).unwrap();
+                closed.send(Closed::new(shard, edge)).unwrap();
             }
             Ok(())
         }
@@ -183,10 +225,10 @@ mod tests {
                 hire(&mut crew, scope, counting(packets));
             }
             for nth in 0..5 {
-                let window = crew.close(|_| ()).unwrap();
-                assert_eq!(window.len(), 3, "window {nth}");
-                let seen: Tally = window.iter().map(|closed| closed.edge.counters[0].seen).sum();
-                let records: u64 = window.iter().map(|closed| closed.shard.records).sum();
+                let window = crew.close(LONG, |_| ()).unwrap();
+                assert_eq!((window.closed.len(), window.late.len()), (3, 0), "window {nth}");
+                let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
+                let records: u64 = window.closed.iter().map(|closed| closed.shard.records).sum();
                 assert_eq!((seen.packets, records), (111, 111), "window {nth}");
                 crew.take_back(window);
                 assert!(crew.spares.len() == 3 && crew.spares.iter().all(|spare| spare.records == 0));
@@ -205,7 +247,7 @@ mod tests {
                 orders.recv().unwrap();
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
-            assert!(matches!(crew.close(|_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
+            assert!(matches!(crew.close(LONG, |_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
             crew.dismiss();
         });
     }
@@ -225,7 +267,39 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_does_not_answer_is_late_and_its_part_comes_later() {
+        thread::scope(|scope| {
+            let mut crew = crew(2);
+            let (go, stuck) = bounded(0);
+            hire(&mut crew, scope, counting(1));
+            hire(&mut crew, scope, move |orders, closed| {
+                // It answers when it is let go, once.
+                stuck.recv().unwrap();
+                counting(10)(orders, closed)
+            });
+            let mut close = |patience| {
+                let window = crew.close(patience, |_| ()).unwrap();
+                let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
+                let late = window.late.clone();
+                crew.take_back(window);
+                (seen.packets, late)
+            };
+            let brief = Duration::from_millis(10);
+            // However often: the others are reported, and nothing is asked of it twice.
+            for _ in 0..3 {
+                assert_eq!(close(brief), (1, vec![1]));
+            }
+            go.send(()).unwrap();
+            // Its part may have come before this window ended: then it has no spare, and the rest comes with the next.
+            assert_eq!(close(LONG).0, 11);
+            assert_eq!(close(LONG), (11, vec![]));
+            assert_eq!(crew.spares.len(), 2);
+            crew.dismiss();
+        });
+    }
+
+    #[test]
     fn a_crew_of_nobody_closes_an_empty_window() {
-        assert!(Crew::new(Vec::new()).close(|_| ()).unwrap().is_empty());
+        assert!(Crew::new(Vec::new()).close(LONG, |_| ()).unwrap().closed.is_empty());
     }
 }

@@ -9,10 +9,10 @@
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
 //! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
-//! and the [`closing`] makes the report of it; [`keys`] has the key of each day. [`replay`] measures captures by the same
+//! and the [`closing`] makes the report of it; the [`fleet`] gives the ring of each CPU to one of them; [`keys`] has the key of each day. [`replay`] measures captures by the same
 //! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for. [`memory`] says what that
 //! costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to end. [`clock`] alone reads
-//! a clock, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
+//! a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -25,7 +25,9 @@ pub mod coordinator;
 pub mod crew;
 pub mod datapath;
 pub mod doctor;
+pub mod fleet;
 pub mod keys;
+pub mod log;
 pub mod measure;
 pub mod memory;
 pub mod observer;

@@ -15,8 +15,9 @@ use weir::{
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     coordinator::MeasureError,
     crew::CrewError,
-    datapath::{KernelError, online_cpus, tap},
+    datapath::{Cpus, KernelError, tap},
     doctor,
+    log::Log,
     memory::Memory,
     pipeline::{self, RunError, Start},
     replay::{self, Options, ReplayError, Windows, write_json},
@@ -146,9 +147,9 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
 fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     let config = read_config(args)?;
     config.hash_key.check_kept().map_err(RunError::from)?;
-    let cpus = online_cpus().map_err(RunError::from)?;
+    let cpus = Cpus::of_this_machine().map_err(RunError::from)?;
     let has_programs = tap::needs_programs(&config.interfaces);
-    let memory = Memory::plan(&config, cpus.len(), has_programs);
+    let memory = Memory::plan(&config, &cpus, has_programs);
     let feeds = show_feeds(&config.interfaces, has_programs);
     print(format!("# settings in force\n{}{feeds}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
 }
@@ -234,7 +235,7 @@ fn log() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(Log::new(io::stderr()))
         // Whoever read them is gone: that is no reason to panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
@@ -248,8 +249,7 @@ fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
 }
 
 fn say(message: fmt::Arguments<'_>) {
-    // Nothing is left to do where even standard error is closed.
-    let _ = writeln!(io::stderr(), "{message}");
+    Log::new(io::stderr()).line(&format!("{message}\n"));
 }
 
 impl From<RunError> for Failure {

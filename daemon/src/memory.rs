@@ -2,12 +2,18 @@
 
 use std::{fmt, fs};
 
-use weir_common::{cpu::Cpu, ledger::Counters, packet::REACH_MAX, record::Record, sampling::Valve};
+use weir_common::{
+    cpu::{Cpu, HandedOver},
+    ledger::Counters,
+    packet::REACH_MAX,
+    record::Record,
+    sampling::Valve,
+};
 use weir_sketch::{Seen, hash::Key};
 
 use crate::{
     config::{Config, slots},
-    datapath::tap,
+    datapath::{Cpus, tap},
     measure::shard::Shard,
 };
 
@@ -20,18 +26,24 @@ const ENTRY_BYTES: u64 = 320;
 const INTERFACE_BYTES: u64 = 1536;
 /// Top lists of a report: five dimensions in two orders.
 const LISTS: u64 = 10;
-/// Each CPU has the shard of the open window and the one of the next.
-pub const SHARDS_PER_CPU: u64 = 2;
+/// Each worker has the shard of the open window and the one of the next.
+pub const SHARDS_PER_WORKER: u64 = 2;
 /// Each CPU's reader has the counters of an even and of an odd window and of the open one; a closed one is on its way.
 const EDGES_PER_CPU: u64 = 4;
+/// Threads that read rings, at most: more of them are needed by nobody who samples when they do not keep up.
+const WORKERS_MAX: usize = 8;
+/// What the kernel keeps for a CPU besides its flow cache and its ring.
+const BLOCK_BYTES: u64 = bytes_of::<Cpu>() + bytes_of::<HandedOver>() + bytes_of::<Valve>() + REACH_MAX as u64;
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
 /// The memory that a configuration needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// CPUs that need shards, caches and rings; none where no program is loaded.
+    /// CPUs that run, each of which has a ring; none where no program is loaded.
     pub cpus: u64,
+    /// Threads that read rings, each of which needs shards.
+    pub workers: u64,
     /// Readers of packet sockets, each of which needs shards and a cache.
     pub readers: u64,
     /// Packet sockets, at most, each of which has a ring.
@@ -40,14 +52,16 @@ pub struct Memory {
     pub packet_ring: u64,
     /// One reader's flow cache.
     pub reader_cache: u64,
-    /// One CPU's sketches for one window.
+    /// One thread's sketches for one window.
     pub shard: u64,
     /// The filter of seen flows.
     pub seen_flows: u64,
     /// One CPU's ring.
     pub ring: u64,
-    /// One CPU's flow cache, counters, valve and copy of headers, in the kernel.
-    pub cache: u64,
+    /// The flow caches, in the kernel.
+    pub caches: u64,
+    /// Counters, valves and buffers of all CPUs that there are or that may come, in the kernel.
+    pub blocks: u64,
     /// One CPU's counters of interfaces, in the daemon: of the window, and of those before and after it.
     pub counters: u64,
     /// Reports that wait in the queues of the sinks, at most.
@@ -55,26 +69,29 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `config` on a machine with `cpus` CPUs, with programs in the kernel or without.
-    pub fn plan(config: &Config, cpus: usize, has_programs: bool) -> Self {
+    /// The memory of `config` on a machine with these CPUs, with programs in the kernel or without.
+    pub fn plan(config: &Config, cpus: &Cpus, has_programs: bool) -> Self {
+        let online = cpus.online.len();
+        let (caches, blocks) = cpus.layout(config.datapath.cache_flows).map_or((0, 0), |layout| {
+            (u64::from(layout.slots) * bytes_of::<Record>(), layout.blocks.len() as u64 * BLOCK_BYTES)
+        });
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
         let interfaces = slots(&config.interfaces) as u64;
         let taps = tap::count(&config.interfaces, has_programs);
         Self {
-            cpus: if has_programs { cpus as u64 } else { 0 },
-            readers: taps.min(cpus) as u64,
+            cpus: if has_programs { online as u64 } else { 0 },
+            workers: if has_programs { online.min(WORKERS_MAX) as u64 } else { 0 },
+            readers: taps.min(online) as u64,
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>(),
             shard: Shard::new(&config.estimates, key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring: config.datapath.ring,
-            cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>()
-                + bytes_of::<Cpu>()
-                + bytes_of::<Valve>()
-                + REACH_MAX as u64,
+            caches: if has_programs { caches } else { 0 },
+            blocks: if has_programs { blocks } else { 0 },
             counters: EDGES_PER_CPU * interfaces * bytes_of::<Counters>(),
             queues: queued
                 * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
@@ -84,8 +101,9 @@ impl Memory {
     /// The daemon's resident memory, at most.
     pub const fn resident(&self) -> u64 {
         BASE_BYTES
-            + self.cpus * (SHARDS_PER_CPU * self.shard + RING_MAPPINGS * self.ring + self.counters)
-            + self.readers * (SHARDS_PER_CPU * self.shard + self.reader_cache + self.counters)
+            + self.workers * SHARDS_PER_WORKER * self.shard
+            + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
+            + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.counters)
             + self.taps * self.packet_ring
             + self.seen_flows
             + self.queues
@@ -93,7 +111,7 @@ impl Memory {
 
     /// The memory of the kernel's maps, which comes on top.
     pub const fn kernel(&self) -> u64 {
-        self.cpus * (self.cache + self.ring)
+        self.cpus * self.ring + self.caches + self.blocks
     }
 }
 
@@ -110,31 +128,32 @@ const fn bytes_of<T>() -> u64 {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpus, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, cache, counters, queues } =
+        let Self { cpus, workers, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, counters, .. } =
             self;
         let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
         if *cpus > 0 {
-            let sketches = cpus * SHARDS_PER_CPU * shard;
-            line("sketches", sketches, format!("{cpus} CPUs x {SHARDS_PER_CPU} x {}", mib(*shard)))?;
+            let sketches = workers * SHARDS_PER_WORKER * shard;
+            line("sketches", sketches, format!("{workers} workers x {SHARDS_PER_WORKER} x {}", mib(*shard)))?;
             let mapped = cpus * RING_MAPPINGS * ring;
             line("rings, as mapped", mapped, format!("{cpus} CPUs x {RING_MAPPINGS} x {}", mib(*ring)))?;
         }
         if *taps > 0 {
             line(
                 "readers of packet sockets",
-                readers * (SHARDS_PER_CPU * shard + reader_cache),
-                format!("{readers} x ({SHARDS_PER_CPU} x {} sketches + {} cache)", mib(*shard), mib(*reader_cache)),
+                readers * (SHARDS_PER_WORKER * shard + reader_cache),
+                format!("{readers} x ({SHARDS_PER_WORKER} x {} sketches + {} cache)", mib(*shard), mib(*reader_cache)),
             )?;
             line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
         }
-        let workers = cpus + readers;
-        line("counters of interfaces", workers * counters, format!("{workers} x {}", mib(*counters)))?;
+        let readers = cpus + readers;
+        line("counters of interfaces", readers * counters, format!("{readers} x {}", mib(*counters)))?;
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
-        line("reports waiting, at most", *queues, String::from("all queues full"))?;
+        line("reports waiting, at most", self.queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;
         line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
         if *cpus > 0 {
-            let maps = format!("{cpus} CPUs x ({} caches and counters + {} ring)", mib(*cache), mib(*ring));
+            let (caches, blocks) = (mib(self.caches), mib(self.blocks));
+            let maps = format!("{cpus} CPUs x {} ring, {caches} caches, {blocks} counters", mib(*ring));
             line("kernel maps, in addition", self.kernel(), maps)?;
         }
         Ok(())

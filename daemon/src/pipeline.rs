@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring
-//! worker, per CPU:  ring -> shard            (never waits for anybody)
+//! worker, a few:    rings -> shard           (never waits for anybody)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
@@ -10,7 +10,7 @@
 
 use std::{io, path::Path, sync::Arc, thread};
 
-use crossbeam::channel::{Receiver, bounded};
+use crossbeam::channel::{Receiver, bounded, unbounded};
 use thiserror::Error;
 use tracing::warn;
 
@@ -22,18 +22,19 @@ use crate::{
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
-        Kernel, KernelError, Parts, Plan, online_cpus,
+        Cpus, Kernel, KernelError, Parts, Plan, RingEvents, descriptors,
         tap::{self, Taps},
     },
+    fleet::{Berth, Fleet},
     keys::Keys,
     measure::{
-        collector::{Collector, KernelSource},
+        collector::Collector,
         reader::Reader,
         seen::{self, Rotation},
         window::Window,
         worker::{self, Throttle},
     },
-    memory::{Memory, SHARDS_PER_CPU},
+    memory::{Memory, SHARDS_PER_WORKER},
     observer::Observer,
     sink,
     state::State,
@@ -84,15 +85,16 @@ pub struct Start<'a> {
 /// What keeps the daemon from starting, or from going on.
 pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
-    let cpus = online_cpus()?;
+    let cpus = Cpus::of_this_machine()?;
     let plan = Plan::new(config, key);
     let interfaces = plan.interfaces as usize;
     let mut kernel = load(config, &plan)?;
-    let memory = Memory::plan(config, cpus.len(), kernel.is_some());
-    let mut rings = Vec::new();
-    if let Some(kernel) = &mut kernel {
-        for &cpu in &cpus {
-            rings.push((kernel.ring(cpu)?, kernel.valves()?));
+    let memory = Memory::plan(config, &cpus, kernel.is_some());
+    let mut valves = Vec::new();
+    if let Some(kernel) = &kernel {
+        descriptors::provide(cpus.possible.into(), memory.workers + memory.readers).map_err(KernelError::from)?;
+        for _ in 0..memory.workers {
+            valves.push(kernel.valves()?);
         }
     }
     let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
@@ -104,29 +106,33 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
     let outboxes = sink::open(&config.sinks)?;
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
-    let workers = rings.len() + inboxes.len();
-    let spares = (0..workers as u64 * (SHARDS_PER_CPU - 1)).map(|_| keys.shard(&config.estimates)).collect();
+    let threads = valves.len() + inboxes.len();
+    let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates)).collect();
 
     thread::scope(|scope| {
         let mut crew = Crew::new(spares);
-        let (programs, table, flush) = match parts {
-            Some(Parts { weir, tc, flush, interfaces, .. }) => {
-                (Some(Programs { xdp: weir, tc }), Some(interfaces), Some(flush))
+        let (programs, table, kernel_side) = match parts {
+            Some(Parts { weir, tc, flush, rings, interfaces, .. }) => {
+                (Some(Programs { xdp: weir, tc }), Some(interfaces), Some((rings, flush)))
             }
             None => (None, None, None),
         };
-        // Without programs there are no rings.
-        if let Some(flush) = flush {
-            for (ring, mut valves) in rings {
-                let (cpu, events) = (ring.cpu(), ring.events()?);
-                let waker = events.waker();
-                let shard = keys.shard(&config.estimates);
-                let collector = Collector::new(KernelSource { ring, flush }, seen.clone(), interfaces, shard);
-                let throttle = Throttle::new(cpu, &config.sampling, move |rate| valves.set(cpu, rate));
-                let wait = move |patience| events.wait(patience);
-                let work = move |orders: &_, closed: &_| worker::run(collector, throttle, wait, orders, closed);
-                crew.hire(scope, format!("weir-cpu{cpu}"), waker, work).map_err(RunError::Thread)?;
-            }
+        // Without programs there are no rings, and no workers.
+        let mut berths = Vec::new();
+        for (nth, mut valves) in valves.into_iter().enumerate() {
+            let events = Arc::new(RingEvents::new()?);
+            let (sources, newcomers) = unbounded();
+            let collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates));
+            let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
+            let (waker, waited) = (events.waker(), events.clone());
+            let wait = move |patience| waited.wait(patience);
+            let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
+            crew.hire(scope, format!("weir-worker{nth}"), waker, work).map_err(RunError::Thread)?;
+            berths.push(Berth { sources, events });
+        }
+        let mut fleet = kernel_side.map(|(rings, flush)| Fleet::new(rings, flush, interfaces, berths));
+        if let Some(fleet) = &mut fleet {
+            cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
             let shard = keys.shard(&config.estimates);
@@ -157,8 +163,9 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
         };
-        let coordinator = Coordinator { config, attachments, news, ender, crew, closing, outboxes, state, window };
-        Ok(coordinator.run(cpus.len(), &memory, stop)?)
+        let coordinator =
+            Coordinator { config, attachments, news, ender, fleet, crew, closing, outboxes, state, window };
+        Ok(coordinator.run(cpus.online.len(), &memory, stop)?)
     })
 }
 

@@ -8,5 +8,5 @@ use crate::maps::at;
 #[inline(always)]
 pub fn counters(cpu: &mut Cpu, scope: Scope) -> &mut Counters {
     let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
-    &mut at(&mut set.interfaces, usize::from(scope.interface())).counters
+    at(&mut set.interfaces, usize::from(scope.interface()))
 }

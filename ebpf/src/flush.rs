@@ -2,111 +2,130 @@
 //!
 //! The first call opens the next epoch by one store. From then on packets count in the other set of counters, and their
 //! keys differ from every record of the closed window. So no packet is torn between two windows, however many calls
-//! follow and whatever interrupts them: the closed window has the records with its epoch, and its counters stand still.
-//! The ring gets the window's last records first, then one edge per interface, then the sizes.
+//! follow: the closed window has the records with its epoch, and its counters stand still. Each call takes records of the
+//! closed window out of a part of the cache and hands them over in a map, the last one those that wait for the ring too.
+//! It never writes to the ring: its lock sleeps on real-time kernels before 6.12, and an interrupt must not sleep.
+//!
+//! A call comes in one of three ways:
+//!
+//! | runs | meets | guard |
+//! |---|---|---|
+//! | on the CPU, in an interrupt | a packet that is half counted | it finds `in_packet`, does nothing, and is called again |
+//! | on the CPU, in a system call | a packet may interrupt it | the packet finds `busy`, and leaves the cache alone |
+//! | elsewhere: the CPU is offline | the CPU may come back | the same; [`FlushOrder`] tells the order of things |
 
-use weir_common::{control::Flush, cpu::Cpu, ledger::Loss, record::Record};
+use weir_common::{
+    control::{Flush, FlushOrder, Flushed},
+    cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX, HandedOver},
+    record::Record,
+};
 
 use crate::{
-    maps::{CPUS, at, cache_bits, cache_slot, interface_count, this_cpu},
-    ring::{self, NO_WAKEUP},
+    maps::{CPUS, HANDED_OVER, at, cache_slot, store},
     sampling,
 };
 
-/// Cache slots that one call visits. The verifier follows each turn of the loop: with more turns, older kernels refuse
-/// the program for its number of jumps, and newer ones take longer to load it.
-const SLOTS_PER_CALL: u32 = 256;
-/// Interfaces whose edges one call writes, for the same reason.
-const EDGES_PER_CALL: u32 = 64;
+/// Cache slots that one call visits: as many as it can hand over. The verifier follows each turn of the loop: with more
+/// turns, older kernels refuse the program for its number of jumps, and newer ones take longer to load it.
+const SLOTS_PER_CALL: u32 = HANDED_OVER_MAX as u32;
 
-/// Does the next part of closing the window; `None` if a map lookup fails, which the maps' sizes rule out.
+/// How many words a record has.
+const WORDS: usize = size_of::<Record>() / 8;
+
+const CLAIM: u64 = FlushOrder::Claim as u64;
+const CLOSE: u64 = FlushOrder::Close as u64;
+const RELEASE: u64 = FlushOrder::Release as u64;
+
+/// Does the next part of closing the window of CPU `id`.
 #[inline(always)]
-pub fn flush() -> Option<Flush> {
-    let id = this_cpu();
-    // SAFETY: this CPU's block. On kernels that do not disable softirqs for test-run, a packet may interrupt this program.
-    // While `busy` is set, that packet leaves the cache and the waiting records alone. While it is not, the packet may
-    // change them, and this program reads neither.
-    let cpu = unsafe { &mut *CPUS.get_ptr_mut(id)? };
+pub fn flush(id: u32, order: u64) -> Flushed {
+    let none = Flushed { state: Flush::NoBlock, records: 0 };
+    // SAFETY: that CPU's block. The table above says who else may use it, and what keeps them apart.
+    let (Some(cpu), Some(handed_over)) =
+        (CPUS.get_ptr_mut(id).map(|cpu| unsafe { &mut *cpu }), HANDED_OVER.get_ptr_mut(id))
+    else {
+        return none;
+    };
+    let again = Flushed { state: Flush::Again, records: 0 };
+    if order == RELEASE {
+        store(&mut cpu.busy, 0);
+        return again;
+    }
+    if order == CLOSE && cpu.in_packet != 0 {
+        return Flushed { state: Flush::Busy, records: 0 };
+    }
     if cpu.closing == 0 {
+        let Some(rate) = sampling::pending(id, cpu) else { return none };
         cpu.closing = 1;
         cpu.cursor = 0;
-        cpu.closed_rate = sampling::pending(id, cpu)?;
-        cpu.epoch = cpu.epoch.wrapping_add(1);
+        cpu.closed_rate = rate;
+        let next = cpu.epoch.wrapping_add(1);
+        store(&mut cpu.epoch, next);
     }
-    let epoch = cpu.epoch.wrapping_sub(1);
-    let slots = 1 << cache_bits();
+    store(&mut cpu.busy, 1);
+    if order == CLAIM {
+        return again;
+    }
+    // SAFETY: only the daemon reads it, and it does so between two calls.
+    let flushed = hand_over(cpu, unsafe { &mut *handed_over });
+    if order == CLOSE {
+        store(&mut cpu.busy, 0);
+    }
+    flushed.unwrap_or(none)
+}
+
+/// The next part of the cache; after its last part, the records that wait for the ring.
+#[inline(always)]
+fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
+    let epoch = cpu.epoch.wrapping_sub(1) as u8;
+    let slots = slots(cpu);
+    // Counted in the block: the verifier would follow each number that a local one could have.
+    cpu.handed_over = 0;
     if cpu.cursor < slots {
-        cpu.busy = 1;
-        let result = evict(id, cpu, epoch as u8, slots);
-        cpu.busy = 0;
-        return result;
-    }
-    let result = edge(id, cpu, epoch, slots);
-    if matches!(result, Flush::Done) {
-        cpu.closing = 0;
-    }
-    Some(result)
-}
-
-#[inline(always)]
-fn evict(id: u32, cpu: &mut Cpu, epoch: u8, slots: u32) -> Option<Flush> {
-    for _ in 0..SLOTS_PER_CALL {
-        if cpu.cursor >= slots {
-            break;
-        }
-        // SAFETY: a slot of this CPU's; packets leave the cache alone while `busy` is set.
-        let record = unsafe { &mut *cache_slot(id, cpu.cursor)? };
-        if !record.is_empty() && record.key.epoch() == epoch {
-            match ring::push(id, cpu, record) {
-                Ok(()) => *record = Record::default(),
-                Err(loss) => return Some(retry(loss)),
+        for _ in 0..SLOTS_PER_CALL {
+            if cpu.cursor >= slots {
+                break;
             }
+            // SAFETY: a slot of this CPU's; packets leave the cache alone while `busy` is set.
+            let record = unsafe { &mut *cache_slot(cpu, cpu.cursor)? };
+            if !record.is_empty() && record.key.epoch() == epoch {
+                move_record(record, at(handed_over, cpu.handed_over as usize));
+                cpu.handed_over += 1;
+            }
+            // The same goes for how far it came: this is stored, and loaded again in the next turn.
+            let next = cpu.cursor + 1;
+            store(&mut cpu.cursor, next);
         }
-        cpu.cursor += 1;
+        return Some(Flushed { state: Flush::Again, records: cpu.handed_over });
     }
-    Some(Flush::Again)
-}
-
-#[inline(always)]
-fn edge(id: u32, cpu: &mut Cpu, epoch: u32, slots: u32) -> Flush {
-    // The last records of the closed window must be in the ring before its edge.
-    cpu.busy = 1;
-    let written = ring::write_evicted(id, cpu);
-    cpu.busy = 0;
-    if let Err(loss) = written {
-        return retry(loss);
-    }
-    let (parity, closed_rate) = ((epoch & 1) as usize, cpu.closed_rate);
-    for _ in 0..EDGES_PER_CALL {
-        let interface = cpu.cursor - slots;
-        if interface >= interface_count() {
+    let evicted = cpu.evicted_count;
+    for nth in 0..EVICTED_MAX {
+        if nth as u32 >= evicted {
             break;
         }
-        let edge = at(&mut cpu.counter_sets[parity].interfaces, interface as usize);
-        edge.interface = interface;
-        edge.epoch = epoch;
-        edge.sampling = u64::from(closed_rate);
-        if let Err(loss) = ring::write(id, edge, NO_WAKEUP) {
-            return retry(loss);
+        move_record(&mut cpu.evicted[nth], &mut handed_over[nth]);
+    }
+    cpu.evicted_count = 0;
+    cpu.closing = 0;
+    Some(Flushed { state: Flush::Done, records: evicted })
+}
+
+/// Moves a record word by word. Of a plain copy the compiler makes a call that copies byte by byte, and the verifier
+/// follows each turn of that loop.
+#[inline(always)]
+fn move_record(from: &mut Record, to: &mut Record) {
+    let (from, to) = (core::ptr::from_mut(from).cast::<u64>(), core::ptr::from_mut(to).cast::<u64>());
+    for nth in 0..WORDS {
+        // SAFETY: two records, valid, aligned, and of so many words.
+        unsafe {
+            to.add(nth).write_volatile(from.add(nth).read_volatile());
+            from.add(nth).write_volatile(0);
         }
-        cpu.cursor += 1;
-    }
-    if cpu.cursor - slots < interface_count() {
-        return Flush::Again;
-    }
-    let sizes = &mut cpu.counter_sets[parity].sizes;
-    sizes.epoch = u64::from(epoch);
-    match ring::write(id, sizes, NO_WAKEUP) {
-        Ok(()) => Flush::Done,
-        Err(loss) => retry(loss),
     }
 }
 
+/// How many slots the CPU's cache has.
 #[inline(always)]
-const fn retry(loss: Loss) -> Flush {
-    match loss {
-        Loss::RingFull => Flush::RingFull,
-        // Only packet sockets have the last reason.
-        Loss::NoRing | Loss::SocketDrop => Flush::NoRing,
-    }
+fn slots(cpu: &Cpu) -> u32 {
+    1 << (u64::BITS - cpu.place_shift)
 }

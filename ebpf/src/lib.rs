@@ -6,7 +6,7 @@
 //! | `weir_linear` | the same, before Linux 5.18 | the same, for packets in one piece |
 //! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
 //! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
-//! | `flush` | by test-run on one CPU, at a window's edge | closes that CPU's window |
+//! | `flush` | by test-run on a named CPU, at a window's edge | closes that CPU's window |
 //! | `replay` | by test-run, one captured packet a run | the same as `weir`, for a packet with a [`ReplayHeader`](weir_common::control::ReplayHeader) |
 //!
 //! `bin/weir.rs` makes the object that ships with weir out of them; `bin/benchmark.rs` adds the benchmark's programs.
@@ -27,13 +27,20 @@ mod sampling;
 mod skb;
 pub mod xdp;
 
-use aya_ebpf::{macros::xdp, programs::XdpContext};
-use weir_common::control::Flush;
+use core::ffi::c_void;
 
-/// Closes this CPU's window, in as many calls as it takes; returns a [`Flush`].
-#[xdp]
-pub fn flush(_ctx: XdpContext) -> u32 {
-    flush::flush().unwrap_or(Flush::NoRing) as u32
+use aya_ebpf::programs::RawTracePointContext;
+
+/// Closes a CPU's window, in as many calls as it takes. The arguments are the CPU and a
+/// [`FlushOrder`](weir_common::control::FlushOrder); returns the code of a [`Flushed`](weir_common::control::Flushed).
+///
+/// A raw tracepoint program, because the kernel runs such a program on any CPU that it is asked for. It is attached to
+/// nothing. The macro for these programs would drop the return value.
+#[unsafe(link_section = "raw_tp/weir_flush")]
+#[unsafe(no_mangle)]
+pub fn flush(ctx: *mut c_void) -> u32 {
+    let ctx = RawTracePointContext::new(ctx);
+    flush::flush(ctx.arg::<u64>(0) as u32, ctx.arg(1)).code()
 }
 
 #[panic_handler]

@@ -12,14 +12,14 @@ use aya_ebpf::{
 };
 use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot, PASSING_MAX},
-    cpu::Cpu,
+    cpu::{Cpu, HandedOver},
     hash::SlotKey,
     packet::{REACH_MAX, Tunnels},
     record::Record,
     sampling::Valve,
 };
 
-/// Flow-cache slots unless the loader says otherwise.
+/// Flow-cache slots of all CPUs; the loader says how many there are.
 const CACHE_SLOTS: usize = 4096;
 /// Userspace makes the inner maps, with the configured size. This prototype only tells their type.
 const RING_PROTOTYPE_BYTES: usize = 4096;
@@ -48,6 +48,10 @@ pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 #[btf_map]
 pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
 
+/// What `flush` took out of each CPU's cache in its last call; the loader says how many CPUs there are.
+#[btf_map]
+pub static HANDED_OVER: Array<HandedOver, 1> = Array::new();
+
 /// Each CPU's copy of a packet's headers, for packets that cannot be read in place.
 #[btf_map]
 pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
@@ -59,10 +63,6 @@ pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX 
 /// Set by the loader: the key of the flow cache's hash.
 #[unsafe(no_mangle)]
 static SLOT_KEY: SlotKey = SlotKey([0; 8]);
-
-/// Set by the loader: the binary logarithm of the number of slots in a CPU's flow cache.
-#[unsafe(no_mangle)]
-static CACHE_BITS: u32 = CACHE_SLOTS.ilog2();
 
 /// Set by the loader: not 0 if packets may be left out.
 #[unsafe(no_mangle)]
@@ -115,12 +115,6 @@ pub fn slot_key() -> SlotKey {
     ])
 }
 
-/// The binary logarithm of the number of slots in a CPU's flow cache.
-#[inline(always)]
-pub fn cache_bits() -> u32 {
-    constant!(CACHE_BITS) as u32
-}
-
 /// Whether packets may be left out. The verifier reads this constant too, and drops the code that cannot run.
 #[inline(always)]
 pub fn is_sampling() -> bool {
@@ -158,8 +152,8 @@ pub fn this_cpu() -> u32 {
 
 /// A slot of a CPU's flow cache.
 #[inline(always)]
-pub fn cache_slot(cpu: u32, slot: u32) -> Option<*mut Record> {
-    CACHE.get_ptr_mut((cpu << cache_bits()) + slot)
+pub fn cache_slot(cpu: &Cpu, slot: u32) -> Option<*mut Record> {
+    CACHE.get_ptr_mut(cpu.first_slot + slot)
 }
 
 /// The slot of a CPU's flow cache at a flow's [`place`](weir_common::hash::place).
@@ -183,4 +177,12 @@ pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {
     unsafe { asm!("{0} &= {1}", inout(reg) masked, const N - 1, options(pure, nomem, nostack)) };
     // SAFETY: masked to be below `N`.
     unsafe { array.get_unchecked_mut(masked) }
+}
+
+/// Stores what an interrupt on this CPU reads. An instruction of its own, and memory is as the program says before
+/// and after it: the compiler moves nothing across.
+#[inline(always)]
+pub fn store(place: &mut u32, value: u32) {
+    // SAFETY: the reference is valid and aligned.
+    unsafe { asm!("*(u32 *)({0} + 0) = {1}", in(reg) place, in(reg) u64::from(value), options(nostack)) };
 }

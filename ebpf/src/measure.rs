@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! slot     = interface table[ifindex]
+//! in_packet = 1; at the end of each line that passes: in_packet = 0
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet
 //! has fed totals and lists on another interface?  repeated += packet, else  sizes[length] += 1
 //! left out by sampling?  sampled_out += packet, pass
@@ -31,7 +32,7 @@ use weir_common::{
 use crate::{
     cache,
     counters::counters,
-    maps::{CPUS, INTERFACES, PASSING, at, interface_count, is_sampling, this_cpu},
+    maps::{CPUS, INTERFACES, PASSING, at, interface_count, is_sampling, store, this_cpu},
     ring, sampling,
 };
 
@@ -57,17 +58,27 @@ pub trait Packet: Copy {
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
     let entry = interface_slot(packet.interface())?;
-    // SAFETY: this CPU's block: nothing else runs on this CPU between here and the end of the program.
+    // SAFETY: this CPU's block: no other packet is measured on this CPU before this one's end, and `flush` goes away when
+    // it finds `in_packet`.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
+    store(&mut cpu.in_packet, 1);
+    let counted = count_seen(packet, cpu, entry, tally);
+    store(&mut cpu.in_packet, 0);
+    counted
+}
+
+/// Counts a packet: from here on, it is half counted.
+#[inline(always)]
+fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> Option<()> {
     let mut scope = Scope::new(entry as u8, cpu.epoch as u8);
     let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
-    let counters = &mut at(&mut set.interfaces, usize::from(scope.interface())).counters;
+    let counters = at(&mut set.interfaces, usize::from(scope.interface()));
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
     if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
         counters.repeated.add(tally);
         scope = scope.repeated();
-    } else if let Some(class) = set.sizes.packets.get_mut(size_class(tally.mean_bytes())) {
+    } else if let Some(class) = set.sizes.get_mut(size_class(tally.mean_bytes())) {
         *class += tally.packets;
     }
     if is_sampling() {

@@ -15,48 +15,23 @@ use crate::{
     maps::{RINGS, at, ring_bytes},
 };
 
-/// Does not wake the reader: whoever runs `flush` reads the ring next.
-pub const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
+/// Does not wake the reader, who looks by itself several times a second.
+const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 
 /// Evicts a record. It waits until there are [`EVICTED_MAX`], because a reservation in the ring costs some 50 ns and one
 /// serves for all of them. If the ring has no room for these, the record is counted as lost, in its own window and
 /// interface.
 #[inline(always)]
 pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
-    if let Err(loss) = push(id, cpu, record) {
-        lose(cpu, record, loss);
-    }
-}
-
-/// The same for a caller that keeps the record if there is no room, and tries again.
-///
-/// # Errors
-///
-/// No more records can wait, and there is no ring or no room in it.
-#[inline(always)]
-pub fn push(id: u32, cpu: &mut Cpu, record: &Record) -> Result<(), Loss> {
     if cpu.evicted_count as usize >= EVICTED_MAX {
         // The whole array, because older verifiers can follow a constant length only.
-        write(id, &cpu.evicted, wakeup(id))?;
+        if let Err(loss) = write(id, &cpu.evicted, wakeup(id)) {
+            return lose(cpu, record, loss);
+        }
         cpu.evicted_count = 0;
     }
     *at(&mut cpu.evicted, cpu.evicted_count as usize) = *record;
     cpu.evicted_count += 1;
-    Ok(())
-}
-
-/// Writes the waiting records to the ring, at a window's edge.
-///
-/// # Errors
-///
-/// There is no ring, or no room in it. The records still wait.
-#[inline(always)]
-pub fn write_evicted(id: u32, cpu: &mut Cpu) -> Result<(), Loss> {
-    if let Some(records @ [_, ..]) = cpu.evicted.get(..cpu.evicted_count as usize) {
-        write::<[Record]>(id, records, NO_WAKEUP)?;
-    }
-    cpu.evicted_count = 0;
-    Ok(())
 }
 
 /// Writes a record to the ring at once, while `flush` owns the cache and the waiting records. If there is no room, the
@@ -79,7 +54,7 @@ fn lose(cpu: &mut Cpu, record: &Record, loss: Loss) {
 ///
 /// There is no ring, or no room in it.
 #[inline(always)]
-pub fn write<T: ?Sized>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
+fn write<T>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
     let ring = RINGS.get(id).ok_or(Loss::NoRing)?;
     ring.output_untyped::<T>(entry, flags).map_err(|_| Loss::RingFull)
 }

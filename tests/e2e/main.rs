@@ -26,6 +26,7 @@ macro_rules! tests {
 mod afpacket;
 mod clocks;
 mod coverage;
+mod cpus;
 mod doctor;
 mod endings;
 mod feeds;
@@ -38,6 +39,7 @@ mod notify;
 mod sampling;
 mod sinks;
 mod stop;
+mod stuck;
 mod systemd;
 mod tc;
 mod tcx;
@@ -52,13 +54,14 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 21] = [
+const SUITES: [Suite; 23] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),
+    Suite::in_namespaces("stuck", stuck::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("tc", tc::TESTS),
@@ -66,6 +69,7 @@ const SUITES: [Suite; 21] = [
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
+    Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
     Suite::in_namespaces("sampling", sampling::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("memory", memory::TESTS),

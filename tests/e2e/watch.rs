@@ -32,6 +32,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
 /// The same for packet sockets: room for some hundred thousand packets.
 pub const ROOMY_PACKET_RINGS: &str = "datapath: {packet_ring: 64MiB}\n";
+/// The shortest windows.
+pub const INTERVAL: &str = "report: {interval: 1s}\n";
 /// A window that no test outlives; see [`one_window`].
 pub const ONE_WINDOW: &str = "report: {interval: 1h}\nseen_flows: {generation: 1h}\n";
 

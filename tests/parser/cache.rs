@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 use weir::{
     config::Packets,
     datapath::{Plan, ring_records},
 };
 use weir_common::{
-    control::Flush,
+    control::{Flush, FlushOrder},
     cpu::EVICTED_MAX,
     flow::FlowKey,
     hash::{self, SlotKey},
@@ -83,10 +83,11 @@ pub fn a_collision_evicts() -> Result<()> {
         object.pass(&packet(first, 0x01, 100))?;
         ensure!(object.records()?.is_empty(), "records are handed over many at a time");
         let (window, _) = object.close()?;
+        // What is still in the cache comes first, then what waits for the ring.
         let expected = [
+            (key(first), Tally::new(1, 100), 0x01),
             (key(first), Tally::new(3, 300), 0x02),
             (key(second), Tally::new(2, 400), 0x10),
-            (key(first), Tally::new(1, 100), 0x01),
         ];
         let evicted = window.records.iter().map(|record| (record.key, record.tally(), record.tcp_flags));
         ensure!(evicted.eq(expected), "{:?}", window.records);
@@ -102,19 +103,21 @@ pub fn the_edge_separates_the_windows() -> Result<()> {
         }
         let before = object.records()?;
         let mut after = 0;
-        let mut flushed = object.flush()?;
+        let (mut during, mut flushed) = (Vec::new(), Flush::Again);
         while flushed == Flush::Again {
+            let (state, mut of_cache) = object.flush()?;
+            flushed = state;
+            during.append(&mut of_cache);
             // Old flows and new ones; some of them find their slot still taken by the closed window.
             for port in [1, 500, 1_000, 3_000 + after as u16] {
                 object.pass(&packet(port, 0x10, 200))?;
                 after += 1;
             }
-            flushed = object.flush()?;
         }
         ensure!(flushed == Flush::Done, "{flushed:?}");
         ensure!(after >= 8, "the default cache was closed in {} calls", after / 4);
-        let (during, edge) = object.drain()?;
-        let edge = edge.context("no edge")?;
+        during.append(&mut object.records()?);
+        let edge = object.edge()?;
         ensure!(edge.counters[0].seen == Tally::new(1_000, 100_000), "{:?}", edge.counters[0].seen);
         let (next, _) = object.close()?;
         let (of_first, of_next): (Vec<_>, Vec<_>) =
@@ -162,14 +165,21 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
             ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
             // What the ring had no room for, but for the evicted records that still wait for room.
             let lost: Tally = evicted[room + EVICTED_MAX..].iter().copied().sum();
-            // Full, it does not take the cache's records either; they are not lost, but wait.
-            ensure!(object.flush()? == Flush::RingFull);
-            ensure!(object.flush()? == Flush::RingFull);
-            let handed_over = object.records()?;
-            ensure!(handed_over.len() == room, "{} records in room for {room}", handed_over.len());
-            let (mut window, _) = object.close()?;
-            window.records.extend(handed_over);
-            let ledger = window.ledger();
+            // The window is closed all the same: what is in the cache does not go through the ring.
+            let mut of_cache = Vec::new();
+            loop {
+                let (flushed, records) = object.flush()?;
+                of_cache.extend(records);
+                match flushed {
+                    Flush::Again => {}
+                    Flush::Done => break,
+                    Flush::Busy | Flush::NoBlock => anyhow::bail!("flush said {flushed:?}"),
+                }
+            }
+            let mut records = object.records()?;
+            ensure!(records.len() == room, "{} records in room for {room}", records.len());
+            records.append(&mut of_cache);
+            let ledger = Window { records, edge: object.edge()? }.ledger();
             ensure!(ledger.counters.lost[Loss::RingFull as usize] == lost, "{ledger:?}\nlost should be {lost:?}");
             ensure!(ledger.lost() == lost && ledger.counters.seen == seen && ledger.balances(), "{ledger:?}");
         }
@@ -183,11 +193,11 @@ pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
         for _ in 0..3 {
             object.pass(&packet(1, 0x02, 100))?;
         }
-        object.set_busy(true)?;
+        object.change(|cpu| cpu.busy = 1)?;
         for nth in 0..500 {
             object.pass(&packet(nth % 2 + 1, 0x10, 200))?;
         }
-        object.set_busy(false)?;
+        object.change(|cpu| cpu.busy = 0)?;
         object.pass(&packet(1, 0x01, 100))?;
         let own = object.records()?;
         ensure!(own.len() == 500, "{} records", own.len());
@@ -205,6 +215,70 @@ pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
         window.records.extend(own);
         let ledger = window.ledger();
         ensure!(ledger.balances() && ledger.counters.seen == Tally::new(504, 100_400), "{ledger:?}");
+        Ok(())
+    })
+}
+
+/// What `flush` does that interrupts a packet: it goes away, and the packet is whole in its window.
+pub fn a_packet_that_is_half_counted_is_left_alone() -> Result<()> {
+    Object::load(PLAN, |object| {
+        object.pass(&packet(1, 0x02, 100))?;
+        object.change(|cpu| cpu.in_packet = 1)?;
+        for _ in 0..3 {
+            ensure!(object.flush()? == (Flush::Busy, vec![]));
+        }
+        // That packet ends, and the next one is still of the same window: nothing was begun.
+        object.pass(&packet(2, 0x02, 200))?;
+        let (state, _) = object.flush()?;
+        ensure!(state == Flush::Again, "a packet that is through has taken its flag along");
+        object.pass(&packet(3, 0x02, 400))?;
+        object.change(|cpu| cpu.in_packet = 1)?;
+        ensure!(object.flush()? == (Flush::Busy, vec![]), "half-way it has to look again, too");
+        object.change(|cpu| cpu.in_packet = 0)?;
+        let (window, _) = object.close()?;
+        let ledger = window.ledger();
+        ensure!(ledger.counters.seen == Tally::new(2, 300), "{ledger:?}");
+        let (next, _) = object.close()?;
+        let ledger = next.ledger();
+        ensure!(ledger.balances() && ledger.counters.seen == Tally::new(1, 400), "{ledger:?}");
+        Ok(())
+    })
+}
+
+/// The window of a CPU that is offline is closed from another one. The CPU comes back in the midst of it: its packets
+/// leave the cache alone until all is done.
+pub fn an_offline_cpu_is_closed_from_elsewhere() -> Result<()> {
+    Object::load(PLAN, |object| {
+        for port in 1..=1_000 {
+            object.pass(&packet(port, 0x02, 100))?;
+        }
+        let mut records = object.records()?;
+        ensure!(object.flush_elsewhere(FlushOrder::Claim)? == (Flush::Again, vec![]));
+        let mut after = 0;
+        let mut own = Vec::new();
+        loop {
+            for port in [1, 500, 3_000 + after as u16] {
+                object.pass(&packet(port, 0x10, 200))?;
+                after += 1;
+            }
+            let (state, of_cache) = object.flush_elsewhere(FlushOrder::CloseOffline)?;
+            records.extend(of_cache);
+            own.extend(object.records()?);
+            if state == Flush::Done {
+                break;
+            }
+        }
+        ensure!(own.len() as u64 == after, "{} records of {after} packets", own.len());
+        ensure!(own.iter().all(|record| record.key.epoch() == 1), "packets of the next window");
+        ensure!(object.flush_elsewhere(FlushOrder::Release)? == (Flush::Again, vec![]));
+        let first = Window { records, edge: object.edge()? }.ledger();
+        ensure!(first.balances() && first.counters.seen == Tally::new(1_000, 100_000), "{first:?}");
+        object.pass(&packet(1, 0x10, 200))?;
+        ensure!(object.records()?.is_empty(), "packets use the cache again");
+        let (mut next, _) = object.close()?;
+        next.records.extend(own);
+        let ledger = next.ledger();
+        ensure!(ledger.balances() && ledger.counters.seen == Tally::new(after + 1, (after + 1) * 200), "{ledger:?}");
         Ok(())
     })
 }

@@ -249,7 +249,7 @@ impl Comparison<'_, '_> {
 
     fn run_with(tunnels: Tunnels, test: &(impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Sync)) -> Result<()> {
         Object::load(weir::datapath::Plan { tunnels, ..PLAN }, |object| {
-            object.set_busy(true)?;
+            object.change(|cpu| cpu.busy = 1)?;
             let (counters, attributed) = Default::default();
             let mut comparison = Comparison { object, tunnels, counters, attributed };
             test(&mut comparison)?;

@@ -43,6 +43,8 @@ fn main() -> ExitCode {
         kernel("cache::an_empty_window_takes_several_calls", cache::an_empty_window_is_closed_in_several_calls),
         kernel("cache::a_full_ring_is_counted", cache::a_full_ring_is_counted_to_the_packet),
         kernel("cache::each_packet_a_record_while_busy", cache::while_flush_is_in_the_cache_each_packet_is_a_record),
+        kernel("cache::a_half_counted_packet_is_left_alone", cache::a_packet_that_is_half_counted_is_left_alone),
+        kernel("cache::an_offline_cpu_is_closed_from_elsewhere", cache::an_offline_cpu_is_closed_from_elsewhere),
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),

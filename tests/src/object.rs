@@ -5,24 +5,24 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use aya::{
-    maps::{Array, Map, MapData, MapInfo},
-    programs::{TestRun, TestRunOptions, Xdp},
+    maps::{Map, MapData, MapInfo},
+    programs::{RawTracePoint, TestRun, TestRunOptions, Xdp},
 };
 use weir::{
     config::Packets,
-    datapath::{Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
+    datapath::{Blocks, Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
 };
 use weir_common::{
-    control::{Flush, ReplayHeader},
+    control::{Flush, FlushOrder, Flushed, ReplayHeader},
     cpu::Cpu,
     ledger::{Ledger, Tally},
     packet::{Link, Tunnels},
-    record::{Entry, Record},
+    record::Record,
 };
 use weir_sketch::hash::Key;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// The return value by which XDP passes a packet on.
 const XDP_PASS: u32 = 2;
@@ -34,8 +34,6 @@ pub const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 64 << 10;
 /// What test-run takes in one piece, a little less: a page without headroom and tail.
 const PIECE_MAX: usize = 3500;
-/// 64-bit words of a CPU's block.
-const CPU_WORDS: usize = size_of::<Cpu>() / 8;
 
 /// The cache and the ring that weir has by default, for one interface.
 pub const PLAN: Plan = Plan {
@@ -52,7 +50,8 @@ pub struct Object<'a> {
     parts: Parts<'a>,
     ring: Ring,
     edges: EdgeReader,
-    cpus: Array<MapData, [u64; CPU_WORDS]>,
+    epoch: u32,
+    blocks: Blocks,
     features: Features,
     out: Vec<u8>,
 }
@@ -122,9 +121,10 @@ impl Object<'_> {
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
-            let cpus = Array::try_from(Map::Array(map_of(parts.weir, "CPUS")?))?;
+            let [blocks, handed_over] = ["CPUS", "HANDED_OVER"].map(|name| map_of(parts.flush.program(), name));
+            let blocks = Blocks::new(Map::Array(blocks?), Map::Array(handed_over?))?;
             let edges = EdgeReader::new(plan.interfaces as usize);
-            test(&mut Object { parts, ring, edges, cpus, features, out: vec![0; FRAME_MAX] })
+            test(&mut Object { parts, ring, edges, epoch: 0, blocks, features, out: vec![0; FRAME_MAX] })
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
@@ -176,90 +176,94 @@ impl Object<'_> {
         passes(self.parts.replay, &input, Some(context.as_bytes()), &mut self.out)
     }
 
-    /// What is in the ring, and must be records.
-    ///
-    /// # Errors
-    ///
-    /// There was an edge among them.
-    pub fn records(&mut self) -> Result<Vec<Record>> {
-        let (records, edge) = self.drain()?;
-        ensure!(edge.is_none(), "an edge where none was asked for");
-        Ok(records)
-    }
-
-    /// What is in the ring: records, and the edge if a window was closed.
+    /// What is in the ring.
     ///
     /// # Errors
     ///
     /// There was more than a ring can hold.
-    pub fn drain(&mut self) -> Result<(Vec<Record>, Option<Edge>)> {
-        let Self { ring, edges, .. } = self;
-        let (mut records, mut closed) = (Vec::new(), None);
-        let drained = ring.drain(|entry| match entry {
-            Entry::Records(some) => records.extend_from_slice(some),
-            Entry::Interface(edge) => edges.interface(edge),
-            Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
-        });
-        ensure!(!drained.more, "there is more than a whole ring");
-        Ok((records, closed))
+    pub fn records(&mut self) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        self.take_records(&mut records)?;
+        Ok(records)
     }
 
-    /// Takes what is in the ring, which must be records; faster than [`Object::records`], for `records` keeps its
-    /// memory.
+    /// Takes what is in the ring; faster than [`Object::records`], for `records` keeps its memory.
     ///
     /// # Errors
     ///
-    /// There was an edge among them, or more than a ring can hold.
+    /// There was more than a ring can hold.
     pub fn take_records(&mut self, records: &mut Vec<Record>) -> Result<()> {
         records.clear();
-        let mut edge = false;
-        let drained = self.ring.drain(|entry| match entry {
-            Entry::Records(some) => records.extend_from_slice(some),
-            Entry::Interface(_) | Entry::Sizes(_) => edge = true,
-        });
-        ensure!(!drained.more && !edge, "something else than records is in the ring");
+        let drained = self.ring.drain(|some| records.extend_from_slice(some));
+        ensure!(!drained.more, "there is more than a whole ring");
         Ok(())
     }
 
-    /// Goes on closing the window, without a look into the ring.
+    /// Goes on closing the window, without a look into the ring; gives what was in the cache.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn flush(&mut self) -> Result<Flush> {
-        Ok(self.parts.flush.run()?)
+    pub fn flush(&mut self) -> Result<(Flush, Vec<Record>)> {
+        let flushed = self.parts.flush.close(self.ring.cpu())?.context("this thread's CPU is offline")?;
+        self.handed_over(flushed)
     }
 
-    /// Closes the window, or goes on with it; gives what was in the ring, and how many calls it took.
+    /// The same as for a CPU that is offline.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or the edge did not come where the program said that it was done.
+    /// The kernel refused.
+    pub fn flush_elsewhere(&mut self, order: FlushOrder) -> Result<(Flush, Vec<Record>)> {
+        let flushed = self.parts.flush.elsewhere(self.ring.cpu(), order)?;
+        self.handed_over(flushed)
+    }
+
+    fn handed_over(&self, flushed: Flushed) -> Result<(Flush, Vec<Record>)> {
+        let mut records = Vec::new();
+        self.blocks.take(self.ring.cpu(), flushed, |some| records.extend_from_slice(some))?;
+        Ok((flushed.state, records))
+    }
+
+    /// Closes the window, or goes on with it; gives what came out of cache and ring, and how many calls it took.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or a packet was half counted.
     pub fn close(&mut self) -> Result<(Window, u32)> {
         let mut records = Vec::new();
         for calls in 1.. {
-            let flushed = self.flush()?;
-            let (more, edge) = self.drain()?;
-            records.extend(more);
-            ensure!(edge.is_some() == (flushed == Flush::Done), "{flushed:?}, but the edge: {}", edge.is_some());
-            ensure!(flushed != Flush::NoRing, "there is no ring");
-            if let Some(edge) = edge {
-                return Ok((Window { records, edge }, calls));
+            let (flushed, of_cache) = self.flush()?;
+            records.extend(self.records()?);
+            records.extend(of_cache);
+            match flushed {
+                Flush::Again => {}
+                Flush::Done => return Ok((Window { records, edge: self.edge()? }, calls)),
+                Flush::Busy | Flush::NoBlock => anyhow::bail!("flush said {flushed:?}"),
             }
         }
         unreachable!("2^32 calls")
     }
 
-    /// Makes packets find that `flush` is inside the cache, or not any more.
+    /// What was counted in the window that was closed last.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn set_busy(&mut self, busy: bool) -> Result<()> {
-        let mut words = self.cpus.get(&self.ring.cpu(), 0)?;
-        let cpu = Cpu::mut_from_bytes(words.as_mut_bytes()).map_err(|error| anyhow!("{error}"))?;
-        cpu.busy = u32::from(busy);
-        Ok(self.cpus.set(self.ring.cpu(), words, 0)?)
+    pub fn edge(&mut self) -> Result<Edge> {
+        let Self { blocks, edges, epoch, ring, .. } = self;
+        let edge = blocks.read(ring.cpu(), |cpu| edges.read(*epoch, cpu))?;
+        *epoch += 1;
+        Ok(edge)
+    }
+
+    /// Changes what the kernel keeps for this CPU, on which no packet is measured now.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn change(&mut self, change: impl FnOnce(&mut Cpu)) -> Result<()> {
+        Ok(self.blocks.change(self.ring.cpu(), change)?)
     }
 }
 
@@ -291,7 +295,7 @@ fn outcome(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8])
 }
 
 /// The map of this name that a program uses.
-fn map_of(program: &Xdp, name: &str) -> Result<MapData> {
+fn map_of(program: &RawTracePoint, name: &str) -> Result<MapData> {
     let maps = program.info()?.map_ids()?.context("the kernel does not tell a program's maps")?;
     for id in maps {
         if MapInfo::from_id(id)?.name_as_str() == Some(name) {

@@ -1,16 +1,25 @@
-//! The CPUs: which there are, and work that has to be done on a certain one.
+//! The CPUs: which there are, which may come, and what the maps hold for each.
 
-use std::io;
+use std::{fs, io};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
-use tracing::debug;
+use weir_common::control::CPUS_MAX;
 
 use super::error::KernelError;
 
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+const PRESENT: &str = "/sys/devices/system/cpu/present";
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// CPUs that may be added to the running machine have a cache of this many flows: the binary logarithm.
+const SPARE_BITS: u32 = 8;
+/// At most this many CPUs that may be added have a place. A hypervisor may announce hundreds that never come.
+const SPARES_MAX: u32 = 32;
+
 /// This thread may not run on a CPU.
 #[derive(Debug, Error)]
-#[error("cannot run on CPU {cpu}, where its windows must be closed: is it offline, or not allowed (cpuset, taskset)?")]
+#[error("cannot run on CPU {cpu}: is it offline, or not allowed (cpuset, taskset)?")]
 pub struct PinError {
     /// The CPU.
     pub cpu: u32,
@@ -19,13 +28,101 @@ pub struct PinError {
     pub source: io::Error,
 }
 
-/// The CPUs that are online, each of which needs a ring and a worker.
+/// The CPUs of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus {
+    /// Those that run.
+    pub online: Vec<u32>,
+    /// Those that are there; some may be switched off.
+    pub present: Vec<u32>,
+    /// How many could be there, one day.
+    pub possible: u32,
+}
+
+/// What the maps hold for CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Each CPU's part of the flow cache, in the order of their numbers.
+    pub blocks: Vec<CachePart>,
+    /// Slots of all parts together.
+    pub slots: u32,
+}
+
+/// One CPU's part of the flow cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachePart {
+    /// Its first slot.
+    pub first_slot: u32,
+    /// The binary logarithm of how many slots it has.
+    pub bits: u32,
+}
+
+impl Cpus {
+    /// The CPUs of this machine.
+    ///
+    /// # Errors
+    ///
+    /// `/sys` is not readable.
+    pub fn of_this_machine() -> Result<Self, KernelError> {
+        let online = online_cpus()?;
+        // Only some containers hide these two: then nothing is known of CPUs that may come.
+        let present = read(PRESENT).unwrap_or_else(|_| online.clone());
+        let last = |cpus: &[u32]| cpus.iter().max().map_or(0, |last| last + 1);
+        let possible = read(POSSIBLE).map_or(0, |cpus| last(&cpus)).max(last(&present)).max(last(&online));
+        Ok(Self { online, present, possible })
+    }
+
+    /// What the maps hold if each CPU that is there has a cache of `flows` flows, a power of two. CPUs that may be added
+    /// have a small cache, so that they are measured when they come, in little memory.
+    ///
+    /// # Errors
+    ///
+    /// A CPU that runs has a number that is too high.
+    pub fn layout(&self, flows: u32) -> Result<Layout, KernelError> {
+        if let Some(&beyond) = self.online.iter().find(|cpu| **cpu >= CPUS_MAX) {
+            return Err(KernelError::TooManyCpus(beyond));
+        }
+        let there = self.present.iter().chain(&self.online).max().map_or(0, |last| last + 1);
+        let count = self.possible.min(there + SPARES_MAX).max(there).min(CPUS_MAX);
+        let mut slots = 0;
+        let blocks = (0..count).map(|cpu| {
+            let is_there = self.present.contains(&cpu) || self.online.contains(&cpu);
+            let bits = if is_there { flows.ilog2() } else { SPARE_BITS.min(flows.ilog2()) };
+            let part = CachePart { first_slot: slots, bits };
+            slots += 1 << bits;
+            part
+        });
+        Ok(Layout { blocks: blocks.collect(), slots })
+    }
+}
+
+/// The CPUs that are online, each of which needs a ring.
 ///
 /// # Errors
 ///
 /// `/sys` is not readable.
 pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
-    aya::util::online_cpus().map_err(|(path, source)| KernelError::Cpus(path, source))
+    read(ONLINE).map_err(|source| KernelError::Cpus(ONLINE, source))
+}
+
+fn read(path: &str) -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string(path)?;
+    numbers(text.trim_end()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// The numbers of a list such as `0-3,7`; `None` if it is none.
+fn numbers(list: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        // No kernel has more; a wrong number must not cost memory.
+        if last >= 1 << 16 {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    Some(all)
 }
 
 /// Pins this thread to a CPU.
@@ -39,18 +136,38 @@ pub fn pin(cpu: u32) -> Result<(), PinError> {
     sched_setaffinity(None, &cpus).map_err(|error| PinError { cpu, source: error.into() })
 }
 
-/// Does something on a CPU. Afterwards this thread may run on the same CPUs as before. If the kernel refuses that, the
-/// thread stays on this CPU: its results are the same, but all its time comes from this CPU.
-///
-/// # Errors
-///
-/// The CPU is not among those allowed.
-pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T, PinError> {
-    let allowed = sched_getaffinity(None);
-    pin(cpu)?;
-    let done = work();
-    if let Err(error) = allowed.and_then(|allowed| sched_setaffinity(None, &allowed)) {
-        debug!(cpu, "stays on its CPU: {error}");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(numbers("0"), Some(vec![0]));
+        assert_eq!(numbers("0-3,7,9-10"), Some(vec![0, 1, 2, 3, 7, 9, 10]));
+        for wrong in ["", "0-", "a", "0-99999999", "1;2"] {
+            assert_eq!(numbers(wrong), None, "{wrong}");
+        }
     }
-    Ok(done)
+
+    fn cpus(online: &[u32], present: &[u32], possible: u32) -> Cpus {
+        Cpus { online: online.to_vec(), present: present.to_vec(), possible }
+    }
+
+    #[test]
+    fn each_cpu_that_is_there_has_a_whole_cache_and_one_that_may_come_a_small_one() {
+        let layout = cpus(&[0], &[0, 2], 4).layout(1 << 14).unwrap();
+        let parts: Vec<_> = layout.blocks.iter().map(|part| (part.first_slot, part.bits)).collect();
+        let (whole, small) = (1 << 14, 1 << 8);
+        assert_eq!(parts, [(0, 14), (whole, 8), (whole + small, 14), (2 * whole + small, 8)]);
+        assert_eq!(layout.slots, 2 * whole + 2 * small);
+    }
+
+    #[test]
+    fn hundreds_of_cpus_that_are_only_announced_cost_little() {
+        let layout = cpus(&[0, 1], &[0, 1], 240).layout(1 << 14).unwrap();
+        assert_eq!(layout.blocks.len(), 2 + SPARES_MAX as usize);
+        assert_eq!(layout.slots, 2 * (1 << 14) + SPARES_MAX * (1 << 8));
+        assert_eq!(cpus(&[0, 1023], &[0, 1023], 4096).layout(256).unwrap().blocks.len(), 1024);
+        assert!(matches!(cpus(&[0, 1024], &[0], 2048).layout(256), Err(KernelError::TooManyCpus(1024))));
+    }
 }

@@ -1,20 +1,21 @@
 //! A window's edge as the datapath reports it: exact counters and packet sizes.
 
 use weir_common::{
-    ledger::{Counters, Tally},
-    record::{InterfaceEdge, SizeEdge},
+    cpu::Cpu,
+    ledger::{Counters, Ledger, Tally},
     size::SIZE_CLASSES,
 };
 
-/// What one CPU counted in one window.
+/// What was counted in one window: on one CPU, or on several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Each interface slot's counters.
     pub counters: Vec<Counters>,
     /// Packets by size class.
     pub sizes: Vec<u64>,
-    /// The sampling rate of the last draw: see [`InterfaceEdge::sampling`].
-    pub sampling: u32,
+    /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells the
+    /// rate of the packets that such a draw left out.
+    pub sampling: (u32, u32),
     /// How much more than counted the lost packets may have been, where their sizes are not known exactly.
     pub lost_beyond: Tally,
 }
@@ -25,9 +26,22 @@ impl Edge {
         Self {
             counters: vec![Counters::default(); interfaces],
             sizes: vec![0; SIZE_CLASSES],
-            sampling: 1,
+            sampling: (1, 1),
             lost_beyond: Tally::default(),
         }
+    }
+
+    /// Adds what was counted on another CPU, or in another window of the same one.
+    pub fn add(&mut self, other: &Self) {
+        let Self { counters, sizes, sampling: (least, most), lost_beyond } = other;
+        for (sum, counters) in self.counters.iter_mut().zip(counters) {
+            let mut ledger = Ledger { counters: *sum, attributed: Tally::default() };
+            ledger.add(&Ledger { counters: *counters, attributed: Tally::default() });
+            *sum = ledger.counters;
+        }
+        self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
+        self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
+        self.lost_beyond.add(*lost_beyond);
     }
 }
 
@@ -35,60 +49,72 @@ impl Edge {
 #[derive(Debug)]
 pub struct EdgeReader {
     earlier: [Edge; 2],
-    current: Edge,
 }
 
 impl EdgeReader {
     /// A reader for counters that start at zero.
     pub fn new(interfaces: usize) -> Self {
         let empty = Edge::empty(interfaces);
-        Self { earlier: [empty.clone(), empty.clone()], current: empty }
+        Self { earlier: [empty.clone(), empty] }
     }
 
-    /// Takes one interface's counters.
-    pub fn interface(&mut self, edge: &InterfaceEdge) {
-        self.current.sampling = u32::try_from(edge.sampling).unwrap_or(u32::MAX).max(1);
-        let slot = edge.interface as usize;
-        let earlier = &mut self.earlier[edge.epoch as usize & 1];
-        if let (Some(current), Some(earlier)) = (self.current.counters.get_mut(slot), earlier.counters.get_mut(slot)) {
-            *current = edge.counters.since(earlier);
-            *earlier = edge.counters;
+    /// What was counted in the window of this epoch, once `flush` is done with it.
+    pub fn read(&mut self, epoch: u32, cpu: &Cpu) -> Edge {
+        let parity = epoch as usize & 1;
+        let (set, earlier) = (&cpu.counter_sets[parity], &mut self.earlier[parity]);
+        let mut edge = Edge::empty(earlier.counters.len());
+        for ((counted, earlier), now) in edge.counters.iter_mut().zip(&mut earlier.counters).zip(&set.interfaces) {
+            *counted = now.since(earlier);
+            *earlier = *now;
         }
-    }
-
-    /// Takes the packet sizes, which come last: the edge is complete.
-    pub fn sizes(&mut self, edge: &SizeEdge) -> Edge {
-        let earlier = &mut self.earlier[edge.epoch as usize & 1];
-        for ((current, earlier), now) in self.current.sizes.iter_mut().zip(&mut earlier.sizes).zip(edge.packets) {
-            *current = now.wrapping_sub(*earlier);
+        for ((counted, earlier), now) in edge.sizes.iter_mut().zip(&mut earlier.sizes).zip(set.sizes) {
+            *counted = now.wrapping_sub(*earlier);
             *earlier = now;
         }
-        let interfaces = self.current.counters.len();
-        std::mem::replace(&mut self.current, Edge::empty(interfaces))
+        let rate = cpu.closed_rate.max(1);
+        edge.sampling = (rate, rate);
+        edge
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros as _;
+
     use super::*;
 
     #[test]
     fn each_set_of_counters_is_read_against_itself() {
         let mut reader = EdgeReader::new(1);
-        let mut sizes = SizeEdge { epoch: 0, packets: [0; SIZE_CLASSES] };
+        let mut cpu: Box<Cpu> = Box::new(Cpu::new_zeroed());
         let mut read = |epoch: u32, seen: u64| {
-            let mut edge = InterfaceEdge { epoch, ..InterfaceEdge::default() };
-            edge.counters.seen = Tally::new(seen, seen * 60);
-            reader.interface(&edge);
-            sizes.epoch = u64::from(epoch);
-            sizes.packets[60] = seen;
-            let edge = reader.sizes(&sizes);
+            let set = &mut cpu.counter_sets[epoch as usize & 1];
+            set.interfaces[0].seen = Tally::new(seen, seen * 60);
+            set.sizes[60] = seen;
+            cpu.closed_rate = epoch;
+            let edge = reader.read(epoch, &cpu);
             assert_eq!(edge.sizes[60], edge.counters[0].seen.packets);
+            assert_eq!(edge.sampling, (epoch.max(1), epoch.max(1)));
             edge.counters[0].seen
         };
         assert_eq!(read(0, 10), Tally::new(10, 600));
         assert_eq!(read(1, 3), Tally::new(3, 180));
         assert_eq!(read(2, 10), Tally::new(0, 0));
         assert_eq!(read(3, 8), Tally::new(5, 300));
+    }
+
+    #[test]
+    fn edges_of_several_cpus_add_up() {
+        let edge = |seen, rate| {
+            let mut edge = Edge { sampling: (rate, rate), ..Edge::empty(2) };
+            edge.counters[1].seen = Tally::new(seen, seen * 60);
+            edge.counters[1].merged = seen;
+            edge.sizes[60] = seen;
+            edge
+        };
+        let mut sum = edge(1, 4);
+        sum.add(&edge(10, 2));
+        sum.add(&edge(100, 8));
+        assert_eq!(sum, Edge { sampling: (2, 8), ..edge(111, 1) });
     }
 }

@@ -6,6 +6,8 @@ use aya::{EbpfError, maps::MapError, programs::ProgramError};
 use thiserror::Error;
 use weir_common::control::{CPUS_MAX, INTERFACE_PROBES};
 
+use super::descriptors::TooFew;
+
 /// Why the kernel side could not be loaded or run.
 #[derive(Debug, Error)]
 pub enum KernelError {
@@ -46,6 +48,9 @@ pub enum KernelError {
     /// More CPUs than rings.
     #[error("weir supports {CPUS_MAX} CPUs, but this machine has a CPU {0}")]
     TooManyCpus(u32),
+    /// A CPU was added to the machine that has no place in the maps.
+    #[error("there was no sign of CPU {0} when weir started, and no room was kept for it: restart weir to measure it")]
+    NoPlace(u32),
     /// A test-run failed.
     #[error("the kernel refused to run `{program}`")]
     Run {
@@ -56,17 +61,14 @@ pub enum KernelError {
         source: ProgramError,
     },
     /// Setting up a ring's reader failed.
-    #[error("cannot wait for the ring of CPU {cpu}")]
-    Wait {
-        /// The ring's CPU.
-        cpu: u32,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot wait for the rings")]
+    Wait(#[source] io::Error),
     /// A map's file descriptor could not be shared.
     #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
     Descriptor(#[source] io::Error),
+    /// Too few file descriptors for this machine's CPUs.
+    #[error(transparent)]
+    TooFewDescriptors(#[from] TooFew),
     /// Two interface indexes need the same places of the table.
     #[error(
         "the interface table has no place for interface index {0} beside {INTERFACE_PROBES} others: use fewer interfaces"

@@ -4,19 +4,19 @@ use std::io;
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
-    maps::{Array, ArrayOfMaps, Map, MapData, MapError},
-    programs::{Program, Xdp},
+    maps::{ArrayOfMaps, Map, MapData, MapError},
+    programs::{Program, RawTracePoint, Xdp},
     sys::SyscallError,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
-use weir_common::{control::CPUS_MAX, cpu::Cpu, hash::SlotKey, packet::Tunnels};
+use weir_common::{control::CPUS_MAX, hash::SlotKey, packet::Tunnels};
 
 use super::{
-    cpu::online_cpus,
+    cpu::Cpus,
     error::KernelError,
     features::Features,
-    maps::{InterfaceTable, Valves},
+    maps::{Blocks, InterfaceTable, Valves},
     plan::Plan,
     programs::{FlushProgram, TcPrograms},
     ring::Ring,
@@ -41,11 +41,17 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/we
 /// The loaded object.
 pub struct Kernel {
     ebpf: Ebpf,
-    rings: ArrayOfMaps<MapData>,
+    rings: Rings,
     valves: MapData,
+    blocks: Blocks,
     interfaces: InterfaceTable,
-    ring_bytes: u32,
     features: Features,
+}
+
+/// Makes the rings of CPUs.
+pub struct Rings {
+    map: ArrayOfMaps<MapData>,
+    bytes: u32,
 }
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
@@ -56,6 +62,8 @@ pub struct Parts<'a> {
     pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
+    /// Makes rings.
+    pub rings: &'a mut Rings,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
     pub replay: &'a Xdp,
     /// XDP programs that weir's own object does not have, with their names; to be loaded by [`Kernel::load_other`].
@@ -94,31 +102,41 @@ impl Kernel {
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        let cpus = cpu_blocks()?;
-        let bits = plan.cache_flows.ilog2();
+        let layout = Cpus::of_this_machine()?.layout(plan.cache_flows)?;
+        let cpus = layout.blocks.len() as u32;
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
-            .override_global("CACHE_BITS", &bits, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
-            .map_max_entries("CACHE", cpus << bits)
+            .map_max_entries("HANDED_OVER", cpus)
+            .map_max_entries("CACHE", layout.slots)
             .load(object)
             .map_err(load_error)?;
-        tell_cpus(&mut ebpf, cpus, bits)?;
-        let rings = ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?;
+        let mut blocks = Blocks::new(take(&mut ebpf, "CPUS")?, take(&mut ebpf, "HANDED_OVER")?)?;
+        for (cpu, part) in (0..).zip(&layout.blocks) {
+            blocks.change(cpu, |block| {
+                block.first_slot = part.first_slot;
+                block.place_shift = u64::BITS - part.bits;
+            })?;
+        }
+        let rings = Rings { map: ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?, bytes: plan.ring_bytes };
         let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "PASSING")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
         for cpu in 0..cpus {
             hold.set(cpu, plan.sampling.first_rate())?;
         }
-        load_programs(&mut ebpf, &[features.program(), "flush"])?;
-        Ok(Self { ebpf, rings, valves, interfaces, ring_bytes: plan.ring_bytes, features })
+        load_programs(&mut ebpf, &[features.program()])?;
+        let flush = ebpf.program_mut("flush").ok_or(KernelError::Missing("flush"))?;
+        <&mut RawTracePoint>::try_from(flush)
+            .and_then(RawTracePoint::load)
+            .map_err(|source| KernelError::Program { program: "flush", source })?;
+        Ok(Self { ebpf, rings, valves, blocks, interfaces, features })
     }
 
     /// Loads the program that only replay runs.
@@ -145,14 +163,7 @@ impl Kernel {
     ///
     /// The map could not be made, or its reader could not be set up.
     pub fn ring(&mut self, cpu: u32) -> Result<Ring, KernelError> {
-        if cpu >= CPUS_MAX {
-            return Err(KernelError::TooManyCpus(cpu));
-        }
-        let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
-        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.ring_bytes, 0);
-        let map = MapData::create(definition, "weir_ring", None)?;
-        self.rings.set(cpu, &map, 0)?;
-        Ring::new(cpu, map, self.ring_bytes)
+        self.rings.make(cpu)
     }
 
     /// The programs that the kernel has accepted so far.
@@ -189,7 +200,7 @@ impl Kernel {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
                 ("weir_linear", Program::Xdp(program)) => linear = Some(program),
-                ("flush", Program::Xdp(program)) => flush = Some(&*program),
+                ("flush", Program::RawTracePoint(program)) => flush = Some(&*program),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
                 ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
@@ -206,7 +217,8 @@ impl Kernel {
         Ok(Parts {
             weir: main.ok_or(KernelError::Missing(self.features.program()))?,
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
-            flush: FlushProgram(flush.ok_or(KernelError::Missing("flush"))?),
+            flush: FlushProgram { program: flush.ok_or(KernelError::Missing("flush"))?, blocks: &self.blocks },
+            rings: &mut self.rings,
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             others,
             interfaces: &mut self.interfaces,
@@ -214,26 +226,22 @@ impl Kernel {
     }
 }
 
-/// How many blocks the maps of CPUs have: enough for the highest CPU that is online. A hypervisor may announce hundreds
-/// of CPUs that never come; memory for those would be wasted.
-fn cpu_blocks() -> Result<u32, KernelError> {
-    let last = online_cpus()?.into_iter().max().unwrap_or_default();
-    if last < CPUS_MAX { Ok(last + 1) } else { Err(KernelError::TooManyCpus(last)) }
-}
-
-/// Tells each CPU's block where that CPU's slots are.
-fn tell_cpus(ebpf: &mut Ebpf, cpus: u32, cache_bits: u32) -> Result<(), KernelError> {
-    const WORDS: usize = size_of::<Cpu>() / 8;
-    let map = ebpf.map_mut("CPUS").ok_or(KernelError::Missing("CPUS"))?;
-    let mut blocks = Array::<_, [u64; WORDS]>::try_from(map)?;
-    let mut block = [0; WORDS];
-    for cpu in 0..cpus {
-        let told: &mut Cpu = zerocopy::transmute_mut!(&mut block);
-        told.first_slot = cpu << cache_bits;
-        told.place_shift = u64::BITS - cache_bits;
-        blocks.set(cpu, block, 0)?;
+impl Rings {
+    /// Makes the ring of `cpu`.
+    ///
+    /// # Errors
+    ///
+    /// The map could not be made, or its reader could not be set up.
+    pub fn make(&mut self, cpu: u32) -> Result<Ring, KernelError> {
+        if cpu >= CPUS_MAX {
+            return Err(KernelError::TooManyCpus(cpu));
+        }
+        let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
+        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.bytes, 0);
+        let map = MapData::create(definition, "weir_ring", None)?;
+        self.map.set(cpu, &map, 0)?;
+        Ring::new(cpu, map, self.bytes)
     }
-    Ok(())
 }
 
 fn load_programs(ebpf: &mut Ebpf, names: &[&'static str]) -> Result<(), KernelError> {
@@ -284,6 +292,9 @@ mod tests {
         let mut maps: Vec<_> = object.maps.keys().map(String::as_str).collect();
         maps.sort_unstable();
         // `.rodata` has the constants that the loader sets.
-        assert_eq!(maps, [".rodata", "CACHE", "CPUS", "INTERFACES", "PASSING", "RINGS", "SCRATCH", "VALVES"]);
+        assert_eq!(
+            maps,
+            [".rodata", "CACHE", "CPUS", "HANDED_OVER", "INTERFACES", "PASSING", "RINGS", "SCRATCH", "VALVES"]
+        );
     }
 }

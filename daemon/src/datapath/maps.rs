@@ -4,7 +4,9 @@ use std::{collections::HashMap as StdHashMap, os::fd::AsFd as _};
 
 use aya::maps::{Array, HashMap, Map, MapData};
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, egress},
+    control::{Feeds, Flushed, INTERFACE_PROBES, InterfaceSlot, Passing, egress},
+    cpu::{Cpu, HandedOver},
+    record::Record,
     sampling::Valve,
 };
 
@@ -89,6 +91,68 @@ impl Valves {
     pub(super) fn of(map: &MapData) -> Result<Self, KernelError> {
         let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
         Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
+    }
+}
+
+/// What the kernel keeps for each CPU, and what `flush` leaves for its caller.
+pub struct Blocks {
+    cpus: Array<MapData, [u64; size_of::<Cpu>() / 8]>,
+    handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
+}
+
+impl Blocks {
+    /// Access to the maps `CPUS` and `HANDED_OVER`.
+    ///
+    /// # Errors
+    ///
+    /// They are other maps than that.
+    pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
+        Ok(Self { cpus: Array::try_from(cpus)?, handed_over: Array::try_from(handed_over)? })
+    }
+
+    /// How many CPUs have a block.
+    pub fn len(&self) -> u32 {
+        self.cpus.len()
+    }
+
+    /// Whether no CPU has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the block of a CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn read<T>(&self, cpu: u32, reader: impl FnOnce(&Cpu) -> T) -> Result<T, KernelError> {
+        let words = self.cpus.get(&cpu, 0)?;
+        Ok(reader(zerocopy::transmute_ref!(&words)))
+    }
+
+    /// Hands the records over that the last run of `flush` took out of the cache of a CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn take(&self, cpu: u32, flushed: Flushed, take: impl FnOnce(&[Record])) -> Result<(), KernelError> {
+        if flushed.records > 0 {
+            let words = self.handed_over.get(&cpu, 0)?;
+            let records: &HandedOver = zerocopy::transmute_ref!(&words);
+            take(records.get(..flushed.records as usize).ok_or(KernelError::Missing("flush"))?);
+        }
+        Ok(())
+    }
+
+    /// Changes the block of a CPU on which no program runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn change(&mut self, cpu: u32, change: impl FnOnce(&mut Cpu)) -> Result<(), KernelError> {
+        let mut words = self.cpus.get(&cpu, 0)?;
+        change(zerocopy::transmute_mut!(&mut words));
+        Ok(self.cpus.set(cpu, words, 0)?)
     }
 }
 

@@ -7,6 +7,7 @@
 //! counterpart in [`userspace`] makes records of them.
 
 pub mod cpu;
+pub mod descriptors;
 pub mod edge;
 pub mod error;
 pub mod features;
@@ -19,11 +20,12 @@ pub mod tap;
 pub mod userspace;
 
 pub use self::{
-    cpu::{online_cpus, pin},
+    cpu::{Cpus, online_cpus, pin},
     edge::{Edge, EdgeReader},
     error::KernelError,
     features::{Features, has_tcx},
-    kernel::{Kernel, LoadedProgram, Parts},
+    kernel::{Kernel, LoadedProgram, Parts, Rings},
+    maps::Blocks,
     plan::Plan,
     programs::FlushProgram,
     ring::{Ring, RingEvents, ring_records},

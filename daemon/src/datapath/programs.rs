@@ -1,9 +1,15 @@
 //! Programs that the kernel accepted, ready to be attached or run.
 
-use aya::programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp};
-use weir_common::{control::Flush, packet::Link};
+use aya::programs::{
+    ProgramError, RawTracePoint, RawTracePointRunOptions, SchedClassifier, TestRun as _, TestRunOptions, Xdp,
+};
+use rustix::io::Errno;
+use weir_common::{
+    control::{FlushOrder, Flushed},
+    packet::Link,
+};
 
-use super::error::KernelError;
+use super::{error::KernelError, maps::Blocks};
 use crate::config::Way;
 
 /// The programs of the tc hook. Each is loaded when it is first needed: a kernel may not support them, and most
@@ -35,20 +41,56 @@ impl TcPrograms<'_> {
     }
 }
 
-/// The program that closes the window of the CPU on which it runs.
+/// The program that closes the window of a CPU, and what it leaves for its caller.
 #[derive(Clone, Copy)]
-pub struct FlushProgram<'a>(pub(super) &'a Xdp);
+pub struct FlushProgram<'a> {
+    pub(super) program: &'a RawTracePoint,
+    pub(super) blocks: &'a Blocks,
+}
 
 impl FlushProgram<'_> {
-    /// Runs it once, on this thread's CPU.
+    /// Runs it once on `cpu`, by an interrupt if this thread is on another CPU. `None` if that CPU is offline.
     ///
     /// # Errors
     ///
     /// The kernel refused to run it.
-    pub fn run(&self) -> Result<Flush, KernelError> {
-        // The program reads no packet, but the kernel wants at least an Ethernet header.
-        let result = test_run(self.0, "flush", &[0; 64], None)?;
-        Flush::from_code(result).ok_or(KernelError::Missing("flush"))
+    pub fn close(&self, cpu: u32) -> Result<Option<Flushed>, KernelError> {
+        match self.run(cpu, FlushOrder::Close, Some(cpu)) {
+            Ok(flushed) => Ok(Some(flushed)),
+            Err(KernelError::Run { source: ProgramError::SyscallError(error), .. })
+                if error.io_error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs it once on this thread's CPU, on the block of `cpu`, which is offline: see [`FlushOrder`].
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run it.
+    pub fn elsewhere(&self, cpu: u32, order: FlushOrder) -> Result<Flushed, KernelError> {
+        self.run(cpu, order, None)
+    }
+
+    /// The program.
+    pub const fn program(&self) -> &RawTracePoint {
+        self.program
+    }
+
+    /// The maps that go with it.
+    pub const fn blocks(&self) -> &Blocks {
+        self.blocks
+    }
+
+    fn run(&self, cpu: u32, order: FlushOrder, on: Option<u32>) -> Result<Flushed, KernelError> {
+        let mut options = RawTracePointRunOptions::new();
+        options.cpu = on;
+        [options.args[0], options.args[1]] = [cpu.into(), order as u64];
+        let result = self.program.test_run(options).map_err(|source| KernelError::Run { program: "flush", source })?;
+        Flushed::from_code(result.return_value).ok_or(KernelError::Missing("flush"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The ring of one CPU, read by that CPU's worker, and what the worker waits for.
+//! The ring of one CPU, and what its reader waits for: several rings may have one reader.
 
 use std::{
     mem::MaybeUninit,
@@ -14,7 +14,7 @@ use rustix::{
 };
 use weir_common::{
     cpu::EVICTED_MAX,
-    record::{Entry, Record},
+    record::{self, Record},
 };
 
 use super::error::KernelError;
@@ -41,17 +41,8 @@ impl Ring {
         self.cpu
     }
 
-    /// What this ring's reader waits for.
-    ///
-    /// # Errors
-    ///
-    /// No file descriptor is left.
-    pub fn events(&self) -> Result<RingEvents, KernelError> {
-        RingEvents::new(self.cpu, self.entries.as_fd())
-    }
-
-    /// Hands entries to `take`, in order, until none is left or a whole ring's worth is read.
-    pub fn drain(&mut self, mut take: impl FnMut(Entry<'_>)) -> Drained {
+    /// Hands records to `take`, in order, until none is left or a whole ring's worth is read.
+    pub fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
         let mut bytes = 0;
         while bytes < u64::from(self.bytes) {
             let Some(item) = self.entries.next() else {
@@ -60,32 +51,46 @@ impl Ring {
             bytes += item.len() as u64 + ENTRY_HEADER_BYTES;
             // Entries come from our own program, so every length is known. If one were not, the ledger would not
             // balance.
-            if let Some(entry) = Entry::read(&item) {
-                take(entry);
+            if let Some(records) = record::read(&item) {
+                take(records);
             }
         }
         Drained { fill: 1.0, more: true }
     }
 }
 
-/// What a ring's reader waits for: much to read, or somebody who wakes it.
+/// What the reader of some rings waits for: much to read, or somebody who wakes it.
 pub struct RingEvents {
-    cpu: u32,
     epoll: OwnedFd,
     waker: Waker,
 }
 
 impl RingEvents {
-    fn new(cpu: u32, ring: BorrowedFd<'_>) -> Result<Self, KernelError> {
-        let refused = |error: Errno| KernelError::Wait { cpu, source: error.into() };
+    /// The events of a reader that has no ring yet.
+    ///
+    /// # Errors
+    ///
+    /// No file descriptor is left.
+    pub fn new() -> Result<Self, KernelError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
-        let waker = Waker::new().map_err(|source| KernelError::Wait { cpu, source })?;
+        let events = Self { epoll, waker: Waker::new().map_err(KernelError::Wait)? };
+        events.add_fd(events.waker.as_fd())?;
+        Ok(events)
+    }
+
+    /// Waits for one ring more. Another thread may be waiting meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to wait for it.
+    pub fn add(&self, ring: &Ring) -> Result<(), KernelError> {
+        self.add_fd(ring.entries.as_fd())
+    }
+
+    fn add_fd(&self, fd: BorrowedFd<'_>) -> Result<(), KernelError> {
         // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        for (number, fd) in [ring, waker.as_fd()].into_iter().enumerate() {
-            epoll::add(&epoll, fd, epoll::EventData::new_u64(number as u64), on_wakeup).map_err(refused)?;
-        }
-        Ok(Self { cpu, epoll, waker })
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), on_wakeup).map_err(refused)
     }
 
     /// Wakes the reader.
@@ -103,9 +108,13 @@ impl RingEvents {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
         match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(KernelError::Wait { cpu: self.cpu, source: error.into() }),
+            Err(error) => Err(refused(error)),
         }
     }
+}
+
+fn refused(error: Errno) -> KernelError {
+    KernelError::Wait(error.into())
 }
 
 /// How a drain ended.
@@ -136,7 +145,8 @@ mod tests {
     fn a_reader_waits_for_the_ring_for_a_waker_and_not_for_ever() {
         // The ring is a file that becomes readable, as this is.
         let ring = Waker::new().unwrap();
-        let events = RingEvents::new(0, ring.as_fd()).unwrap();
+        let events = RingEvents::new().unwrap();
+        events.add_fd(ring.as_fd()).unwrap();
         let waits = |timeout| {
             let start = clock::now().monotonic;
             events.wait(timeout).unwrap();

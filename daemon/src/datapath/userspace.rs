@@ -115,7 +115,7 @@ impl UserspaceProgram {
         records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
-        Edge { sampling: self.drawn, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
+        Edge { sampling: (self.drawn, self.drawn), ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
     /// Whether the next packet is taken, and then how many it stands for.
@@ -227,7 +227,7 @@ mod tests {
             assert!(ledger.balances() && ledger.counters.seen == Tally::new(20_000, 1_200_000), "{ledger:?}");
             assert!(taken.contains(&ledger.attributed.packets), "1 in {rate}: {ledger:?}");
             assert!(records.iter().all(|record| u32::from(record.sampling) == rate));
-            assert_eq!(edge.sampling, rate);
+            assert_eq!(edge.sampling, (rate, rate));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the kernel has, and what this process may do with it.
 
-use std::{fs, path::Path, thread};
+use std::{fs, path::Path};
 
 use aya::{maps::MapType, programs::ProgramError, sys::is_map_supported};
 use rustix::{
@@ -15,7 +15,7 @@ use super::{Answer, Finding, reasons};
 use crate::{
     config::{Config, Way},
     datapath::{
-        Features, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus, pin,
+        Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus,
         tap::{PacketSocket, needs_programs, stand_in},
     },
     memory::Memory,
@@ -142,28 +142,11 @@ fn user_namespace(uid_map: Option<&str>) -> Finding {
     }
 }
 
-/// Each CPU's worker must close windows on that CPU: a thread tries to run there.
+/// Each CPU that runs has a ring.
 fn cpus() -> Finding {
-    match online_cpus() {
-        Ok(online) => {
-            let runs_on = |cpu| thread::spawn(move || pin(cpu).is_ok()).join().unwrap_or_default();
-            judge_cpus(&online, runs_on)
-        }
+    match Cpus::of_this_machine() {
+        Ok(cpus) => Finding::needed("CPUs", Answer::Yes, format!("{} run, and all are measured", cpus.online.len())),
         Err(error) => Finding::needed("CPUs", Answer::No, reasons(&error)),
-    }
-}
-
-fn judge_cpus(online: &[u32], runs_on: impl Fn(u32) -> bool) -> Finding {
-    let barred: Vec<_> = online.iter().filter(|&&cpu| !runs_on(cpu)).map(u32::to_string).collect();
-    if barred.is_empty() {
-        Finding::needed("CPUs", Answer::Yes, format!("may run on all {}", online.len()))
-    } else {
-        let detail = format!(
-            "may not run on {} of {}, but must close windows there: allow it (cpuset, AllowedCPUs=)",
-            barred.join(", "),
-            online.len()
-        );
-        Finding::needed("CPUs", Answer::No, detail)
     }
 }
 
@@ -175,7 +158,7 @@ fn memory(config: &Config, version: Option<Version>) -> Finding {
     }
     // Loading programs raises this limit in the same way. The change lasts as long as this process.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-    let needed = online_cpus().map_or(0, |cpus| Memory::plan(config, cpus.len(), true).kernel());
+    let needed = Cpus::of_this_machine().map_or(0, |cpus| Memory::plan(config, &cpus, true).kernel());
     judge_memory(getrlimit(Resource::Memlock).current, needed)
 }
 
@@ -299,7 +282,7 @@ fn load(config: &Config) -> Machine {
     let (run, tc) = match kernel.parts() {
         Ok(mut parts) => {
             let tc = [Way::Ingress, Way::Egress].map(|way| parts.tc.get(Link::Ethernet, way).map(drop));
-            (parts.flush.run(), tc.into_iter().collect::<Result<(), _>>())
+            (close_everywhere(parts.flush), tc.into_iter().collect::<Result<(), _>>())
         }
         Err(error) => (Err(error), Ok(())),
     };
@@ -307,10 +290,10 @@ fn load(config: &Config) -> Machine {
     let findings = vec![
         Finding::needed("programs", Answer::Yes, listed(&programs)),
         match run {
-            Ok(_) => Finding::needed(
+            Ok(()) => Finding::needed(
                 "test-run on a CPU",
                 Answer::Yes,
-                "weir can close a window on the CPU that counted its packets",
+                "weir can close a window on every CPU that counts packets",
             ),
             Err(error) => Finding::needed("test-run on a CPU", Answer::No, reasons(&error)),
         },
@@ -321,6 +304,14 @@ fn load(config: &Config) -> Machine {
         judge_replay(replay),
     ];
     Machine { findings, programs, has_programs: needs_programs(&config.interfaces) }
+}
+
+/// Runs the program that closes windows on each CPU.
+fn close_everywhere(flush: FlushProgram<'_>) -> Result<(), KernelError> {
+    for cpu in online_cpus()? {
+        flush.close(cpu)?;
+    }
+    Ok(())
 }
 
 fn judge_replay(loaded: Result<(), KernelError>) -> Finding {
@@ -389,13 +380,6 @@ mod tests {
         assert!(user_namespace(Some("         0       1000          1\n")).forbids());
         assert!(user_namespace(Some("0 0 65536\n65536 65536 1\n")).forbids());
         assert_eq!(user_namespace(None).answer, Answer::Unknown);
-    }
-
-    #[test]
-    fn cpus_that_are_barred_are_named() {
-        assert_eq!(judge_cpus(&[0, 2], |_| true).answer, Answer::Yes);
-        let barred = judge_cpus(&[0, 1, 2, 3], |cpu| cpu % 2 == 0);
-        assert!(barred.forbids() && barred.detail.contains("not run on 1, 3 of 4"), "{barred:?}");
     }
 
     #[test]

@@ -1,125 +1,110 @@
-//! Fills shards with what one CPU's ring brings, and closes windows there.
+//! Fills shards with what some rings bring, and closes windows on their CPUs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use weir_common::{control::Flush, record::Entry};
+use weir_common::control::Flush;
 use weir_sketch::Seen;
 
-use super::{batch::Batch, order::Closed, shard::Shard};
-use crate::datapath::{
-    edge::{Edge, EdgeReader},
-    error::KernelError,
-    programs::FlushProgram,
-    ring::{Drained, Ring},
+use super::{
+    batch::Batch,
+    lane::{Batches, Lane, Source},
+    order::Closed,
+    shard::Shard,
+};
+use crate::{
+    clock,
+    datapath::{edge::Edge, error::KernelError, ring::Drained},
 };
 
-/// Where a CPU's entries come from, and what ends its window.
-pub trait Source {
-    /// Hands over what is in the ring, in order.
-    fn drain(&mut self, take: impl FnMut(Entry<'_>)) -> Drained;
+/// How long a CPU may keep a packet half counted until its part of the window is late. It takes a millionth of that,
+/// unless something keeps the CPU from going on: a real-time task, on a real-time kernel.
+const LATE: Duration = Duration::from_millis(100);
+/// How long to leave such a CPU alone between two tries.
+const PAUSE: Duration = Duration::from_micros(20);
 
-    /// Runs `flush` once.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused.
-    fn flush(&mut self) -> Result<Flush, KernelError>;
-}
-
-/// A CPU's ring, and the kernel's `flush` program, which must run on that CPU.
-pub struct KernelSource<'a> {
-    /// The ring.
-    pub ring: Ring,
-    /// The program.
-    pub flush: FlushProgram<'a>,
-}
-
-impl Source for KernelSource<'_> {
-    fn drain(&mut self, take: impl FnMut(Entry<'_>)) -> Drained {
-        self.ring.drain(take)
-    }
-
-    fn flush(&mut self) -> Result<Flush, KernelError> {
-        self.flush.run()
-    }
-}
-
-/// Reads one ring into shards: the part of a worker that replay through the kernel uses too.
+/// Reads some rings into shards: the part of a worker that replay through the kernel uses too.
 pub struct Collector<S> {
-    source: S,
-    seen: Arc<Seen>,
-    edges: EdgeReader,
-    epoch: u8,
+    lanes: Vec<Lane<S>>,
+    interfaces: usize,
     batch: Batch,
-    ring_peak: f64,
+    seen: Arc<Seen>,
 }
 
 impl<S: Source> Collector<S> {
-    /// A collector that fills `shard` from `source`.
-    pub fn new(source: S, seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
-        Self { source, seen, edges: EdgeReader::new(interfaces), epoch: 0, batch: Batch::new(shard), ring_peak: 0.0 }
+    /// A collector that fills `shard`, from nowhere yet.
+    pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
+        Self { lanes: Vec::new(), interfaces, batch: Batch::new(shard), seen }
     }
 
-    /// Takes what is in the ring.
+    /// Reads one CPU's ring more, whose windows were never closed.
+    pub fn add(&mut self, source: S) {
+        self.lanes.push(Lane::new(source, self.interfaces));
+    }
+
+    /// The CPUs whose rings it reads.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(Lane::cpu)
+    }
+
+    /// Takes what is in the rings. Tells how full the fullest was, and whether any may have more.
     pub fn drain(&mut self) -> Drained {
-        self.drain_across(None).drained
-    }
-
-    /// Takes what is in the ring while a window may be closing: what belongs to the next one goes to `next`. Returns
-    /// the edge, once it came.
-    fn drain_across(&mut self, mut next: Option<&mut Batch>) -> Taken {
-        let Self { source, seen, edges, epoch, batch, ring_peak } = self;
-        let mut closed = None;
-        let drained = source.drain(|entry| match entry {
-            Entry::Records(records) => {
-                for record in records {
-                    if record.key.epoch() == *epoch {
-                        batch.push(record, seen);
-                    } else if let Some(next) = &mut next {
-                        // Only a closing window lets the next epoch begin.
-                        next.push(record, seen);
-                    }
-                }
-            }
-            Entry::Interface(edge) => edges.interface(edge),
-            Entry::Sizes(edge) => closed = Some(edges.sizes(edge)),
-        });
+        let Self { lanes, batch, seen, .. } = self;
+        let mut all = Drained { fill: 0.0, more: false };
+        for lane in lanes {
+            let drained = lane.drain(&mut Batches { open: batch, next: None, seen });
+            all = Drained { fill: all.fill.max(drained.fill), more: all.more | drained.more };
+        }
         batch.settle(seen);
-        *ring_peak = ring_peak.max(drained.fill);
-        Taken { edge: closed, drained }
+        all
     }
 
-    /// Closes the window on this thread's CPU, which must be the ring's; goes on with the empty shard `spare`.
+    /// Closes the window on all CPUs; goes on with the empty shard `spare`.
     ///
     /// # Errors
     ///
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        let mut next = Batch::new(spare);
-        // Once, not until the ring is empty: under load it never is.
+        let start = clock::now().monotonic;
+        self.close_while(spare, || {
+            std::thread::sleep(PAUSE);
+            clock::now().monotonic.saturating_sub(start) < LATE
+        })
+    }
+
+    /// The same. When all that are not closed are busy, `wait` waits a little and tells whether to try again.
+    fn close_while(&mut self, spare: Box<Shard>, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+        // Once, not until the rings are empty: under load they never are.
         self.drain();
-        let mut state = Flush::Again;
+        let Self { lanes, interfaces, batch, seen } = self;
+        let mut next = Batch::new(spare);
+        let mut batches = Batches { open: batch, next: Some(&mut next), seen };
+        lanes.iter_mut().for_each(Lane::begin_close);
         loop {
-            // Once it is done, the edge is in the ring; another run would close the next window.
-            if state != Flush::Done {
-                state = self.source.flush()?;
+            // A part on each CPU in turn, so that their windows end together.
+            let (mut is_done, mut moves) = (true, false);
+            for lane in &mut *lanes {
+                let state = lane.close(&mut batches)?;
+                is_done &= state == Flush::Done;
+                moves |= state == Flush::Again;
             }
-            if let Some(edge) = self.drain_across(Some(&mut next)).edge {
-                self.epoch = self.epoch.wrapping_add(1);
-                let shard = self.batch.replace(next, &self.seen);
-                return Ok(Closed { shard, edge, ring_peak: std::mem::take(&mut self.ring_peak) });
-            }
-            if state == Flush::NoRing {
-                return Err(KernelError::Missing("ring"));
+            if is_done || !moves && !wait() {
+                break;
             }
         }
+        let (mut sum, mut late, mut ring_peak) = (None::<Edge>, Vec::new(), 0_f64);
+        for lane in lanes {
+            let part = lane.end();
+            match &mut sum {
+                Some(sum) => sum.add(&part.edge),
+                None => sum = Some(part.edge),
+            }
+            late.extend((!part.is_whole).then(|| lane.cpu()));
+            ring_peak = ring_peak.max(part.ring_peak);
+        }
+        let edge = sum.unwrap_or_else(|| Edge::empty(*interfaces));
+        next.settle(seen);
+        Ok(Closed { ring_peak, late, ..Closed::new(batch.replace(next, seen), edge) })
     }
-}
-
-/// What one look into the ring brought.
-struct Taken {
-    edge: Option<Edge>,
-    drained: Drained,
 }
 
 #[cfg(test)]
@@ -128,49 +113,48 @@ pub(super) mod tests {
 
     use weir_common::{
         flow::{FlowKey, Scope},
-        ledger::Tally,
-        record::{InterfaceEdge, Record, Sample, SizeEdge},
-        size::SIZE_CLASSES,
+        ledger::{Ledger, Loss, Tally},
+        record::{Record, Sample},
     };
     use weir_sketch::hash::Key;
 
     use super::*;
     use crate::config::Estimates;
 
-    /// What a ring may hold.
-    #[derive(Clone)]
-    pub(in crate::measure) enum Held {
-        Records(Vec<Record>),
-        Interface(Box<InterfaceEdge>),
-        Sizes(Box<SizeEdge>),
-    }
+    /// What one look into a ring brings: how full it was, and records.
+    pub(in crate::measure) type Drain = (f64, Vec<Record>);
+    /// What one run of `flush` does: the state, records out of the cache, and what the ring has afterwards.
+    pub(in crate::measure) type Run = (Flush, Vec<Record>, Drain);
 
-    impl Held {
-        pub(in crate::measure) fn entry(&self) -> Entry<'_> {
-            match self {
-                Self::Records(records) => Entry::Records(records),
-                Self::Interface(edge) => Entry::Interface(edge),
-                Self::Sizes(edge) => Entry::Sizes(edge),
-            }
-        }
-    }
-
-    /// Each drain brings the next of these; each run of `flush` answers with the next of those.
+    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge.
     #[derive(Default)]
-    struct Script {
-        drains: VecDeque<(f64, Vec<Held>)>,
-        flushes: VecDeque<Flush>,
+    pub(in crate::measure) struct Script {
+        pub(in crate::measure) cpu: u32,
+        pub(in crate::measure) drains: VecDeque<Drain>,
+        pub(in crate::measure) runs: VecDeque<Run>,
+        pub(in crate::measure) edges: VecDeque<Edge>,
     }
 
     impl Source for Script {
-        fn drain(&mut self, mut take: impl FnMut(Entry<'_>)) -> Drained {
-            let Some((fill, held)) = self.drains.pop_front() else { return Drained { fill: 0.0, more: false } };
-            held.iter().for_each(|one| take(one.entry()));
+        fn cpu(&self) -> u32 {
+            self.cpu
+        }
+
+        fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
+            let (fill, records) = self.drains.pop_front().unwrap_or_default();
+            take(&records);
             Drained { fill, more: false }
         }
 
-        fn flush(&mut self) -> Result<Flush, KernelError> {
-            Ok(self.flushes.pop_front().expect("`flush` was run once more than it should be"))
+        fn flush(&mut self, mut take: impl FnMut(&[Record])) -> Result<Flush, KernelError> {
+            let (state, records, ring) = self.runs.pop_front().expect("`flush` was run once more than it should be");
+            take(&records);
+            self.drains.push_front(ring);
+            Ok(state)
+        }
+
+        fn edge(&mut self) -> Result<Edge, KernelError> {
+            Ok(self.edges.pop_front().expect("an edge was read before its window was closed"))
         }
     }
 
@@ -179,74 +163,148 @@ pub(super) mod tests {
         Box::new(Shard::new(&settings, Key([3, 4])))
     }
 
-    pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Held {
+    pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Vec<Record> {
         let record = |bytes| {
             let sample = Sample { tally: Tally::new(1, bytes), tick: 0, sampling: 1, tcp_flags: 0 };
             Record::first(FlowKey::default().with_scope(Scope::new(0, epoch)), sample)
         };
-        Held::Records(bytes.iter().map(|bytes| record(*bytes)).collect())
+        bytes.iter().map(|bytes| record(*bytes)).collect()
     }
 
-    pub(in crate::measure) fn edge(epoch: u32, seen: Tally) -> [Held; 2] {
-        let mut edge = Box::new(InterfaceEdge { epoch, ..InterfaceEdge::default() });
-        edge.counters.seen = seen;
-        let sizes = Box::new(SizeEdge { epoch: epoch.into(), packets: [0; SIZE_CLASSES] });
-        [Held::Interface(edge), Held::Sizes(sizes)]
+    pub(in crate::measure) fn edge(seen: Tally) -> Edge {
+        let mut edge = Edge::empty(1);
+        edge.counters[0].seen = seen;
+        edge
     }
 
-    fn collector(drains: Vec<(f64, Vec<Held>)>, flushes: &[Flush]) -> Collector<Script> {
-        let script = Script { drains: drains.into(), flushes: flushes.iter().copied().collect() };
-        Collector::new(script, Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id())), 1, shard())
+    fn collector(scripts: impl IntoIterator<Item = Script>) -> Collector<Script> {
+        let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let mut collector = Collector::new(seen, 1, shard());
+        scripts.into_iter().for_each(|script| collector.add(script));
+        collector
+    }
+
+    fn close(collector: &mut Collector<Script>) -> Closed {
+        collector.close_while(shard(), || panic!("nothing is busy")).unwrap()
+    }
+
+    fn ledger(closed: &Closed) -> Ledger {
+        Ledger { counters: closed.edge.counters[0], attributed: closed.shard.attributed[0] }
     }
 
     #[test]
     fn each_record_goes_to_the_window_of_its_epoch() {
-        let mut collector = collector(
-            vec![
-                (0.2, vec![records(0, &[100, 200])]),
-                (0.9, vec![records(0, &[300])]),
+        let mut collector = collector([Script {
+            drains: [(0.2, records(0, &[100, 200])), (0.9, records(0, &[300]))].into(),
+            runs: [
                 // While `flush` is at work, packets of the next window are evicted already.
-                (0.1, vec![records(1, &[1_000]), records(0, &[400])]),
-                (0.1, [vec![records(1, &[2_000])], edge(0, Tally::new(4, 1_000)).to_vec()].concat()),
-                (0.3, vec![records(1, &[3_000])]),
-                (0.0, vec![]),
-                (0.0, edge(1, Tally::new(3, 6_000)).to_vec()),
-            ],
-            &[Flush::RingFull, Flush::Done, Flush::Done],
-        );
+                (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
+                (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
+                (Flush::Done, records(1, &[4_000]), (0.0, vec![])),
+            ]
+            .into(),
+            edges: [edge(Tally::new(6, 2_100)), edge(Tally::new(4, 10_000))].into(),
+            ..Script::default()
+        }]);
         collector.drain();
-        let first = collector.close(shard()).unwrap();
-        assert_eq!((first.shard.records, first.shard.total), (4, Tally::new(4, 1_000)));
-        assert_eq!(first.edge.counters[0].seen, Tally::new(4, 1_000));
+        let first = close(&mut collector);
+        assert_eq!((first.shard.records, first.shard.total), (6, Tally::new(6, 2_100)));
+        assert!(ledger(&first).balances() && first.late.is_empty());
         assert_eq!(first.ring_peak, 0.9);
+        collector.lanes[0].source().drains.push_back((0.3, records(1, &[3_000])));
         collector.drain();
-        let second = collector.close(shard()).unwrap();
-        assert_eq!((second.shard.records, second.shard.total), (3, Tally::new(3, 6_000)));
-        assert_eq!(second.edge.counters[0].seen, Tally::new(3, 6_000));
+        let second = close(&mut collector);
+        assert_eq!((second.shard.records, second.shard.total), (4, Tally::new(4, 10_000)));
+        assert!(ledger(&second).balances());
         assert_eq!(second.ring_peak, 0.3, "the peak of each window is its own");
     }
 
     #[test]
-    fn a_window_that_is_done_is_not_flushed_again_while_its_edge_is_still_to_be_read() {
-        let drains = vec![
-            (0.0, vec![]),
-            (1.0, vec![records(0, &[100])]),
-            (0.5, vec![records(0, &[200])]),
-            (0.5, edge(0, Tally::new(2, 300)).to_vec()),
-        ];
-        let closed = collector(drains, &[Flush::Done]).close(shard()).unwrap();
-        assert_eq!(closed.shard.total, Tally::new(2, 300));
+    fn windows_of_several_cpus_are_one() {
+        let script = |cpu, packets: &[u64]| Script {
+            cpu,
+            runs: [(Flush::Done, records(0, packets), (0.0, vec![]))].into(),
+            edges: [edge(Tally::new(packets.len() as u64, packets.iter().sum()))].into(),
+            ..Script::default()
+        };
+        let mut collector = collector([script(3, &[100]), script(7, &[200, 300])]);
+        assert!(collector.cpus().eq([3, 7]));
+        let closed = close(&mut collector);
+        assert_eq!(ledger(&closed).counters.seen, Tally::new(3, 600));
+        assert!(ledger(&closed).balances());
     }
 
     #[test]
     fn what_is_of_no_open_window_is_not_attributed() {
-        let mut collector = collector(vec![(0.0, vec![records(1, &[100])])], &[]);
+        let mut collector = collector([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
         collector.drain();
         assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen).records, 0);
     }
 
     #[test]
-    fn a_cpu_without_a_ring_is_an_error_and_no_endless_wait() {
-        assert!(matches!(collector(vec![], &[Flush::NoRing]).close(shard()), Err(KernelError::Missing("ring"))));
+    fn a_cpu_without_a_block_is_an_error_and_no_endless_wait() {
+        let runs = [(Flush::NoBlock, vec![], (0.0, vec![]))].into();
+        let closed = collector([Script { runs, ..Script::default() }]).close(shard());
+        assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
+    }
+
+    /// A CPU that does not come to its window's end, and one that stops half-way: every window balances all the same, and
+    /// together they have every packet once.
+    #[test]
+    fn a_late_cpu_holds_up_nobody_and_loses_nothing() {
+        const LOST: u64 = 7;
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let mut with_loss = edge(Tally::new(5, 500 + LOST));
+        with_loss.counters[0].lost[Loss::RingFull as usize] = Tally::new(1, LOST);
+        let late = Script {
+            cpu: 1,
+            drains: [(0.0, records(0, &[100]))].into(),
+            runs: [
+                // The first window: not even begun.
+                busy(),
+                busy(),
+                // The second: begun, and then stuck.
+                (Flush::Again, records(0, &[110]), (0.0, records(1, &[1]))),
+                busy(),
+                busy(),
+                // The third: all of it, and what came meanwhile.
+                (Flush::Again, records(0, &[120]), (0.0, records(1, &[2]))),
+                (Flush::Done, records(0, &[170]), (0.0, records(1, &[4]))),
+                (Flush::Again, records(1, &[8]), (0.0, records(2, &[1_000]))),
+                (Flush::Done, vec![], (0.0, records(1, &[16]))),
+                // The fourth.
+                (Flush::Done, vec![], (0.0, vec![])),
+            ]
+            .into(),
+            edges: [with_loss, edge(Tally::new(5, 31)), edge(Tally::new(1, 1_000))].into(),
+        };
+        let on_time = |nth| (Flush::Done, records(nth, &[50]), (0.0, vec![]));
+        let other = Script {
+            cpu: 0,
+            runs: (0..4).map(on_time).collect(),
+            edges: (0..4).map(|_| edge(Tally::new(1, 50))).collect(),
+            ..Script::default()
+        };
+        let mut collector = collector([other, late]);
+        let mut windows = Vec::new();
+        for _ in 0..4 {
+            let mut waits = 0;
+            let closed = collector.close_while(shard(), || {
+                waits += 1;
+                waits < 2
+            });
+            windows.push(closed.unwrap());
+        }
+        let late: Vec<&[u32]> = windows.iter().map(|window| &window.late[..]).collect();
+        assert_eq!(late, [&[1][..], &[1], &[], &[]]);
+        for window in &windows {
+            assert!(ledger(window).balances(), "{:?}", ledger(window));
+        }
+        let seen: Vec<_> = windows.iter().map(|window| ledger(window).counters.seen).collect();
+        // What had come by the end of each of the first two; then the rest, with what was lost; then one packet.
+        let rest = Tally::new(2 + 1 + 5, 290 + LOST + 31);
+        let expected = [Tally::new(1, 100), Tally::new(1, 110), rest, Tally::new(1, 1_000)];
+        let expected: Vec<_> = expected.into_iter().map(|tally| [tally, Tally::new(1, 50)].into_iter().sum()).collect();
+        assert_eq!(seen, expected);
     }
 }

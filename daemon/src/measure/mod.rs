@@ -1,6 +1,6 @@
 //! The measurement: records in, the summary of a window out.
 //!
-//! A [`worker`] reads a ring by its [`collector`], a [`reader`] reads packet sockets by its [`userspace`] collector. Both
+//! A [`worker`] reads some rings by its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets by its [`userspace`] collector. Both
 //! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
 //! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
 //! [`sampling_error`] widens where packets were left out. The filter of [`seen`] flows
@@ -11,6 +11,7 @@ pub mod batch;
 pub mod binomial;
 pub mod collector;
 pub mod interface;
+pub mod lane;
 pub mod new_flows;
 pub mod order;
 pub mod reader;

@@ -3,9 +3,10 @@
 use std::io;
 
 use thiserror::Error;
+use weir_common::ledger::Loss;
 
 use super::shard::Shard;
-use crate::datapath::{cpu::PinError, edge::Edge, error::KernelError};
+use crate::datapath::{edge::Edge, error::KernelError};
 
 /// What a worker is told to do.
 pub enum Order {
@@ -19,11 +20,33 @@ pub struct Closed {
     pub shard: Box<Shard>,
     /// Its exact counters.
     pub edge: Edge,
-    /// The fullest that the ring was, 0 to 1.
+    /// The fullest that any of its rings was, 0 to 1.
     pub ring_peak: f64,
+    /// CPUs whose part of the window is not whole: the rest of it will come in a later window.
+    pub late: Vec<u32>,
 }
 
 impl Closed {
+    /// A window of which nothing is late, and that needed no ring.
+    pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
+        Self { shard, edge, ring_peak: 0.0, late: Vec::new() }
+    }
+
+    /// If the shard has another key than its window, its sketches cannot be merged: the part came so late that the day
+    /// has changed. Then what they say is given up, and accounted for as lost. Returns how many packets that are.
+    pub fn give_up_other_key(&mut self, key_id: u64) -> u64 {
+        if self.shard.key_id() == key_id {
+            return 0;
+        }
+        let mut packets = 0;
+        for (counters, attributed) in self.edge.counters.iter_mut().zip(self.shard.attributed) {
+            counters.lost[Loss::RingFull as usize].add(attributed);
+            packets += attributed.packets;
+        }
+        self.shard.clear();
+        packets
+    }
+
     /// Takes note of the lowest and the highest rate that draws of this window may have had, if any left something out.
     pub fn sampled_at(&mut self, (least, most): (u32, u32)) {
         if !self.has_left_out() {
@@ -39,7 +62,7 @@ impl Closed {
     pub fn sampling(&self) -> Option<(u32, u32)> {
         let (mut least, mut most) = (self.shard.sampling_least.into(), self.shard.sampling.into());
         if self.has_left_out() {
-            (least, most) = (self.edge.sampling.min(least), self.edge.sampling.max(most));
+            (least, most) = (self.edge.sampling.0.min(least), self.edge.sampling.1.max(most));
         }
         (least <= most).then_some((least, most))
     }
@@ -52,9 +75,6 @@ impl Closed {
 /// Why a worker stopped.
 #[derive(Debug, Error)]
 pub enum WorkerError {
-    /// The thread may not run on its CPU.
-    #[error(transparent)]
-    Pin(#[from] PinError),
     /// A packet socket failed its reader.
     #[error("cannot read a packet socket")]
     Tap(#[source] io::Error),
@@ -72,10 +92,22 @@ mod tests {
     use crate::config::Estimates;
 
     #[test]
+    fn a_part_with_the_key_of_another_day_is_accounted_for_as_lost() {
+        let mut shard = Box::new(Shard::new(&Estimates::default(), Key([1, 2])));
+        shard.attributed[1] = Tally::new(3, 300);
+        let mut closed = Closed::new(shard, Edge::empty(2));
+        assert_eq!(closed.give_up_other_key(Key([1, 2]).id()), 0);
+        assert_eq!(closed.shard.attributed[1], Tally::new(3, 300));
+        assert_eq!(closed.give_up_other_key(Key([3, 4]).id()), 3);
+        assert_eq!(closed.shard.attributed[1], Tally::default());
+        assert_eq!(closed.edge.counters[1].lost[Loss::RingFull as usize], Tally::new(3, 300));
+    }
+
+    #[test]
     fn the_rate_of_the_last_draw_counts_only_where_it_left_something_out() {
         let mut shard = Box::new(Shard::new(&Estimates::default(), Key([1, 2])));
         (shard.sampling_least, shard.sampling) = (2, 4);
-        let mut closed = Closed { shard, edge: Edge { sampling: 8, ..Edge::empty(2) }, ring_peak: 0.0 };
+        let mut closed = Closed::new(shard, Edge { sampling: (8, 8), ..Edge::empty(2) });
         assert_eq!(closed.sampling(), Some((2, 4)));
         closed.edge.counters[1].sampled_out = Tally::new(1, 60);
         assert_eq!(closed.sampling(), Some((2, 8)));

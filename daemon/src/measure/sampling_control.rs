@@ -71,14 +71,15 @@ impl SamplingControl {
         self.rate
     }
 
-    /// The lowest and the highest rate in force in the window that ends now. `pending` is the rate of the draw that goes
-    /// on into the next window.
+    /// The lowest and the highest rate in force in the window that ends now. `pending` are
+    /// the lowest and the highest rate of the draws that go on into the next window.
     ///
     /// Records alone do not tell: what a draw takes may be a packet that has none.
-    pub fn end_window(&mut self, pending: u32) -> (u32, u32) {
+    pub fn end_window(&mut self, pending: (u32, u32)) -> (u32, u32) {
         // A draw at 1 leaves nothing out: there may have been none.
-        let pending = if pending > 1 { pending } else { self.rate };
-        std::mem::replace(&mut self.in_force, (self.rate.min(pending), self.rate.max(pending)))
+        let drawn = |rate: u32| if rate > 1 { rate } else { self.rate };
+        let (least, most) = (drawn(pending.0), drawn(pending.1));
+        std::mem::replace(&mut self.in_force, (self.rate.min(least), self.rate.max(most)))
     }
 
     /// Whether the rate ever changes.
@@ -148,19 +149,19 @@ mod tests {
     #[test]
     fn a_window_knows_every_rate_that_was_in_force() {
         let mut control = SamplingControl::new(&AUTO);
-        assert_eq!(control.end_window(1), (1, 1));
+        assert_eq!(control.end_window((1, 1)), (1, 1));
         for nth in 0..3 {
             control.observe(load(1.0, nth, 0));
         }
-        assert_eq!(control.end_window(8), (1, 8));
+        assert_eq!(control.end_window((8, 8)), (1, 8));
         control.observe(load(0.0, 2_000, 0));
         control.observe(load(0.0, 4_000, 0));
         // The draw that is pending was made before that.
-        assert_eq!((control.end_window(8), control.rate()), ((2, 8), 2));
-        assert_eq!(control.end_window(1), (2, 8), "it may have ended in this window");
-        assert_eq!(control.end_window(1), (2, 2));
+        assert_eq!((control.end_window((8, 8)), control.rate()), ((2, 8), 2));
+        assert_eq!(control.end_window((1, 1)), (2, 8), "it may have ended in this window");
+        assert_eq!(control.end_window((1, 1)), (2, 2));
         let mut fixed = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
-        assert_eq!([1, 100, 100].map(|pending| fixed.end_window(pending)), [(100, 100); 3]);
+        assert_eq!([1, 100, 100].map(|pending| fixed.end_window((pending, pending))), [(100, 100); 3]);
     }
 
     #[test]

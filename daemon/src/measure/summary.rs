@@ -108,7 +108,9 @@ impl Summary {
         let dropped: Tally = ledgers.iter().map(|ledger| ledger.counters.lost[Loss::SocketDrop as usize]).sum();
         let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
         let drawn = lost.since(dropped);
-        let has_merged = ledgers.iter().any(|ledger| ledger.counters.merged > 0);
+        // A late CPU has not told the sizes of its packets yet.
+        let is_late = window.iter().any(|closed| !closed.late.is_empty());
+        let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
         let doubt = Doubt {
             total: window.iter().map(|closed| closed.shard.total).sum(),
             lost: [dropped, beyond].into_iter().sum(),
@@ -132,7 +134,7 @@ impl Summary {
         };
         let mut protocols = Protocols::default();
         let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
-        for Closed { shard, edge: _, ring_peak: peak } in &*window {
+        for Closed { shard, edge: _, ring_peak: peak, late: _ } in &*window {
             protocols.merge(&shard.protocols);
             new_flows += shard.new_flows;
             records += shard.records;
@@ -176,7 +178,7 @@ impl Summary {
 
 fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
     let mut ledgers = vec![Ledger::default(); interfaces];
-    for Closed { shard, edge, ring_peak: _ } in window {
+    for Closed { shard, edge, ring_peak: _, late: _ } in window {
         for ((ledger, counters), attributed) in ledgers.iter_mut().zip(&edge.counters).zip(shard.attributed) {
             ledger.add(&Ledger { counters: *counters, attributed });
         }
@@ -327,14 +329,14 @@ mod tests {
         let key = FlowKey::default().with_proto(17);
         let record = Record { key, packets: came as u32, bytes: came * 100, sampling: 10, ..Record::default() };
         shard.absorb(&[record], &seen());
-        let mut edge = Edge { sampling: 10, ..Edge::empty(1) };
+        let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
         let tally = |packets| Tally::new(packets, packets * 100);
         let counters = &mut edge.counters[0];
         counters.seen = tally(10_000);
         counters.sampled_out = tally(10_000 - came - lost);
         counters.lost[Loss::RingFull as usize] = tally(lost);
         edge.sizes[size_class(100)] = 10_000;
-        Closed { shard, edge, ring_peak: 1.0 }
+        Closed { ring_peak: 1.0, ..Closed::new(shard, edge) }
     }
 
     fn seen() -> Seen {
@@ -380,10 +382,10 @@ mod tests {
                 Record { key, packets, bytes: u64::from(packets) * 100, sampling: 10, ..Record::default() }
             };
             shard.absorb(&(0..30).map(record).collect::<Vec<_>>(), &seen());
-            let mut edge = Edge { sampling: 10, ..Edge::empty(1) };
+            let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
             edge.counters[0].sampled_out = Tally::new(10_000, 1_000_000);
             edge.sizes[size_class(100)] = 11_000;
-            let closed = Closed { shard, edge, ring_peak: 0.0 };
+            let closed = Closed::new(shard, edge);
             Summary::merge(&mut [closed], 1, Asked::steadily(&seen()), top, 0.999).unwrap().top.flows.by_bytes
         };
         for (list, top) in [(listed(50), 30), (listed(5), 5)] {

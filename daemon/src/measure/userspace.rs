@@ -44,6 +44,6 @@ impl UserspaceCollector {
     pub fn close(&mut self, spare: Box<Shard>) -> Closed {
         let Self { program, batch, seen } = self;
         let edge = program.close(|record| batch.push(record, seen));
-        Closed { shard: batch.replace(Batch::new(spare), seen), edge, ring_peak: 0.0 }
+        Closed::new(batch.replace(Batch::new(spare), seen), edge)
     }
 }

@@ -10,11 +10,7 @@ use zerocopy::IntoBytes;
 use super::{capture::Packet, datapath::Datapath};
 use crate::{
     datapath::{KernelError, Parts, Ring, programs::test_run},
-    measure::{
-        collector::{Collector, KernelSource},
-        order::Closed,
-        shard::Shard,
-    },
+    measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard},
 };
 
 /// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
@@ -38,14 +34,11 @@ pub struct KernelDatapath<'a> {
 impl<'a> KernelDatapath<'a> {
     /// A datapath that fills `shard`; `ring` is this thread's CPU's.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
-        let Parts { weir: _, tc: _, flush, replay, interfaces, others: _ } = parts;
+        let Parts { weir: _, tc: _, flush, rings: _, replay, interfaces, others: _ } = parts;
         interfaces.insert(LOOPBACK, 0, Feeds::All)?;
-        Ok(Self {
-            program: replay,
-            collector: Collector::new(KernelSource { ring, flush }, seen, 1, shard),
-            frame: Vec::with_capacity(HEADER + FRAME_MAX),
-            undrained: 0,
-        })
+        let mut collector = Collector::new(seen, 1, shard);
+        collector.add(KernelSource::new(ring, flush, 1));
+        Ok(Self { program: replay, collector, frame: Vec::with_capacity(HEADER + FRAME_MAX), undrained: 0 })
     }
 }
 

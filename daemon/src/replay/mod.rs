@@ -31,7 +31,7 @@ use crate::{
     config::{Config, KeyError},
     datapath::{
         Kernel, KernelError, Plan,
-        cpu::{PinError, online_cpus, pin},
+        cpu::{Cpus, PinError, online_cpus, pin},
     },
     keys::Keys,
     measure::{
@@ -123,7 +123,8 @@ pub fn replay(
             interfaces: 1,
             top: config.report.top,
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
-            memory_bytes: Memory::plan(config, 1, true).resident(),
+            memory_bytes: Memory::plan(config, &Cpus { online: vec![0], present: vec![0], possible: 1 }, true)
+                .resident(),
             cpu_time: clock::cpu_time(),
         },
         deliver,
@@ -253,7 +254,7 @@ impl Run<'_> {
             feeds: Feeds::All.name(),
             coverage: None,
         };
-        let report = self.closing.report(&mut window, times.span, None, |_| vec![capture], Vec::new())?;
+        let report = self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
         self.closing.rotate(times);
         let [Closed { mut shard, .. }] = window;
         shard.clear();

@@ -412,6 +412,9 @@ pub struct SelfMetrics {
     pub kernel_ns_per_packet: Option<f64>,
     /// The rings between kernel and daemon.
     pub rings: Rings,
+    /// CPUs that were late: what of this window is missing of theirs will come in a later one. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_cpus: Vec<u32>,
     /// Reports that wait on disk.
     pub spool: Spool,
     /// Each sink's account since the daemon's start.

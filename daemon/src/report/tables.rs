@@ -416,6 +416,7 @@ fn costs(metrics: &SelfMetrics) -> Grid {
     let SelfMetrics {
         cpu_ns_per_packet,
         rss_bytes,
+        late_cpus,
         memory_bytes,
         records,
         cache_hit_rate,
@@ -428,6 +429,10 @@ fn costs(metrics: &SelfMetrics) -> Grid {
     let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
     let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
     line("CPU per packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
+    if !late_cpus.is_empty() {
+        let cpus: Vec<_> = late_cpus.iter().map(u32::to_string).collect();
+        line("late CPUs", format!("{}: the rest comes in a later report", cpus.join(", ")), Plain);
+    }
     line("memory", format!("{} resident, {} planned", bytes(*rss_bytes), bytes(*memory_bytes)), Plain);
     line("flow cache", format!("{} hits, {} records evicted", percent(*cache_hit_rate), grouped(*records)), Plain);
     line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);

@@ -3,17 +3,19 @@
 //! The rule of its account: every report that is offered is queued, delivered or dropped.
 
 use std::{
+    any::Any,
     collections::hash_map::RandomState,
     convert::Infallible,
     hash::{BuildHasher, Hasher},
     io,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{DeliveryError, Encoded, Sink};
 use crate::report::SinkMetrics;
@@ -150,10 +152,12 @@ enum Carried {
 impl Courier {
     fn run(mut self) {
         while let Ok(report) = self.queue.recv() {
-            match self.carry(&report) {
-                Carried::Settled => {}
-                Carried::TooLate => return,
-                Carried::Closed => break,
+            // The sink's own state is of one delivery at a time: the next one begins anew.
+            match panic::catch_unwind(AssertUnwindSafe(|| self.carry(&report))) {
+                Ok(Carried::Settled) => {}
+                Ok(Carried::TooLate) => return,
+                Ok(Carried::Closed) => break,
+                Err(cause) => self.panicked(cause.as_ref()),
             }
         }
         self.queue.iter().for_each(|_| self.account.tally().dropped += 1);
@@ -204,6 +208,23 @@ impl Courier {
             Err(RecvTimeoutError::Disconnected) => Some(now()),
         };
         BACKOFF_MIN
+    }
+
+    /// The report that the sink panicked over is dropped, because it would panic over it again.
+    fn panicked(&mut self, cause: &(dyn Any + Send)) {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        {
+            let mut tally = self.account.tally();
+            tally.failed_attempts += 1;
+            tally.dropped += 1;
+            tally.last_error = Some(format!("the sink panicked: {text}"));
+        }
+        self.failing = true;
+        error!(
+            sink = self.account.name,
+            "the sink panicked, and begins anew with the next report: this is a defect of weir, please report it: {text}"
+        );
     }
 
     fn delivered(&mut self) {
@@ -333,6 +354,36 @@ mod tests {
         assert_eq!((metrics.failed_attempts, metrics.dropped, metrics.queued, metrics.last_error), (2, 0, 0, None));
         assert_eq!(outbox.finish(LONG), 0);
         assert_eq!(collector.keys(), ["a/b/1", "a/b/1", "a/b/1", "a/b/2"]);
+    }
+
+    /// Panics over the second report.
+    struct Fragile(mpsc::Sender<String>);
+
+    impl Sink for Fragile {
+        fn name(&self) -> String {
+            "fragile".to_owned()
+        }
+
+        fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
+            assert_ne!(report.id, "a/b/2", "this one is too much");
+            self.0.send(report.id.clone()).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_panics_goes_on_with_the_next_report() {
+        let (taken, reports) = mpsc::channel();
+        let outbox = Outbox::start(Box::new(Fragile(taken)), 4).unwrap();
+        (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
+        wait_until("the third is delivered", || outbox.metrics().delivered == 2);
+        let metrics = outbox.metrics();
+        assert_eq!((metrics.failed_attempts, metrics.dropped, metrics.queued), (1, 1, 0));
+        assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["a/b/1", "a/b/3"]);
+        outbox.offer(encoded("a/b/2"));
+        wait_until("the second again", || outbox.metrics().dropped == 2);
+        let error = outbox.metrics().last_error.unwrap();
+        assert!(error.contains("the sink panicked") && error.contains("this one is too much"), "{error}");
     }
 
     #[test]

@@ -67,9 +67,9 @@ fn closed(worker: u64, rate: u16, seen: &Seen) -> Closed {
     };
     shard.absorb(&(0..RECORDS).map(record).collect::<Vec<_>>(), seen);
     let left_out = RECORDS * u64::from(rate - 1);
-    let mut edge = Edge { sampling: rate.into(), ..Edge::empty(1) };
+    let mut edge = Edge { sampling: (rate.into(), rate.into()), ..Edge::empty(1) };
     edge.counters[0].seen = Tally::new(RECORDS + left_out, (RECORDS + left_out) * BYTES);
     edge.counters[0].sampled_out = Tally::new(left_out, left_out * BYTES);
     edge.sizes[size_class(BYTES)] = RECORDS + left_out;
-    Closed { shard, edge, ring_peak: 0.0 }
+    Closed::new(shard, edge)
 }

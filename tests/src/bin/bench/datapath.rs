@@ -101,7 +101,7 @@ pub fn bench() -> Result<()> {
         kernel.load_other(program)?;
     }
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, others, interfaces, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { weir, flush, others, interfaces, rings: _, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
 
     let kinds = kinds(weir, &others, cpus[0], cpu)?;

@@ -1,60 +1,57 @@
 //! Reads the ring as a worker does, but only adds up: the benchmark measures the datapath, not the sketches.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use weir::datapath::{EdgeReader, FlushProgram, Ring};
 use weir_common::{
     control::Flush,
     ledger::{Ledger, Tally},
-    record::Entry,
+    record::Record,
 };
 
 /// A ring's reader and the account of the open window.
 pub struct Reader {
     ring: Ring,
     edges: EdgeReader,
+    epoch: u32,
     attributed: Tally,
 }
 
 impl Reader {
     /// A reader of one interface's records.
     pub fn new(ring: Ring) -> Self {
-        Self { ring, edges: EdgeReader::new(1), attributed: Tally::default() }
+        Self { ring, edges: EdgeReader::new(1), epoch: 0, attributed: Tally::default() }
     }
 
-    /// Reads all that is in the ring; returns the window's ledger if its edge was there.
-    pub fn drain(&mut self) -> Option<Ledger> {
-        let Self { ring, edges, attributed } = self;
-        let mut closed = None;
-        ring.drain(|entry| match entry {
-            Entry::Records(records) => records.iter().for_each(|record| attributed.add(record.tally())),
-            Entry::Interface(edge) => edges.interface(edge),
-            Entry::Sizes(edge) => {
-                let counters = edges.sizes(edge).counters[0];
-                closed = Some(Ledger { counters, attributed: std::mem::take(attributed) });
-            }
-        });
-        closed
+    /// Reads all that is in the ring.
+    pub fn drain(&mut self) {
+        let Self { ring, attributed, .. } = self;
+        ring.drain(|records| add(attributed, records));
     }
 
-    /// Closes the window; the calling thread must be on the ring's CPU.
+    /// Closes the window.
     ///
     /// # Errors
     ///
     /// The kernel refused to run the program that does it.
     pub fn close(&mut self, flush: FlushProgram<'_>) -> Result<Ledger> {
-        self.drain();
+        let cpu = self.ring.cpu();
         loop {
-            match flush.run()? {
-                Flush::Again | Flush::RingFull => {
-                    self.drain();
-                }
+            let flushed = flush.close(cpu)?.context("this CPU is offline")?;
+            flush.blocks().take(cpu, flushed, |records| add(&mut self.attributed, records))?;
+            match flushed.state {
+                Flush::Again => {}
                 Flush::Done => break,
-                Flush::NoRing => bail!("this CPU has no ring"),
+                Flush::Busy | Flush::NoBlock => bail!("flush said {:?}", flushed.state),
             }
         }
-        match self.drain() {
-            Some(ledger) => Ok(ledger),
-            None => bail!("the window was closed, and its edge is not in the ring"),
-        }
+        self.drain();
+        let Self { edges, epoch, attributed, .. } = self;
+        let edge = flush.blocks().read(cpu, |block| edges.read(*epoch, block))?;
+        *epoch += 1;
+        Ok(Ledger { counters: edge.counters[0], attributed: std::mem::take(attributed) })
     }
+}
+
+fn add(sum: &mut Tally, records: &[Record]) {
+    records.iter().for_each(|record| sum.add(record.tally()));
 }

@@ -151,7 +151,7 @@ impl<'a, 'b> Check<'a, 'b> {
 
     fn chunk(&mut self, seed: u64, count: u64) -> Result<()> {
         // Closing the last chunk's window has cleared it.
-        self.object.set_busy(true)?;
+        self.object.change(|cpu| cpu.busy = 1)?;
         let mut frames = Frames::new(seed)?;
         let mut left = count;
         while left > 0 {

@@ -1,0 +1,130 @@
+//! Which worker reads which CPU's ring, and what happens when a CPU comes or goes.
+//!
+//! A CPU that comes gets a ring, which goes to the worker that has the fewest. Until then its packets are counted as
+//! `lost.no_ring`. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may
+//! come back.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crossbeam::channel::Sender;
+use tracing::{error, info, warn};
+
+use crate::{
+    datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus},
+    measure::lane::KernelSource,
+};
+
+/// The way to a worker.
+pub struct Berth<'a> {
+    /// Takes the sources that it is to read.
+    pub sources: Sender<KernelSource<'a>>,
+    /// What it waits for.
+    pub events: Arc<RingEvents>,
+}
+
+/// All CPUs that were ever seen, and the workers that read their rings.
+pub struct Fleet<'a> {
+    rings: &'a mut Rings,
+    flush: FlushProgram<'a>,
+    interfaces: usize,
+    berths: Vec<(Vec<u32>, Berth<'a>)>,
+    known: BTreeSet<u32>,
+    offline: BTreeSet<u32>,
+}
+
+impl<'a> Fleet<'a> {
+    /// A fleet that has no CPU yet.
+    pub fn new(rings: &'a mut Rings, flush: FlushProgram<'a>, interfaces: usize, berths: Vec<Berth<'a>>) -> Self {
+        let berths = berths.into_iter().map(|berth| (Vec::new(), berth)).collect();
+        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
+    }
+
+    /// Gives a CPU a ring, and the ring to a worker.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to make a ring.
+    pub fn add(&mut self, cpu: u32) -> Result<(), KernelError> {
+        self.known.insert(cpu);
+        if cpu >= self.flush.blocks().len() {
+            return Err(KernelError::NoPlace(cpu));
+        }
+        let ring = self.rings.make(cpu)?;
+        if let Some((cpus, berth)) = self.berths.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
+            cpus.push(cpu);
+            berth.events.add(&ring)?;
+            // A worker that is gone ends the daemon, and says why.
+            let _ = berth.sources.send(KernelSource::new(ring, self.flush, self.interfaces));
+            berth.events.waker().wake();
+        }
+        Ok(())
+    }
+
+    /// The CPUs whose rings the `nth` worker reads.
+    pub fn cpus_of(&self, nth: usize) -> &[u32] {
+        self.berths.get(nth).map_or(&[], |(cpus, _)| cpus)
+    }
+
+    /// Looks which CPUs came and went.
+    pub fn look(&mut self) {
+        match online_cpus() {
+            Ok(online) => self.follow(&online.into_iter().collect()),
+            // Nothing is lost: a window is closed on each CPU, there or not.
+            Err(error) => warn!("cannot see which CPUs came or went: {error}"),
+        }
+    }
+
+    fn follow(&mut self, online: &BTreeSet<u32>) {
+        let Changes { new, gone, back } = Changes::of(&self.known, &self.offline, online);
+        for cpu in new {
+            match self.add(cpu) {
+                Ok(()) => info!(cpu, "a CPU came: it is measured from now on"),
+                Err(error) => error!(cpu, "a CPU came, and it is not measured: {error}"),
+            }
+        }
+        for cpu in gone {
+            info!(cpu, "a CPU went offline: what it left is reported");
+            self.offline.insert(cpu);
+        }
+        for cpu in back {
+            info!(cpu, "a CPU is back");
+            self.offline.remove(&cpu);
+        }
+    }
+}
+
+/// What became of the CPUs.
+#[derive(Debug, PartialEq, Eq)]
+struct Changes {
+    new: Vec<u32>,
+    gone: Vec<u32>,
+    back: Vec<u32>,
+}
+
+impl Changes {
+    fn of(known: &BTreeSet<u32>, offline: &BTreeSet<u32>, online: &BTreeSet<u32>) -> Self {
+        Self {
+            new: online.difference(known).copied().collect(),
+            gone: known.iter().filter(|cpu| !online.contains(cpu) && !offline.contains(cpu)).copied().collect(),
+            back: offline.intersection(online).copied().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_is_noticed_once() {
+        let set = |cpus: &[u32]| cpus.iter().copied().collect::<BTreeSet<_>>();
+        let changes = |known: &[u32], offline: &[u32], online: &[u32]| {
+            let Changes { new, gone, back } = Changes::of(&set(known), &set(offline), &set(online));
+            (new, gone, back)
+        };
+        assert_eq!(changes(&[0, 1], &[], &[0, 1]), (vec![], vec![], vec![]));
+        assert_eq!(changes(&[0, 1], &[], &[0]), (vec![], vec![1], vec![]));
+        assert_eq!(changes(&[0, 1], &[1], &[0]), (vec![], vec![], vec![]));
+        assert_eq!(changes(&[0, 1], &[1], &[0, 1, 5]), (vec![5], vec![], vec![1]));
+    }
+}

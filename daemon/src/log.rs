@@ -1,0 +1,128 @@
+//! The log: lines on standard error, which nobody may be reading.
+//!
+//! A full pipe must not stop a window. So a line is written only where it fits, and else counted; the next line that fits
+//! is told how many were dropped.
+
+use std::{
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// A pipe that is ready has room for this much: a page (pipe(7), `PIPE_BUF`).
+const ROOM: usize = 4096;
+
+/// Writes whole lines to a file, and never waits for it.
+#[derive(Debug)]
+pub struct Log<F>(Mutex<Lines<F>>);
+
+#[derive(Debug)]
+struct Lines<F> {
+    file: F,
+    dropped: u64,
+}
+
+/// Writes lines while it is held.
+#[derive(Debug)]
+pub struct Writer<'a, F>(MutexGuard<'a, Lines<F>>);
+
+impl<F: AsFd> Log<F> {
+    /// A log that writes to `file`.
+    pub const fn new(file: F) -> Self {
+        Self(Mutex::new(Lines { file, dropped: 0 }))
+    }
+
+    /// Writes a line, its end included, if there is room.
+    pub fn line(&self, line: &str) {
+        Writer(self.0.lock().unwrap_or_else(PoisonError::into_inner)).0.write(line.as_bytes());
+    }
+}
+
+impl<F: AsFd> Lines<F> {
+    fn write(&mut self, line: &[u8]) {
+        if self.dropped > 0 {
+            let notice = format!("weir: {} lines of the log were dropped: nobody read standard error\n", self.dropped);
+            if !write_where_it_fits(self.file.as_fd(), notice.as_bytes()) {
+                self.dropped += 1;
+                return;
+            }
+            self.dropped = 0;
+        }
+        if !write_where_it_fits(self.file.as_fd(), line) {
+            self.dropped += 1;
+        }
+    }
+}
+
+/// Whether all of it was written, or there is nobody who could ever read it.
+fn write_where_it_fits(file: BorrowedFd<'_>, line: &[u8]) -> bool {
+    line.chunks(ROOM).all(|part| {
+        let mut fds = [PollFd::new(&file, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut fds, Some(&now)) {
+            Ok(0) => false,
+            // A file that is always ready, or cannot be asked, does not make anybody wait.
+            _ => rustix::io::write(file, part).map_or(true, |written| written == part.len()),
+        }
+    })
+}
+
+impl<F: AsFd> Write for Writer<'_, F> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a, F: AsFd + 'a> MakeWriter<'a> for Log<F> {
+    type Writer = Writer<'a, F>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Writer(self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_stops_nobody_and_what_is_dropped_is_counted() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let log = Log::new(writer);
+        let line = format!("{}\n", "x".repeat(99));
+        // Ten times what a pipe holds by default.
+        let lines = 10 * (64 << 10) / line.len();
+        (0..lines).for_each(|_| log.line(&line));
+        let dropped = log.0.lock().unwrap().dropped;
+        assert!(dropped > lines as u64 / 2, "{dropped} of {lines}");
+        let mut reader = File::from(reader);
+        let mut held = vec![0; 1 << 20];
+        let read = reader.read(&mut held).unwrap();
+        assert_eq!(read, (lines - dropped as usize) * line.len(), "whole lines");
+        log.line("the next\n");
+        drop(log);
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        let notice = format!("weir: {dropped} lines of the log were dropped: nobody read standard error\nthe next\n");
+        assert_eq!(rest, notice);
+    }
+
+    #[test]
+    fn a_pipe_that_is_closed_is_no_error() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        let log = Log::new(writer);
+        (0..3).for_each(|_| log.line("nobody is there\n"));
+        assert_eq!(log.0.lock().unwrap().dropped, 0);
+    }
+}

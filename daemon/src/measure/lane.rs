@@ -1,0 +1,292 @@
+//! One CPU's records on their way into a shard, and the closing of its windows.
+//!
+//! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window is
+//! then what of its records has come, and no more: as many packets are said to be seen as are attributed. The rest, and
+//! the exact counters less what was said before, belong to the window in which they come.
+
+use weir_common::{
+    control::{Flush, FlushOrder},
+    ledger::Tally,
+    record::Record,
+};
+use weir_sketch::Seen;
+
+use super::batch::Batch;
+use crate::datapath::{
+    edge::{Edge, EdgeReader},
+    error::KernelError,
+    programs::FlushProgram,
+    ring::{Drained, Ring},
+};
+
+/// Where a CPU's records come from, and what ends its window.
+pub trait Source {
+    /// The CPU.
+    fn cpu(&self) -> u32;
+
+    /// Hands over what is in the ring, in order.
+    fn drain(&mut self, take: impl FnMut(&[Record])) -> Drained;
+
+    /// Does the next part of closing the window, and hands over the records that it took out of the cache.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    fn flush(&mut self, take: impl FnMut(&[Record])) -> Result<Flush, KernelError>;
+
+    /// What was counted in the window that [`Source::flush`] has just closed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    fn edge(&mut self) -> Result<Edge, KernelError>;
+}
+
+/// A CPU's ring, and the kernel's `flush` program.
+pub struct KernelSource<'a> {
+    ring: Ring,
+    flush: FlushProgram<'a>,
+    edges: EdgeReader,
+    epoch: u32,
+    /// Packets of the CPU, which was offline, leave its cache alone.
+    is_claimed: bool,
+}
+
+impl<'a> KernelSource<'a> {
+    /// The source of the CPU that writes to `ring`.
+    pub fn new(ring: Ring, flush: FlushProgram<'a>, interfaces: usize) -> Self {
+        Self { ring, flush, edges: EdgeReader::new(interfaces), epoch: 0, is_claimed: false }
+    }
+}
+
+impl Source for KernelSource<'_> {
+    fn cpu(&self) -> u32 {
+        self.ring.cpu()
+    }
+
+    fn drain(&mut self, take: impl FnMut(&[Record])) -> Drained {
+        self.ring.drain(take)
+    }
+
+    fn flush(&mut self, take: impl FnMut(&[Record])) -> Result<Flush, KernelError> {
+        let cpu = self.ring.cpu();
+        let flushed = match self.flush.close(cpu)? {
+            Some(flushed) => {
+                self.is_claimed &= flushed.state == Flush::Busy;
+                flushed
+            }
+            None if !self.is_claimed => {
+                self.is_claimed = true;
+                self.flush.elsewhere(cpu, FlushOrder::Claim)?
+            }
+            // Still offline, or again, after the claim: no packet is half counted there, and the next one will see it.
+            None => self.flush.elsewhere(cpu, FlushOrder::CloseOffline)?,
+        };
+        self.flush.blocks().take(cpu, flushed, take)?;
+        if flushed.state == Flush::Done && self.is_claimed {
+            self.flush.elsewhere(cpu, FlushOrder::Release)?;
+            self.is_claimed = false;
+        }
+        Ok(flushed.state)
+    }
+
+    fn edge(&mut self) -> Result<Edge, KernelError> {
+        let Self { ring, flush, edges, epoch, .. } = self;
+        let edge = flush.blocks().read(ring.cpu(), |cpu| edges.read(*epoch, cpu))?;
+        *epoch = epoch.wrapping_add(1);
+        Ok(edge)
+    }
+}
+
+/// Where the records of a lane go.
+pub struct Batches<'a> {
+    /// The window that is open, or being closed.
+    pub open: &'a mut Batch,
+    /// The next one, once this one is being closed.
+    pub next: Option<&'a mut Batch>,
+    /// The filter of seen flows.
+    pub seen: &'a Seen,
+}
+
+/// One CPU's records and counters.
+pub struct Lane<S> {
+    source: S,
+    /// The oldest epoch that is not closed.
+    epoch: u8,
+    /// Whether `flush` has ended that epoch, and is not through with it.
+    is_half_closed: bool,
+    /// How many epochs are to be closed with the open window.
+    to_close: u8,
+    came: Came,
+    /// What was counted in epochs that were closed within the open window.
+    closed: Option<Edge>,
+    /// What earlier windows have said to be seen, and the counters had not told yet.
+    ahead: Vec<Told>,
+    ring_peak: f64,
+}
+
+/// Packets that are told to be seen, and those of them that feed on another interface.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    seen: Tally,
+    repeated: Tally,
+}
+
+/// What came from a lane, by interface slot.
+struct Came {
+    open: Vec<Told>,
+    next: Vec<Told>,
+}
+
+impl<S: Source> Lane<S> {
+    /// The lane of a CPU none of whose windows was closed yet.
+    pub fn new(source: S, interfaces: usize) -> Self {
+        let none = vec![Told::default(); interfaces];
+        Self {
+            source,
+            epoch: 0,
+            is_half_closed: false,
+            to_close: 0,
+            came: Came { open: none.clone(), next: none.clone() },
+            closed: None,
+            ahead: none,
+            ring_peak: 0.0,
+        }
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.source.cpu()
+    }
+
+    /// Where its records come from.
+    #[cfg(test)]
+    pub(super) const fn source(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// Takes what is in the ring.
+    pub fn drain(&mut self, batches: &mut Batches<'_>) -> Drained {
+        let Self { source, epoch, is_half_closed, to_close, came, ring_peak, .. } = self;
+        let after = Later::of(*is_half_closed, *to_close);
+        let drained = source.drain(|records| came.sort(records, *epoch, after, batches));
+        *ring_peak = ring_peak.max(drained.fill);
+        drained
+    }
+
+    /// The window is to be closed from now on.
+    pub const fn begin_close(&mut self) {
+        self.to_close = 1 + self.is_half_closed as u8;
+    }
+
+    /// Does the next part of closing the window. Returns `Done` if nothing is left to do.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn close(&mut self, batches: &mut Batches<'_>) -> Result<Flush, KernelError> {
+        if self.to_close == 0 {
+            return Ok(Flush::Done);
+        }
+        let Self { source, epoch, is_half_closed, to_close, came, .. } = self;
+        let after = Later::of(*is_half_closed, *to_close);
+        let state = source.flush(|records| came.sort(records, *epoch, after, batches))?;
+        match state {
+            Flush::Again => self.is_half_closed = true,
+            Flush::Busy => {}
+            Flush::NoBlock => return Err(KernelError::Missing("CPUS")),
+            Flush::Done => {
+                // Whatever is missing of the closed epoch is in the ring.
+                self.is_half_closed = true;
+                self.drain(batches);
+                let edge = self.source.edge()?;
+                match &mut self.closed {
+                    Some(sum) => sum.add(&edge),
+                    none => *none = Some(edge),
+                }
+                self.epoch = self.epoch.wrapping_add(1);
+                self.is_half_closed = false;
+                self.to_close -= 1;
+                return Ok(if self.to_close == 0 { Flush::Done } else { Flush::Again });
+            }
+        }
+        self.drain(batches);
+        Ok(state)
+    }
+
+    /// Ends the window, closed or not. Returns what it counted, whether that is everything, and how full the ring was.
+    pub fn end(&mut self) -> Part {
+        let is_whole = std::mem::take(&mut self.to_close) == 0;
+        let mut edge = self.closed.take().unwrap_or_else(|| Edge::empty(self.ahead.len()));
+        for ((counters, came), ahead) in edge.counters.iter_mut().zip(&self.came.open).zip(&mut self.ahead) {
+            if is_whole {
+                let Told { seen, repeated } = std::mem::take(ahead);
+                counters.seen = counters.seen.since(seen);
+                counters.repeated = counters.repeated.since(repeated);
+            } else {
+                let (seen, repeated) = (counters.seen, counters.repeated);
+                let others = counters.skipped.iter().chain(&counters.lost).copied();
+                counters.seen = [came.seen, counters.sampled_out].into_iter().chain(others).sum();
+                counters.repeated = came.repeated;
+                ahead.seen.add(counters.seen.since(seen));
+                ahead.repeated.add(counters.repeated.since(repeated));
+            }
+        }
+        let Came { open, next } = &mut self.came;
+        std::mem::swap(open, next);
+        next.fill(Told::default());
+        Part { edge, is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
+    }
+}
+
+/// A lane's part of a window.
+pub struct Part {
+    /// What was counted.
+    pub edge: Edge,
+    /// Whether that is everything.
+    pub is_whole: bool,
+    /// The fullest that the ring was, 0 to 1.
+    pub ring_peak: f64,
+}
+
+/// Which window the records of the epoch after the oldest belong to.
+#[derive(Clone, Copy)]
+enum Later {
+    /// None: no such record can have been made.
+    None,
+    /// The same as those of the oldest, which is late.
+    Same,
+    /// The next one.
+    Next,
+}
+
+impl Later {
+    const fn of(is_half_closed: bool, to_close: u8) -> Self {
+        match (to_close, is_half_closed) {
+            (1, _) => Self::Next,
+            (0, false) => Self::None,
+            _ => Self::Same,
+        }
+    }
+}
+
+impl Came {
+    fn sort(&mut self, records: &[Record], epoch: u8, later: Later, batches: &mut Batches<'_>) {
+        let Batches { open, next, seen } = batches;
+        for record in records {
+            // A record of no open window is left out, and the ledger tells.
+            let (batch, came) = match (record.key.epoch().wrapping_sub(epoch), later, &mut *next) {
+                (0, ..) | (1, Later::Same, _) => (&mut **open, &mut self.open),
+                (1, Later::Next, Some(next)) => (&mut **next, &mut self.next),
+                _ => continue,
+            };
+            batch.push(record, seen);
+            if let Some(came) = came.get_mut(usize::from(record.key.interface())) {
+                came.seen.add(record.tally());
+                if record.key.scope().is_repeated() {
+                    came.repeated.add(record.tally());
+                }
+            }
+        }
+    }
+}
