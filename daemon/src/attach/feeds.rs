@@ -102,7 +102,8 @@ impl Feeding {
         let Some(Decision { feeds, why, doubt }) = self.decision(device.ifindex, way) else { return };
         let (interface, direction) = (&device.name, way.name());
         if let Some(doubt) = doubt {
-            warn!(%interface, direction, "feeds {}: {why}. {doubt}", feeds.name());
+            let why = if why.is_empty() { why.clone() } else { format!(": {why}") };
+            warn!(%interface, direction, "feeds {}{why}. {doubt}", feeds.name());
         } else if !why.is_empty() {
             info!(%interface, direction, "feeds {}: {why}", feeds.name());
         }
@@ -242,9 +243,17 @@ impl<'l> Stack<'l> {
             Some(below) => Decision::below(below, "leave"),
             None if fed.is_empty() => Decision::all(),
             None if wanted.knows_origin => Decision::local(),
+            None if !fed.iter().any(|other| self.is_apart(*other, device)) => Decision {
+                doubt: Some(format!(
+                    "A packet socket does not tell which packets {} sends back to where they came from. If the router \
+                     does that, as with VLANs on one cable, set `feeds: none` for `direction: egress`",
+                    device.name
+                )),
+                ..Decision::all()
+            },
             None => Decision {
                 doubt: Some(format!(
-                    "a packet socket does not tell which packets of {} the router forwards. If it forwards none that \
+                    "A packet socket does not tell which packets of {} the router forwards. If it forwards none that \
                      came by a measured interface, set `feeds: all`",
                     device.name
                 )),
@@ -260,7 +269,7 @@ impl<'l> Stack<'l> {
     fn told(&self, feeds: Feeds, below: Option<Below>) -> Decision {
         let doubt = match (feeds, below) {
             (Feeds::All | Feeds::Local, Some(below)) => {
-                Some(format!("packets that {} carries too, below it, count twice in totals and lists", below.name()))
+                Some(format!("Packets that {} carries too, below it, count twice in totals and lists", below.name()))
             }
             _ => None,
         };
@@ -309,6 +318,12 @@ impl<'l> Stack<'l> {
             .collect();
         names.sort_unstable();
         names.first().map(|name| (*name).clone())
+    }
+
+    /// Whether it is another interface, and does not lie on this one.
+    fn is_apart(&self, other: u32, device: &Device) -> bool {
+        let other = self.by_index.get(&other);
+        other.is_some_and(|other| other.ifindex != device.ifindex && !self.lies_on(other, device))
     }
 
     fn lies_on(&self, upper: &Device, lower: &Device) -> bool {
@@ -377,7 +392,7 @@ impl Decision {
             Below::Whole(lower) => Self::none(format!("they feed on {lower}, below it")),
             Below::Likely(lower) => Self {
                 doubt: Some(format!(
-                    "it is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is one \
+                    "It is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is one \
                      that weir does not measure, set `feeds: all`"
                 )),
                 ..Self::none(format!("they feed on {lower}, inside its packets"))
@@ -466,9 +481,16 @@ mod tests {
     #[test]
     fn a_packet_socket_feeds_what_is_sent_only_where_nothing_can_have_fed() {
         let devices = [card(2), card(3)];
-        let (feeding, _) = decide(&devices, &[(2, BOTH)], None, false);
+        let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
         assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
         assert!(feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap().contains("feeds: all"));
+        let (feeding, _) = decide(&devices, &[(2, BOTH)], None, false);
+        assert_eq!(
+            feeding.of(2, Way::Egress),
+            Feeds::All,
+            "what the router forwards came by interfaces that do not feed"
+        );
+        assert!(feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap().contains("feeds: none"));
         let (feeding, _) = decide(&devices, &[(2, EGRESS)], None, false);
         assert_eq!(feeding.of(2, Way::Egress), Feeds::All);
     }
