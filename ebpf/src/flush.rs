@@ -76,6 +76,7 @@ pub fn flush(id: u32, order: u64) -> Flushed {
 
 /// The next part of the cache; after its last part, the records that wait for the ring.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the verifier follows one index, but not two iterators")]
 fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
     let epoch = cpu.epoch.wrapping_sub(1) as u8;
     let slots = slots(cpu);

@@ -174,5 +174,5 @@ fn other(entry: u32) -> u32 {
 #[inline(always)]
 fn passing(ifindex: u32) -> Passing {
     // SAFETY: the daemon replaces whole words.
-    unsafe { PASSING.get(&ifindex) }.copied().map_or(Passing::default(), Passing)
+    unsafe { PASSING.get(ifindex) }.copied().map_or(Passing::default(), Passing)
 }
