@@ -77,7 +77,9 @@ fn heavy_traffic_is_not_suspected() -> Result<()> {
         send(&pair, 600_000, Pace::Unlimited)?;
         let reports = stop(&mut daemon, Loss::None)?;
         let log = daemon.log()?;
-        ensure!(!log.contains("WARN"), "{mode}:\n{log}");
+        // Generic mode says at its start what it counts; that is no suspicion.
+        let suspects = log.lines().any(|line| line.contains("WARN") && !line.contains("counts a buffer"));
+        ensure!(!suspects, "{mode}:\n{log}");
         let (mut seen, mut weighed) = (0.0, 0.0);
         for interface in reports.iter().flat_map(|report| report["interfaces"].as_array()).flatten() {
             let packets = number(&interface["ledger"]["seen"]["packets"])? as f64;
