@@ -32,6 +32,10 @@ const SLOTS_PER_CALL: u32 = HANDED_OVER_MAX as u32;
 /// How many words a record has.
 const WORDS: usize = size_of::<Record>() / 8;
 
+/// What `closing` says while a window is being closed. What was evicted first comes first, as in userspace's twin.
+const EVICTED_FIRST: u32 = 1;
+const CACHE_NEXT: u32 = 2;
+
 const CLAIM: u64 = FlushOrder::Claim as u64;
 const CLOSE: u64 = FlushOrder::Close as u64;
 const RELEASE: u64 = FlushOrder::Release as u64;
@@ -56,7 +60,7 @@ pub fn flush(id: u32, order: u64) -> Flushed {
     }
     if cpu.closing == 0 {
         let Some(rate) = sampling::pending(id, cpu) else { return none };
-        cpu.closing = 1;
+        cpu.closing = EVICTED_FIRST;
         cpu.cursor = 0;
         cpu.closed_rate = rate;
         let next = cpu.epoch.wrapping_add(1);
@@ -74,14 +78,17 @@ pub fn flush(id: u32, order: u64) -> Flushed {
     flushed.unwrap_or(none)
 }
 
-/// The next part of the cache; after its last part, the records that wait for the ring.
+/// The records that wait for the ring; then part after part of the cache; then what waits for the ring by then.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "the verifier follows one index, but not two iterators")]
 fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
     let epoch = cpu.epoch.wrapping_sub(1) as u8;
     let slots = slots(cpu);
     // Counted in the block: the verifier would follow each number that a local one could have.
     cpu.handed_over = 0;
+    if cpu.closing == EVICTED_FIRST {
+        cpu.closing = CACHE_NEXT;
+        return Some(Flushed { state: Flush::Again, records: hand_over_evicted(cpu, handed_over) });
+    }
     if cpu.cursor < slots {
         for _ in 0..SLOTS_PER_CALL {
             if cpu.cursor >= slots {
@@ -99,6 +106,16 @@ fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
         }
         return Some(Flushed { state: Flush::Again, records: cpu.handed_over });
     }
+    // Packets that came between two calls may have evicted more.
+    let evicted = hand_over_evicted(cpu, handed_over);
+    cpu.closing = 0;
+    Some(Flushed { state: Flush::Done, records: evicted })
+}
+
+/// The records that wait for the ring; gives how many there are.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the verifier follows one index, but not two iterators")]
+fn hand_over_evicted(cpu: &mut Cpu, handed_over: &mut HandedOver) -> u32 {
     let evicted = cpu.evicted_count;
     for nth in 0..EVICTED_MAX {
         if nth as u32 >= evicted {
@@ -107,8 +124,7 @@ fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
         move_record(&mut cpu.evicted[nth], &mut handed_over[nth]);
     }
     cpu.evicted_count = 0;
-    cpu.closing = 0;
-    Some(Flushed { state: Flush::Done, records: evicted })
+    evicted
 }
 
 /// Moves a record word by word. Of a plain copy the compiler makes a call that copies byte by byte, and the verifier

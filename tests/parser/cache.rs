@@ -83,11 +83,11 @@ pub fn a_collision_evicts() -> Result<()> {
         object.pass(&packet(first, 0x01, 100))?;
         ensure!(object.records()?.is_empty(), "records are handed over many at a time");
         let (window, _) = object.close()?;
-        // What is still in the cache comes first, then what waits for the ring.
+        // What waits for the ring comes first, then what is still in the cache: in the order of userspace's twin.
         let expected = [
-            (key(first), Tally::new(1, 100), 0x01),
             (key(first), Tally::new(3, 300), 0x02),
             (key(second), Tally::new(2, 400), 0x10),
+            (key(first), Tally::new(1, 100), 0x01),
         ];
         let evicted = window.records.iter().map(|record| (record.key, record.tally(), record.tcp_flags));
         ensure!(evicted.eq(expected), "{:?}", window.records);
