@@ -1,6 +1,9 @@
 //! The coordinator: follows the interfaces and the CPUs, ends each window on time, and hands its report to the sinks.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use crossbeam::channel::{Receiver, never, select};
 use jiff::{SignedDuration, Timestamp};
@@ -177,7 +180,8 @@ impl Coordinator<'_, '_> {
         closing.advance(next);
         let mut window = crew.close(patience, |spare| closing.keys.equip(spare))?;
         let late = window.late.iter().flat_map(|nth| fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
-        let late: Vec<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
+        let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
+        let late = Vec::from_iter(late);
         if !window.late.is_empty() || !late.is_empty() {
             warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
         }

@@ -18,7 +18,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, KeyError},
+    config::{Config, HashKey, Interface, KeyError},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
@@ -92,7 +92,9 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
     let memory = Memory::plan(config, &cpus, kernel.is_some());
     let mut valves = Vec::new();
     if let Some(kernel) = &kernel {
-        descriptors::provide(cpus.possible.into(), memory.workers + memory.readers).map_err(KernelError::from)?;
+        let any_number = config.interfaces.iter().any(Interface::is_pattern);
+        let threads = memory.workers + memory.readers;
+        descriptors::provide(cpus.possible.into(), threads, any_number).map_err(KernelError::from)?;
         for _ in 0..memory.workers {
             valves.push(kernel.valves()?);
         }

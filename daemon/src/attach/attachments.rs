@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 use weir_common::{
     control::{Feeds, egress},
@@ -18,7 +17,7 @@ use super::{
     feeds::Feeding,
     hook::leftovers,
     ladder::{Hold, Ladder},
-    netlink::{Device, Devices},
+    netlink::{Device, Devices, Traffic},
     obtained::Obtained,
     others::Others,
     plan::{Wanted, wanted},
@@ -76,9 +75,6 @@ impl<'a> Attachments<'a> {
         if all.ladder.programs.is_some() {
             clean_hooks();
         }
-        if all.others.is_some() {
-            allow_many_descriptors();
-        }
         let devices = all.devices.list()?;
         for rule in interfaces {
             if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
@@ -135,11 +131,16 @@ impl<'a> Attachments<'a> {
 
     /// Takes note of filters that somebody has removed, so that they are attached again.
     fn forget_lost_filters(&mut self) {
+        let mut traffic = None;
         for attachment in self.slots.iter_mut() {
             let Some(present) = &attachment.present else { continue };
             let Some(Hold::Filter { hooked }) = &present.hold else { continue };
             let (interface, ifindex) = (&attachment.name, present.ifindex);
-            match hooked.is_there() {
+            let there = match &mut traffic {
+                Some(traffic) => hooked.is_there(traffic),
+                None => Traffic::open().and_then(|opened| hooked.is_there(traffic.insert(opened))),
+            };
+            match there {
                 Ok(true) => {}
                 Ok(false) => {
                     warn!(
@@ -353,14 +354,6 @@ impl<'a> Attachments<'a> {
         if let Some(others) = &mut self.others {
             others.detach();
         }
-    }
-}
-
-/// Each attached interface holds a descriptor, and thousands may fit a pattern: more than the usual limit of 1,024.
-fn allow_many_descriptors() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        warn!(limit = current, "cannot raise the limit of open files, and each interface needs one: {error}");
     }
 }
 

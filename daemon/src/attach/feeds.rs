@@ -23,38 +23,9 @@ use weir_common::control::{Feeds, Passing};
 use super::{
     netlink::{Device, Devices},
     plan::{Wanted, wanted},
+    stack::{Carriers, Stack},
 };
 use crate::config::{Interface, Way};
-
-/// Kinds of interfaces that show the packets of their lower interface again.
-const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];
-/// Kinds of interfaces whose packets travel inside packets of other interfaces.
-const TUNNELS: [&str; 22] = [
-    "vxlan",
-    "geneve",
-    "bareudp",
-    "gre",
-    "gretap",
-    "ip6gre",
-    "ip6gretap",
-    "erspan",
-    "ip6erspan",
-    "ipip",
-    "sit",
-    "ip6tnl",
-    "vti",
-    "vti6",
-    "xfrm",
-    "wireguard",
-    "ovpn",
-    "ppp",
-    "gtp",
-    "l2tp",
-    "amt",
-    "tun",
-];
-/// Stacks are not deeper than this.
-const DEPTH_MAX: usize = 8;
 
 /// What one direction of one interface feeds, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +49,20 @@ pub struct Feeding {
 impl Feeding {
     /// Decides for all these interfaces, of which each is wanted as its rule says.
     pub fn new(wanted: &[Wanted<'_>], devices: &[Device]) -> Self {
-        Stack::new(wanted, devices).decide()
+        let stack = Stack::new(wanted, devices);
+        let mut feeding = Self::default();
+        for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Ingress) {
+            feeding.decisions.insert((wanted.device.ifindex, wanted.way), received(&stack, wanted));
+        }
+        let is_fed = |device: &&Device| match feeding.decision(device.ifindex, Way::Ingress) {
+            Some(decision) => decision.feeds == Feeds::All || stack.is_fed_elsewhere(device),
+            None => stack.is_fed_elsewhere(device) || stack.is_fed_in_part(device),
+        };
+        feeding.fed = devices.iter().filter(is_fed).map(|device| device.ifindex).collect();
+        for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Egress) {
+            feeding.decisions.insert((wanted.device.ifindex, wanted.way), sent(&stack, wanted, &feeding.fed));
+        }
+        feeding
     }
 
     /// What this direction of an interface feeds; all packets if nothing was decided.
@@ -142,234 +126,68 @@ pub fn survey(rules: &[Interface], has_programs: bool) -> io::Result<Vec<Surveye
     Ok(all)
 }
 
-/// How the interfaces lie on one another.
-struct Stack<'l> {
-    devices: &'l [Device],
-    by_index: HashMap<u32, &'l Device>,
-    members: HashMap<u32, Vec<&'l Device>>,
-    wanted: HashMap<(u32, Way), &'l Wanted<'l>>,
+/// What an interface feeds of the packets that it receives.
+fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
+    let device = wanted.device;
+    if let Some(feeds) = wanted.feeds.filter(|feeds| *feeds != Feeds::Local) {
+        return told(feeds, stack.below(device, Way::Ingress));
+    }
+    if let Some(peer) = stack.peer(device).filter(|peer| stack.is_wanted(peer, Way::Egress)) {
+        return Decision::none(format!("they feed on {}, its other end, which sends them", peer.name));
+    }
+    by_place(stack, wanted, "come").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
 }
 
-/// An interface below another one that carries its packets.
-enum Below {
-    /// All of them, as far as the interfaces tell.
-    Whole(String),
-    /// All of them, if they come by this interface; the kernel does not tell.
-    Likely(String),
-}
-
-impl Below {
-    fn name(self) -> String {
-        match self {
-            Self::Whole(name) | Self::Likely(name) => name,
-        }
+/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`].
+fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>) -> Decision {
+    let device = wanted.device;
+    if let Some(feeds) = wanted.feeds {
+        return told(feeds, stack.below(device, Way::Egress));
+    }
+    if device.loopback && stack.is_wanted(device, Way::Ingress) {
+        return Decision::none("they feed when the loopback receives them".to_owned());
+    }
+    if let Some(decision) = by_place(stack, wanted, "leave") {
+        return decision;
+    }
+    if fed.is_empty() {
+        return Decision::all().twice(stack.twice(device, Way::Egress));
+    }
+    if wanted.knows_origin {
+        return Decision::local().twice(stack.twice(device, Way::Egress));
+    }
+    if fed.iter().any(|other| stack.is_apart(*other, device)) {
+        let why = "those that the router forwards have fed already, and a packet socket does not tell which";
+        let doubt = format!(
+            "A packet socket does not tell which packets of {} the router forwards. If it forwards none that came by a \
+             measured interface, set `feeds: all`",
+            device.name
+        );
+        Decision { doubt: Some(doubt), ..Decision::none(why.to_owned()) }
+    } else {
+        let doubt = format!(
+            "A packet socket does not tell which packets {} sends back to where they came from. If the router does that, \
+             as with VLANs on one cable, set `feeds: none` for `direction: egress`",
+            device.name
+        );
+        Decision { doubt: Some(doubt), ..Decision::all() }
     }
 }
 
-impl<'l> Stack<'l> {
-    fn new(wanted: &'l [Wanted<'l>], devices: &'l [Device]) -> Self {
-        let mut members: HashMap<_, Vec<_>> = HashMap::new();
-        for device in devices {
-            if let Some(master) = device.master {
-                members.entry(master).or_default().push(device);
-            }
-        }
-        let by_index = devices.iter().map(|device| (device.ifindex, device)).collect();
-        let wanted = wanted.iter().map(|one| ((one.device.ifindex, one.way), one)).collect();
-        Self { devices, by_index, members, wanted }
+/// What follows for the packets that `come` or `leave`, if interfaces above or below feed them.
+fn by_place(stack: &Stack<'_>, wanted: &Wanted<'_>, verb: &str) -> Option<Decision> {
+    let Wanted { device, way, .. } = *wanted;
+    if let Some(upper) = stack.above(device, way) {
+        let why = format!("they feed on {}, of which not all interfaces below are measured", upper.name);
+        return Some(Decision::none(why));
     }
+    stack.below(device, way).map(|carriers| Decision::below(&carriers, verb))
+}
 
-    fn decide(&self) -> Feeding {
-        let mut feeding = Feeding::default();
-        for (&key, wanted) in &self.wanted {
-            if key.1 == Way::Ingress {
-                feeding.decisions.insert(key, self.received(wanted));
-            }
-        }
-        let feeds = |device: &Device| match feeding.decisions.get(&(device.ifindex, Way::Ingress)) {
-            Some(decision) => decision.feeds == Feeds::All || self.is_fed_elsewhere(device),
-            None => self.is_fed_elsewhere(device) || self.has_fed_member(device),
-        };
-        let fed: HashSet<u32> =
-            self.devices.iter().filter(|device| feeds(device)).map(|device| device.ifindex).collect();
-        for (&key, wanted) in &self.wanted {
-            if key.1 == Way::Egress {
-                feeding.decisions.insert(key, self.sent(wanted, &fed));
-            }
-        }
-        feeding.fed = fed;
-        feeding
-    }
-
-    /// What an interface feeds of the packets that it receives.
-    fn received(&self, wanted: &Wanted<'_>) -> Decision {
-        let device = wanted.device;
-        let below = self.below(device, Way::Ingress, DEPTH_MAX);
-        if let Some(feeds) = wanted.feeds.filter(|feeds| *feeds != Feeds::Local) {
-            return self.told(feeds, below);
-        }
-        if let Some(peer) = self.peer(device).filter(|peer| self.is_wanted(peer, Way::Egress)) {
-            return Decision::none(format!("they feed on {}, its other end, which sends them", peer.name));
-        }
-        if let Some(upper) = self.partly_below(device, Way::Ingress) {
-            return Decision::none(format!(
-                "they feed on {}, of which not all interfaces below are measured",
-                upper.name
-            ));
-        }
-        match below {
-            Some(below) => Decision::below(below, "come"),
-            None => Decision::all(),
-        }
-    }
-
-    /// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`].
-    fn sent(&self, wanted: &Wanted<'_>, fed: &HashSet<u32>) -> Decision {
-        let device = wanted.device;
-        let below = self.below(device, Way::Egress, DEPTH_MAX);
-        if let Some(feeds) = wanted.feeds {
-            return self.told(feeds, below);
-        }
-        if device.loopback && self.is_wanted(device, Way::Ingress) {
-            return Decision::none("they feed when the loopback receives them".to_owned());
-        }
-        if let Some(upper) = self.partly_below(device, Way::Egress) {
-            return Decision::none(format!(
-                "they feed on {}, of which not all interfaces below are measured",
-                upper.name
-            ));
-        }
-        match below {
-            Some(below) => Decision::below(below, "leave"),
-            None if fed.is_empty() => Decision::all(),
-            None if wanted.knows_origin => Decision::local(),
-            None if !fed.iter().any(|other| self.is_apart(*other, device)) => Decision {
-                doubt: Some(format!(
-                    "A packet socket does not tell which packets {} sends back to where they came from. If the router \
-                     does that, as with VLANs on one cable, set `feeds: none` for `direction: egress`",
-                    device.name
-                )),
-                ..Decision::all()
-            },
-            None => Decision {
-                doubt: Some(format!(
-                    "A packet socket does not tell which packets of {} the router forwards. If it forwards none that \
-                     came by a measured interface, set `feeds: all`",
-                    device.name
-                )),
-                ..Decision::none(
-                    "those that the router forwards have fed already, and a packet socket does not tell which"
-                        .to_owned(),
-                )
-            },
-        }
-    }
-
-    /// What the operator told, and what follows.
-    fn told(&self, feeds: Feeds, below: Option<Below>) -> Decision {
-        let doubt = match (feeds, below) {
-            (Feeds::All | Feeds::Local, Some(below)) => {
-                Some(format!("Packets that {} carries too, below it, count twice in totals and lists", below.name()))
-            }
-            _ => None,
-        };
-        let why = if feeds == Feeds::All { String::new() } else { "so says the configuration".to_owned() };
-        Decision { feeds, why, doubt }
-    }
-
-    /// The measured interfaces below that carry all packets of this direction, if they do.
-    fn below(&self, device: &Device, way: Way, depth: usize) -> Option<Below> {
-        let carries = |lower: &Device| {
-            if self.is_wanted(lower, way) && self.partly_below(lower, way).is_none() {
-                return Some(Below::Whole(lower.name.clone()));
-            }
-            if depth == 0 { None } else { self.below(lower, way, depth - 1) }
-        };
-        if let Some(members) = self.members.get(&device.ifindex) {
-            let carried: Option<Vec<_>> = members.iter().map(|member| carries(member)).collect();
-            let names: Vec<_> = carried?.into_iter().map(Below::name).collect();
-            return Some(Below::Whole(names.join(", ")));
-        }
-        let lower = device.lower.and_then(|lower| self.by_index.get(&lower)).copied();
-        if is_one_of(device, &STACKED) {
-            return lower.and_then(carries);
-        }
-        if is_tunnel(device) {
-            return match lower {
-                Some(lower) => carries(lower),
-                None if device.elsewhere => None,
-                None => self.any_base(device, way).map(Below::Likely),
-            };
-        }
-        None
-    }
-
-    /// A measured interface that is no tunnel and does not lie on `tunnel`.
-    fn any_base(&self, tunnel: &Device, way: Way) -> Option<String> {
-        let is_base = |device: &&Device| {
-            !device.loopback && !is_tunnel(device) && device.ifindex != tunnel.ifindex && !self.lies_on(device, tunnel)
-        };
-        let mut names: Vec<_> = self
-            .devices
-            .iter()
-            .filter(is_base)
-            .filter(|device| self.is_wanted(device, way))
-            .map(|device| &device.name)
-            .collect();
-        names.sort_unstable();
-        names.first().map(|name| (*name).clone())
-    }
-
-    /// Whether it is another interface, and does not lie on this one.
-    fn is_apart(&self, other: u32, device: &Device) -> bool {
-        let other = self.by_index.get(&other);
-        other.is_some_and(|other| other.ifindex != device.ifindex && !self.lies_on(other, device))
-    }
-
-    fn lies_on(&self, upper: &Device, lower: &Device) -> bool {
-        let mut at = upper;
-        for _ in 0..DEPTH_MAX {
-            match at.lower.and_then(|lower| self.by_index.get(&lower)) {
-                Some(next) if next.ifindex == lower.ifindex => return true,
-                Some(next) => at = next,
-                None => return false,
-            }
-        }
-        false
-    }
-
-    /// The measured interface above that has all packets of this one, and of whose members others are not measured.
-    fn partly_below(&self, device: &Device, way: Way) -> Option<&'l Device> {
-        let upper = *self.by_index.get(&device.master?)?;
-        let members = self.members.get(&upper.ifindex)?;
-        let all = members.iter().all(|member| {
-            self.is_wanted(member, way)
-                || self.members.contains_key(&member.ifindex) && self.below(member, way, 1).is_some()
-        });
-        (self.is_wanted(upper, way) && !all).then_some(upper)
-    }
-
-    /// Whether what an interface receives has fed on others.
-    fn is_fed_elsewhere(&self, device: &Device) -> bool {
-        self.below(device, Way::Ingress, DEPTH_MAX).is_some()
-            || self.peer(device).is_some_and(|peer| self.is_wanted(peer, Way::Egress))
-    }
-
-    /// Whether some of what a bridge, a bond or the like receives has fed: then forwarded packets do not feed again.
-    fn has_fed_member(&self, device: &Device) -> bool {
-        let members = self.members.get(&device.ifindex).into_iter().flatten();
-        members.into_iter().any(|member| self.is_wanted(member, Way::Ingress))
-    }
-
-    /// The other end of a veth in this namespace.
-    fn peer(&self, device: &Device) -> Option<&'l Device> {
-        let lower = device.lower.filter(|_| device.kind.as_deref() == Some("veth"))?;
-        self.by_index.get(&lower).copied()
-    }
-
-    fn is_wanted(&self, device: &Device, way: Way) -> bool {
-        self.wanted.get(&(device.ifindex, way)).is_some_and(|wanted| wanted.feeds != Some(Feeds::None))
-    }
+/// What the operator told, and what follows.
+fn told(feeds: Feeds, below: Option<Carriers<'_>>) -> Decision {
+    let why = if feeds == Feeds::All { String::new() } else { "so says the configuration".to_owned() };
+    Decision { feeds, why, doubt: None }.twice(below.filter(|_| feeds != Feeds::None))
 }
 
 impl Decision {
@@ -387,33 +205,35 @@ impl Decision {
     }
 
     /// Packets that `come` or `leave` by measured interfaces below.
-    fn below(below: Below, verb: &str) -> Self {
-        match below {
-            Below::Whole(lower) => Self::none(format!("they feed on {lower}, below it")),
-            Below::Likely(lower) => Self {
+    fn below(carriers: &Carriers<'_>, verb: &str) -> Self {
+        let lower = carriers.names();
+        match carriers.tunnel {
+            None => Self::none(format!("they feed on {lower}, below it")),
+            Some(tunnel) => Self {
                 doubt: Some(format!(
-                    "It is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is one \
-                     that weir does not measure, set `feeds: all`"
+                    "{tunnel} is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is \
+                     one that weir does not measure, set `feeds: all`"
                 )),
                 ..Self::none(format!("they feed on {lower}, inside its packets"))
             },
         }
     }
-}
 
-fn is_one_of(device: &Device, kinds: &[&str]) -> bool {
-    device.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
-}
-
-/// A `tun` with Ethernet headers (`tap`) is a machine's network card, not a tunnel.
-fn is_tunnel(device: &Device) -> bool {
-    const ETHERNET: u16 = 1;
-    is_one_of(device, &TUNNELS) && !(device.kind.as_deref() == Some("tun") && device.hardware == ETHERNET)
+    /// With a word of packets that feed on other interfaces, too.
+    fn twice(self, others: Option<Carriers<'_>>) -> Self {
+        let doubt = |others: Carriers<'_>| {
+            format!("Packets that {} carries too, below it, count twice in totals and lists", others.names())
+        };
+        Self { doubt: others.map(doubt), ..self }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::stack::{STACKED, TUNNELS},
+        *,
+    };
 
     const INGRESS: &[Way] = &[Way::Ingress];
     const EGRESS: &[Way] = &[Way::Egress];
@@ -538,7 +358,82 @@ mod tests {
         assert!(feeding.decision(2, Way::Ingress).unwrap().why.contains("if4"));
         // The bridge itself is not measured: what its one port has fed does not feed again.
         let (feeding, fed) = decide(&devices, &[(2, BOTH)], None, true);
-        assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2, 4]));
+        assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2, 4, 5]));
+    }
+
+    #[test]
+    fn a_bridge_is_whole_where_the_parent_of_a_port_is_measured() {
+        let devices = [card(2), member(5, on(2, virt(3, "vlan"))), member(5, card(4)), virt(5, "bridge")];
+        let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH), (5, BOTH)]);
+        let decided = [2, 4, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
+        assert_eq!(decided, [Feeds::All, Feeds::All, Feeds::None], "each packet has one interface that feeds it");
+        assert_eq!(fed, [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_feeds_on_a_bridge_in_part_and_below_it_too_is_said() {
+        let vlan = member(5, on(2, virt(3, "vlan")));
+        let devices = [card(2), vlan, member(5, card(4)), virt(5, "bridge")];
+        let (feeding, _) = feeding(&devices, &[(2, INGRESS), (5, INGRESS)]);
+        let decided = [2, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
+        assert_eq!(decided, [Feeds::All, Feeds::All], "if2 has other packets, and so has if5");
+        let doubt = feeding.decision(5, Way::Ingress).unwrap().doubt.as_ref().unwrap();
+        assert!(doubt.contains("if2") && doubt.contains("count twice"), "{doubt}");
+    }
+
+    #[test]
+    fn bonds_in_a_bridge_feed_once_whatever_is_measured() {
+        // if2 and if3 in the bond if4, which is a port of the bridge if6, beside if5.
+        let devices =
+            [member(4, card(2)), member(4, card(3)), member(6, virt(4, "bond")), member(6, card(5)), virt(6, "bridge")];
+        for (measured, feeds) in [
+            (vec![2, 3, 4, 5, 6], vec![2, 3, 5]),
+            (vec![2, 3, 5, 6], vec![2, 3, 5]),
+            (vec![4, 5, 6], vec![4, 5]),
+            (vec![2, 3, 4, 6], vec![6]),
+            (vec![2, 3, 6], vec![6]),
+            (vec![2, 6], vec![6]),
+            (vec![2, 4, 5, 6], vec![4, 5]),
+            (vec![2, 4, 6], vec![6]),
+            (vec![2, 4], vec![4]),
+            (vec![2, 3], vec![2, 3]),
+        ] {
+            let wanted: Vec<_> = measured.iter().map(|ifindex| (*ifindex, INGRESS)).collect();
+            let (feeding, _) = feeding(&devices, &wanted);
+            let feed = |ifindex: &u32| feeding.of(*ifindex, Way::Ingress) == Feeds::All;
+            assert_eq!(measured.iter().copied().filter(feed).collect::<Vec<_>>(), feeds, "{measured:?}");
+        }
+        // With one half of the bond measured, what the VLAN above forwards is not fed again.
+        let devices = [devices.to_vec(), vec![on(6, virt(7, "vlan")), card(8)]].concat();
+        let (feeding, fed) = feeding(&devices, &[(2, INGRESS), (8, EGRESS)]);
+        assert_eq!((feeding.of(8, Way::Egress), fed), (Feeds::Local, vec![2, 4, 6, 7]));
+    }
+
+    #[test]
+    fn a_bridge_does_not_carry_the_tunnel_that_is_its_port() {
+        let tunnel = member(5, Device { hardware: 1, ..virt(7, "vxlan") });
+        let devices = [tunnel.clone(), member(5, card(4)), virt(5, "bridge")];
+        for measured in [vec![(7, INGRESS), (4, INGRESS), (5, INGRESS)], vec![(7, INGRESS), (5, INGRESS)]] {
+            let (feeding, _) = feeding(&devices[..], &measured);
+            let feed = |(ifindex, _): &&(u32, &[Way])| feeding.of(*ifindex, Way::Ingress) == Feeds::All;
+            let feed: Vec<_> = measured.iter().filter(feed).map(|(ifindex, _)| *ifindex).collect();
+            assert_eq!(feed, if measured.len() == 3 { [4].as_slice() } else { &[5] }, "{measured:?}");
+        }
+        // A bridge above a tunnel says which of the interfaces below is the tunnel.
+        let (feeding, _) = feeding(&devices, &[(4, INGRESS), (5, INGRESS)]);
+        let decision = feeding.decision(5, Way::Ingress).unwrap();
+        assert_eq!(decision.feeds, Feeds::None);
+        assert!(decision.doubt.as_ref().unwrap().starts_with("if7 is a tunnel"), "{decision:?}");
+    }
+
+    #[test]
+    fn of_many_ports_only_some_are_named() {
+        let ports = (10..30).map(|ifindex| member(5, card(ifindex)));
+        let devices: Vec<_> = ports.chain([virt(5, "bridge")]).collect();
+        let wanted: Vec<_> = devices.iter().map(|device| (device.ifindex, INGRESS)).collect();
+        let (feeding, _) = feeding(&devices, &wanted);
+        let why = &feeding.decision(5, Way::Ingress).unwrap().why;
+        assert_eq!(why, "they feed on if10, if11, if12 and 17 more, below it");
     }
 
     #[test]

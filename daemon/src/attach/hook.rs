@@ -58,9 +58,8 @@ impl Hooked {
     /// # Errors
     ///
     /// The kernel gives no answer.
-    pub fn is_there(&self) -> io::Result<bool> {
-        let mut traffic = Traffic::open()?;
-        Ok(find(&mut traffic, self.ifindex, self.way, self.program)?.is_some())
+    pub fn is_there(&self, traffic: &mut Traffic) -> io::Result<bool> {
+        Ok(find(traffic, self.ifindex, self.way, self.program)?.is_some())
     }
 }
 
@@ -139,22 +138,27 @@ fn is_empty(traffic: &mut Traffic, ifindex: u32) -> io::Result<bool> {
 
 /// All filters of an interface.
 fn of_interface(traffic: &mut Traffic, ifindex: u32) -> io::Result<Vec<(Way, Filter)>> {
-    let ways: &[Way] = match traffic.discipline(ifindex)? {
-        Some(Discipline::Clsact) => &[Way::Ingress, Way::Egress],
-        Some(Discipline::Ingress) => &[Way::Ingress],
-        None => &[],
-    };
     let mut all = Vec::new();
-    for &way in ways {
+    for &way in ways(traffic.discipline(ifindex)?) {
         all.extend(traffic.filters(ifindex, way)?.into_iter().map(|filter| (way, filter)));
     }
     Ok(all)
 }
 
+/// The directions for which there may be filters.
+const fn ways(discipline: Option<Discipline>) -> &'static [Way] {
+    match discipline {
+        Some(Discipline::Clsact) => &[Way::Ingress, Way::Egress],
+        Some(Discipline::Ingress) => &[Way::Ingress],
+        None => &[],
+    }
+}
+
 fn find(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Result<Option<Filter>> {
-    let of_way = |(its_way, filter): (Way, Filter)| (its_way == way).then_some(filter);
-    let mut filters = of_interface(traffic, ifindex)?.into_iter().filter_map(of_way);
-    Ok(filters.find(|filter| filter.program == Some(program)))
+    if !ways(traffic.discipline(ifindex)?).contains(&way) {
+        return Ok(None);
+    }
+    Ok(traffic.filters(ifindex, way)?.into_iter().find(|filter| filter.program == Some(program)))
 }
 
 /// Removes the filter with this program, and the queueing discipline if weir made it and nobody else uses it.

@@ -5,6 +5,8 @@ use thiserror::Error;
 
 /// Programs, maps, links of interfaces, sinks, and what the daemon opens for a moment.
 const BASE: u64 = 512;
+/// As many as the kernel allows by itself (`fs.nr_open`): for any number of interfaces, where no hard limit is set.
+const ANY_NUMBER: u64 = 1 << 20;
 
 /// The limit of open files is too low, and may not be raised.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -19,15 +21,16 @@ pub struct TooFew {
 }
 
 /// Raises the soft limit of open files to what a daemon needs that may have `cpus` rings and has `threads` threads that
-/// wait for something.
+/// wait for something; with `any_number` of interfaces to the hard limit, as each of them is one more.
 ///
 /// # Errors
 ///
-/// The hard limit is lower.
-pub fn provide(cpus: u64, threads: u64) -> Result<(), TooFew> {
+/// The hard limit is lower than what it needs in any case.
+pub fn provide(cpus: u64, threads: u64, any_number: bool) -> Result<(), TooFew> {
     let needed = needed(cpus, threads);
     let limit = getrlimit(Resource::Nofile);
-    if let Some(soft) = raised(limit.current, limit.maximum, needed).map_err(|hard| TooFew { needed, cpus, hard })? {
+    let raised = raised((limit.current, limit.maximum), needed, any_number);
+    if let Some(soft) = raised.map_err(|hard| TooFew { needed, cpus, hard })? {
         // A system call filter may forbid it, though the limit allows it; if a descriptor is missing, its opening says so.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
     }
@@ -40,12 +43,13 @@ const fn needed(cpus: u64, threads: u64) -> u64 {
 }
 
 /// The soft limit to set, if it must be another one; `Err` with the hard limit if that is too low.
-fn raised(soft: Option<u64>, hard: Option<u64>, needed: u64) -> Result<Option<u64>, u64> {
-    match (soft, hard) {
-        (None, _) => Ok(None),
-        (Some(soft), _) if soft >= needed => Ok(None),
-        (_, Some(hard)) if hard < needed => Err(hard),
-        _ => Ok(Some(needed)),
+fn raised((soft, hard): (Option<u64>, Option<u64>), needed: u64, any_number: bool) -> Result<Option<u64>, u64> {
+    let Some(soft) = soft else { return Ok(None) };
+    let goal = if any_number { hard.unwrap_or(ANY_NUMBER).max(needed) } else { needed };
+    match hard {
+        _ if soft >= goal => Ok(None),
+        Some(hard) if hard < needed => Err(hard),
+        _ => Ok(Some(goal)),
     }
 }
 
@@ -55,11 +59,20 @@ mod tests {
 
     #[test]
     fn the_limit_is_raised_as_far_as_needed_and_possible() {
-        assert_eq!(raised(Some(1_024), Some(524_288), 2_000), Ok(Some(2_000)));
-        assert_eq!(raised(Some(1_024), None, 2_000), Ok(Some(2_000)));
-        assert_eq!(raised(Some(2_000), Some(2_000), 2_000), Ok(None));
-        assert_eq!(raised(None, None, 2_000), Ok(None));
-        assert_eq!(raised(Some(1_024), Some(1_999), 2_000), Err(1_999));
+        assert_eq!(raised((Some(1_024), Some(524_288)), 2_000, false), Ok(Some(2_000)));
+        assert_eq!(raised((Some(1_024), None), 2_000, false), Ok(Some(2_000)));
+        assert_eq!(raised((Some(2_000), Some(2_000)), 2_000, false), Ok(None));
+        assert_eq!(raised((None, None), 2_000, false), Ok(None));
+        assert_eq!(raised((Some(1_024), Some(1_999)), 2_000, false), Err(1_999));
+        // Thousands of interfaces may fit a pattern.
+        assert_eq!(raised((Some(1_024), Some(524_288)), 600, true), Ok(Some(524_288)));
+        assert_eq!(raised((Some(1_024), None), 600, true), Ok(Some(ANY_NUMBER)));
+        assert_eq!(
+            raised((Some(4_096), Some(4_096)), 600, true),
+            Ok(None),
+            "nothing to ask for, so nothing is refused"
+        );
+        assert_eq!(raised((Some(512), Some(599)), 600, true), Err(599));
     }
 
     #[test]

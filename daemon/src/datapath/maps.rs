@@ -1,8 +1,8 @@
 //! Maps by which the daemon tells the kernel's programs what to do.
 
-use std::{collections::HashMap as StdHashMap, os::fd::AsFd as _};
+use std::{collections::HashMap, os::fd::AsFd as _};
 
-use aya::maps::{Array, HashMap, Map, MapData};
+use aya::maps::{self, Array, Map, MapData};
 use weir_common::{
     control::{Feeds, Flushed, INTERFACE_PROBES, InterfaceSlot, Passing, egress},
     cpu::{Cpu, HandedOver},
@@ -15,12 +15,14 @@ use super::error::KernelError;
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
-    passing: HashMap<MapData, u32, u32>,
+    passing: maps::HashMap<MapData, u32, u32>,
+    /// What the map has, as only this daemon writes it.
+    told: HashMap<u32, Passing>,
 }
 
 impl InterfaceTable {
     pub(super) fn new(map: Map, passing: Map) -> Result<Self, KernelError> {
-        Ok(Self { map: Array::try_from(map)?, passing: HashMap::try_from(passing)? })
+        Ok(Self { map: Array::try_from(map)?, passing: maps::HashMap::try_from(passing)?, told: HashMap::new() })
     }
 
     /// Tells the programs what they have to know of interfaces, by index; those beyond
@@ -29,13 +31,17 @@ impl InterfaceTable {
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn set_feeding(&mut self, passing: &StdHashMap<u32, Passing>) -> Result<(), KernelError> {
-        let there = self.passing.iter().collect::<Result<StdHashMap<u32, u32>, _>>()?;
-        for gone in there.keys().filter(|ifindex| !passing.contains_key(ifindex)) {
-            self.passing.remove(gone)?;
+    pub fn set_feeding(&mut self, passing: &HashMap<u32, Passing>) -> Result<(), KernelError> {
+        let gone: Vec<_> = self.told.keys().filter(|ifindex| !passing.contains_key(ifindex)).copied().collect();
+        for ifindex in gone {
+            self.passing.remove(&ifindex)?;
+            self.told.remove(&ifindex);
         }
-        for (ifindex, Passing(new)) in passing.iter().filter(|(ifindex, new)| there.get(ifindex) != Some(&new.0)) {
-            self.passing.insert(ifindex, new, 0)?;
+        for (&ifindex, &new) in passing {
+            if self.told.get(&ifindex) != Some(&new) {
+                self.passing.insert(ifindex, new.0, 0)?;
+                self.told.insert(ifindex, new);
+            }
         }
         Ok(())
     }
@@ -170,8 +176,6 @@ fn place_for(entry: u32, there: impl Fn(u32) -> Result<u32, KernelError>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use weir_common::control::INTERFACE_TABLE;
 
     use super::*;
