@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
+use weir_common::control::CPUS_MAX;
+
 use crate::replay::Windows;
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
@@ -23,7 +25,7 @@ pub enum Command {
     /// Measure capture files (pcap, pcapng) offline, in the same way; needs no privilege
     Replay(ReplayArgs),
     /// Check a configuration: print every mistake with line and column, or all settings and their memory
-    Check(ConfigArgs),
+    Check(CheckArgs),
     /// Say what this kernel, driver and user can do, and the exact reason for each no; attaches nothing
     Doctor(DoctorArgs),
     /// Remove the filters that a killed weir has left at the tc hooks of interfaces (as root)
@@ -90,6 +92,17 @@ pub struct DoctorArgs {
     /// Print one line of JSON instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// `weir check`.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Plan the memory for a machine with this many CPUs [default: those of this machine]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(CPUS_MAX)))]
+    pub cpus: Option<u32>,
 }
 
 /// `weir detach`.

@@ -11,7 +11,7 @@ use std::{
 use clap::Parser;
 use weir::{
     attach::{AttachError, Decision, leftovers, netlink::Devices, survey},
-    cli::{Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
+    cli::{CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     coordinator::MeasureError,
     crew::CrewError,
@@ -144,10 +144,13 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
 }
 
-fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
-    let config = read_config(args)?;
+fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
+    let config = read_config(config)?;
     config.hash_key.check_kept().map_err(RunError::from)?;
-    let cpus = Cpus::of_this_machine().map_err(RunError::from)?;
+    let cpus = match cpus {
+        Some(count) => Cpus::of(*count),
+        None => Cpus::of_this_machine().map_err(RunError::from)?,
+    };
     let has_programs = tap::needs_programs(&config.interfaces);
     let memory = Memory::plan(&config, &cpus, has_programs);
     let feeds = show_feeds(&config.interfaces, has_programs);

@@ -1,6 +1,6 @@
 //! The memory that a configuration needs: one fixed number, known before the daemon starts.
 
-use std::{fmt, fs};
+use std::{fmt, fs, time::Duration};
 
 use weir_common::{
     cpu::{Cpu, HandedOver},
@@ -13,8 +13,9 @@ use weir_sketch::{Seen, hash::Key};
 
 use crate::{
     config::{Config, slots},
-    datapath::{Cpus, tap},
+    datapath::{Cpus, Shares, ring_records, tap},
     measure::shard::Shard,
+    text::grouped,
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
@@ -28,8 +29,12 @@ const INTERFACE_BYTES: u64 = 1536;
 const LISTS: u64 = 10;
 /// Each worker has the shard of the open window and the one of the next.
 pub const SHARDS_PER_WORKER: u64 = 2;
-/// Each CPU's reader has the counters of an even and of an odd window and of the open one; a closed one is on its way.
-const EDGES_PER_CPU: u64 = 4;
+/// Each CPU's reader has the counters of an even and of an odd window, by which the next one of that kind is told.
+const EDGES_PER_CPU: u64 = 2;
+/// What it keeps for each interface in case its CPU is late.
+const LATE_BYTES: u64 = 144;
+/// A worker's sum of the window that it closes, the counters of the CPU that it reads, and two sums on their way.
+const EDGES_PER_WORKER: u64 = 4;
 /// Threads that read rings, at most: more of them are needed by nobody who samples when they do not keep up.
 const WORKERS_MAX: usize = 8;
 /// What the kernel keeps for a CPU besides its flow cache and its ring.
@@ -62,8 +67,10 @@ pub struct Memory {
     pub caches: u64,
     /// Counters, valves and buffers of all CPUs that there are or that may come, in the kernel.
     pub blocks: u64,
-    /// One CPU's counters of interfaces, in the daemon: of the window, and of those before and after it.
+    /// One CPU's counters of interfaces, in the daemon: of the two windows before.
     pub counters: u64,
+    /// One worker's: sums of its CPUs.
+    pub sums: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
 }
@@ -72,7 +79,8 @@ impl Memory {
     /// The memory of `config` on a machine with these CPUs, with programs in the kernel or without.
     pub fn plan(config: &Config, cpus: &Cpus, has_programs: bool) -> Self {
         let online = cpus.online.len();
-        let (caches, blocks) = cpus.layout(config.datapath.cache_flows).map_or((0, 0), |layout| {
+        let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
+        let (caches, blocks) = cpus.layout(cache_flows).map_or((0, 0), |layout| {
             (u64::from(layout.slots) * bytes_of::<Record>(), layout.blocks.len() as u64 * BLOCK_BYTES)
         });
         let key = Key([0; 2]);
@@ -86,13 +94,14 @@ impl Memory {
             readers: taps.min(online) as u64,
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
-            reader_cache: u64::from(config.datapath.cache_flows) * bytes_of::<Record>(),
+            reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
             shard: Shard::new(&config.estimates, key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
-            ring: config.datapath.ring,
+            ring,
             caches: if has_programs { caches } else { 0 },
             blocks: if has_programs { blocks } else { 0 },
-            counters: EDGES_PER_CPU * interfaces * bytes_of::<Counters>(),
+            counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES),
+            sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
             queues: queued
                 * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
         }
@@ -101,17 +110,22 @@ impl Memory {
     /// The daemon's resident memory, at most.
     pub const fn resident(&self) -> u64 {
         BASE_BYTES
-            + self.workers * SHARDS_PER_WORKER * self.shard
+            + self.workers * (SHARDS_PER_WORKER * self.shard + self.sums)
             + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
-            + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.counters)
+            + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
             + self.taps * self.packet_ring
             + self.seen_flows
             + self.queues
     }
 
-    /// The memory of the kernel's maps, which comes on top.
+    /// The memory of the kernel's maps besides the rings.
     pub const fn kernel(&self) -> u64 {
-        self.cpus * self.ring + self.caches + self.blocks
+        self.caches + self.blocks
+    }
+
+    /// The memory of daemon and kernel together. Rings count once: the daemon has the kernel's own pages mapped.
+    pub const fn total(&self) -> u64 {
+        self.resident() - self.cpus * (RING_MAPPINGS - 1) * self.ring + self.kernel()
     }
 }
 
@@ -131,11 +145,13 @@ impl fmt::Display for Memory {
         let Self { cpus, workers, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, counters, .. } =
             self;
         let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
+        let plural = |count: &u64, what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
         if *cpus > 0 {
             let sketches = workers * SHARDS_PER_WORKER * shard;
-            line("sketches", sketches, format!("{workers} workers x {SHARDS_PER_WORKER} x {}", mib(*shard)))?;
+            let of_workers = plural(workers, "worker");
+            line("sketches", sketches, format!("{of_workers} x {SHARDS_PER_WORKER} x {}", mib(*shard)))?;
             let mapped = cpus * RING_MAPPINGS * ring;
-            line("rings, as mapped", mapped, format!("{cpus} CPUs x {RING_MAPPINGS} x {}", mib(*ring)))?;
+            line("rings, as mapped", mapped, format!("{} x {RING_MAPPINGS} x {}", plural(cpus, "CPU"), mib(*ring)))?;
         }
         if *taps > 0 {
             line(
@@ -145,16 +161,23 @@ impl fmt::Display for Memory {
             )?;
             line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
         }
-        let readers = cpus + readers;
-        line("counters of interfaces", readers * counters, format!("{readers} x {}", mib(*counters)))?;
+        let sums = (workers + readers) * self.sums;
+        let of_all = format!("of {} and {}", plural(cpus, "CPU"), plural(&(workers + readers), "thread"));
+        line("counters of interfaces", cpus * counters + sums, of_all)?;
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;
         line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
         if *cpus > 0 {
             let (caches, blocks) = (mib(self.caches), mib(self.blocks));
-            let maps = format!("{cpus} CPUs x {} ring, {caches} caches, {blocks} counters", mib(*ring));
-            line("kernel maps, in addition", self.kernel(), maps)?;
+            line("kernel maps, in addition", self.kernel(), format!("{caches} flow caches, {blocks} counters"))?;
+            line("in all, at most", self.total(), String::from("each ring once: it is mapped twice"))?;
+            let records = ring_records(*ring);
+            writeln!(f, "\n# how long a CPU's ring lasts while nobody reads it: {} records", grouped(records))?;
+            for rate in [100_000, 1_000_000, 10_000_000] {
+                let lasts = Duration::from_micros(records * 1_000_000 / rate);
+                writeln!(f, "  {:>10} new flows a second on that CPU: {lasts:.1?}", grouped(rate))?;
+            }
         }
         Ok(())
     }
@@ -162,4 +185,29 @@ impl fmt::Display for Memory {
 
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
+        for interfaces in ["[eth0]", "[\"*\"]"] {
+            let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
+            let plan = |cpus| Memory::plan(&config, &Cpus::of(cpus), true);
+            assert!(plan(2).resident() <= 64 << 20, "{interfaces}: {}", plan(2));
+            assert!(plan(128).total() <= 256 << 20, "{interfaces}: {}", plan(128));
+            assert_eq!(plan(128).workers, WORKERS_MAX as u64);
+        }
+    }
+
+    #[test]
+    fn a_ring_counts_once_in_all() {
+        let plan = Memory::plan(&Config::default(), &Cpus::of(2), true);
+        assert_eq!(plan.total(), plan.resident() + plan.kernel() - 2 * plan.ring);
+        let without = Memory::plan(&Config::default(), &Cpus::of(2), false);
+        assert_eq!(without.total(), without.resident());
+        assert!(!without.to_string().contains("ring"), "{without}");
+    }
 }

@@ -86,7 +86,7 @@ pub struct Start<'a> {
 pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(), RunError> {
     let key = config.hash_key.key()?;
     let cpus = Cpus::of_this_machine()?;
-    let plan = Plan::new(config, key);
+    let plan = Plan::new(config, key, &cpus);
     let interfaces = plan.interfaces as usize;
     let mut kernel = load(config, &plan)?;
     let memory = Memory::plan(config, &cpus, kernel.is_some());

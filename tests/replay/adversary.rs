@@ -8,7 +8,11 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{config::Config, replay::Windows};
+use weir::{
+    config::Config,
+    datapath::{Cpus, Shares},
+    replay::Windows,
+};
 use weir_tests::{chance, scratch::Scratch};
 
 use crate::{
@@ -276,7 +280,7 @@ pub fn the_flow_cache(kernel: bool) -> Result<()> {
             let misses = (1.0 - hit_rate(&packets)?) * packets.len() as f64;
             Ok(misses.round() as usize > flows.len() + 1)
         };
-        let slots = router.config.datapath.cache_flows;
+        let slots = Shares::new(&router.config.datapath, &Cpus::of(1)).cache_flows;
         let mates = least((1..8 * slots).collect(), disturbs)?;
         ensure!(mates.len() == 1, "router {seed}: {} flows for one slot", mates.len());
         let in_turn = |nth: u32| (0..500).flat_map(|_| [victim, flow(nth)]).collect::<Vec<_>>();

@@ -88,7 +88,7 @@ pub fn the_kernel_makes_the_same_reports() -> Result<()> {
     let mut config = small();
     same_through_the_kernel(&config, &files, Windows::Every(Duration::from_secs(10)))?;
     for (nth, together) in files.chunks(TOGETHER).enumerate() {
-        config.datapath.cache_flows = [256, 4096][nth % 2];
+        config.datapath.cache_flows = Some([256, 4096][nth % 2]);
         same_through_the_kernel(&config, together, Windows::All)?;
     }
     Ok(())

@@ -58,8 +58,8 @@ pub fn small() -> Config {
     config.estimates.top_error = 0.01;
     config.estimates.top_candidates = 64;
     config.seen_flows.capacity = 1_000;
-    config.datapath.cache_flows = 256;
-    config.datapath.ring = 64 << 10;
+    config.datapath.cache_flows = Some(256);
+    config.datapath.ring = Some(64 << 10);
     config.report.interval = Duration::from_secs(1);
     config
 }

@@ -252,7 +252,8 @@ impl Object<'_> {
     /// The kernel refused.
     pub fn edge(&mut self) -> Result<Edge> {
         let Self { blocks, edges, epoch, ring, .. } = self;
-        let edge = blocks.read(ring.cpu(), |cpu| edges.read(*epoch, cpu))?;
+        let mut edge = Edge::empty(edges.interfaces());
+        blocks.read(ring.cpu(), |cpu| edges.read(*epoch, cpu, &mut edge))?;
         *epoch += 1;
         Ok(edge)
     }

@@ -210,11 +210,12 @@ pub struct SeenFlows {
 /// The kernel's side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Datapath {
-    /// Slots of the flow cache per CPU, a power of two.
-    pub cache_flows: u32,
-    /// Bytes of the ring per CPU, a power of two.
-    #[serde(serialize_with = "units::write_bytes")]
-    pub ring: u64,
+    /// Slots of the flow cache per CPU, a power of two; `None` (`auto`): what [`crate::datapath::Shares`] gives.
+    #[serde(serialize_with = "write_or_auto")]
+    pub cache_flows: Option<u32>,
+    /// Bytes of the ring per CPU, a power of two; `None` (`auto`): what [`crate::datapath::Shares`] gives.
+    #[serde(serialize_with = "write_bytes_or_auto")]
+    pub ring: Option<u64>,
     /// Bytes of the ring of each packet socket, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub packet_ring: u64,
@@ -284,7 +285,7 @@ impl Serialize for Packets {
     }
 }
 
-/// The word for [`Packets::Auto`].
+/// The word by which weir decides.
 const AUTO: &str = "auto";
 
 /// Where reports go.
@@ -472,13 +473,27 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: 16_384, ring: 1 << 20, packet_ring: 8 << 20, tunnels: Tunnels::default() }
+        Self { cache_flows: None, ring: None, packet_ring: 8 << 20, tunnels: Tunnels::default() }
     }
 }
 
 impl Default for Sampling {
     fn default() -> Self {
         Self { packets: Packets::OneIn(1), cpu: 0.5 }
+    }
+}
+
+fn write_or_auto<S: Serializer>(number: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.serialize_u32(*number),
+        None => serializer.serialize_str(AUTO),
+    }
+}
+
+fn write_bytes_or_auto<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => units::write_bytes(bytes, serializer),
+        None => serializer.serialize_str(AUTO),
     }
 }
 

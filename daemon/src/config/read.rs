@@ -241,14 +241,26 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
     let default = Datapath::default();
     Datapath {
         cache_flows: s.get("cache_flows", default.cache_flows, |f| {
-            let slots = power_of_two(&f, f.count(CACHE_FLOWS)?, &|slots| slots.to_string())?;
-            u32::try_from(slots).ok()
+            or_auto(&f, "a whole number", |f| {
+                let slots = power_of_two(f, f.count(CACHE_FLOWS)?, &|slots| slots.to_string())?;
+                u32::try_from(slots).ok()
+            })
         }),
-        ring: s.get("ring", default.ring, |f| power_of_two(&f, f.bytes(RING)?, &show_bytes)),
+        ring: s.get("ring", default.ring, |f| {
+            or_auto(&f, "a size such as 1MiB", |f| power_of_two(f, f.bytes(RING)?, &show_bytes))
+        }),
         packet_ring: s
             .get("packet_ring", default.packet_ring, |f| power_of_two(&f, f.bytes(PACKET_RING)?, &show_bytes)),
         tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
     }
+}
+
+/// What `read` makes of the value; within, `None` for the word by which weir decides.
+fn or_auto<T: Copy>(field: &Field<'_>, what: &str, read: impl FnOnce(&Field<'_>) -> Option<T>) -> Option<Option<T>> {
+    if field.is_word() {
+        return field.choice_of(&format!("{what} or auto"), &[(AUTO, None)]);
+    }
+    read(field).map(Some)
 }
 
 fn sampling(s: &mut Section<'_>) -> Sampling {

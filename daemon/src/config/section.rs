@@ -123,6 +123,11 @@ impl<'t> Field<'t> {
         matches!(self.node, Node::Text(_))
     }
 
+    /// Whether this is text that begins as no number does.
+    pub(super) fn is_word(&self) -> bool {
+        matches!(self.node, Node::Text(text) if text.starts_with(char::is_alphabetic))
+    }
+
     fn is_number(&self) -> bool {
         matches!(self.node, Node::Integer(_) | Node::Float(_))
     }

@@ -148,7 +148,12 @@ fn every_setting_is_read() {
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
-        datapath: Datapath { cache_flows: 8192, ring: 262_144, packet_ring: 4 << 20, tunnels: Tunnels::Inner },
+        datapath: Datapath {
+            cache_flows: Some(8192),
+            ring: Some(262_144),
+            packet_ring: 4 << 20,
+            tunnels: Tunnels::Inner,
+        },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![
@@ -679,6 +684,22 @@ fn packets_are_a_number_or_auto() {
         ("[]", "expected a whole number"),
     ] {
         let mistakes = packets(wrong).unwrap_err().to_string();
+        assert!(mistakes.contains(message), "{wrong}: {mistakes}");
+    }
+}
+
+#[test]
+fn sizes_are_given_or_left_to_weir() {
+    let datapath = |text: &str| parse(&format!("datapath: {{{text}}}")).map(|config| config.datapath);
+    let of = |text: &str| datapath(text).map(|Datapath { cache_flows, ring, .. }| (cache_flows, ring)).unwrap();
+    assert_eq!(of("cache_flows: auto, ring: auto"), (None, None));
+    assert_eq!(of("cache_flows: 512, ring: 2MiB"), (Some(512), Some(2 << 20)));
+    for (wrong, message) in [
+        ("cache_flows: atuo", "expected a whole number or auto, found the text \"atuo\", did you mean auto?"),
+        ("ring: much", "expected a size such as 1MiB or auto, found the text \"much\""),
+        ("packet_ring: auto", "expected a size such as 1MiB, found the text \"auto\""),
+    ] {
+        let mistakes = datapath(wrong).unwrap_err().to_string();
         assert!(mistakes.contains(message), "{wrong}: {mistakes}");
     }
 }

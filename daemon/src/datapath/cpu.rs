@@ -58,6 +58,12 @@ pub struct CachePart {
 }
 
 impl Cpus {
+    /// A machine of this many CPUs, all of which run.
+    pub fn of(count: u32) -> Self {
+        let all: Vec<_> = (0..count).collect();
+        Self { online: all.clone(), present: all, possible: count }
+    }
+
     /// The CPUs of this machine.
     ///
     /// # Errors

@@ -58,11 +58,16 @@ impl EdgeReader {
         Self { earlier: [empty.clone(), empty] }
     }
 
-    /// What was counted in the window of this epoch, once `flush` is done with it.
-    pub fn read(&mut self, epoch: u32, cpu: &Cpu) -> Edge {
+    /// How many interfaces there are.
+    pub const fn interfaces(&self) -> usize {
+        self.earlier[0].counters.len()
+    }
+
+    /// Puts into `edge` what was counted in the window of this epoch, once `flush` is done with it. `edge` has as many
+    /// interfaces as this reader.
+    pub fn read(&mut self, epoch: u32, cpu: &Cpu, edge: &mut Edge) {
         let parity = epoch as usize & 1;
         let (set, earlier) = (&cpu.counter_sets[parity], &mut self.earlier[parity]);
-        let mut edge = Edge::empty(earlier.counters.len());
         for ((counted, earlier), now) in edge.counters.iter_mut().zip(&mut earlier.counters).zip(&set.interfaces) {
             *counted = now.since(earlier);
             *earlier = *now;
@@ -73,7 +78,7 @@ impl EdgeReader {
         }
         let rate = cpu.closed_rate.max(1);
         edge.sampling = (rate, rate);
-        edge
+        edge.lost_beyond = Tally::default();
     }
 }
 
@@ -92,7 +97,10 @@ mod tests {
             set.interfaces[0].seen = Tally::new(seen, seen * 60);
             set.sizes[60] = seen;
             cpu.closed_rate = epoch;
-            let edge = reader.read(epoch, &cpu);
+            // Whatever the window before has left.
+            let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], lost_beyond: Tally::new(1, 1), ..Edge::empty(1) };
+            reader.read(epoch, &cpu, &mut edge);
+            assert_eq!((edge.sizes[61], edge.lost_beyond), (0, Tally::default()));
             assert_eq!(edge.sizes[60], edge.counters[0].seen.packets);
             assert_eq!(edge.sampling, (epoch.max(1), epoch.max(1)));
             edge.counters[0].seen

@@ -26,7 +26,7 @@ pub use self::{
     features::{Features, has_tcx},
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
-    plan::Plan,
+    plan::{Plan, Shares},
     programs::FlushProgram,
     ring::{Ring, RingEvents, ring_records},
 };

@@ -1,9 +1,44 @@
 //! What a datapath is built from, whether it runs in the kernel or in userspace.
 
+use std::ops::RangeInclusive;
+
 use weir_common::packet::Tunnels;
 use weir_sketch::hash::Key;
 
-use crate::config::{Config, Packets, slots};
+use super::cpu::Cpus;
+use crate::config::{self, Config, Packets, slots};
+
+/// Bytes of all rings together, as far as `datapath.ring: auto` decides.
+const RINGS_BYTES: u64 = 64 << 20;
+/// Slots of all flow caches together, as far as `datapath.cache_flows: auto` decides: 32 MiB of records.
+const CACHES_FLOWS: u64 = 1 << 19;
+/// What a CPU gets: no more on a small machine, no less on a large one.
+const RING_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 20);
+const CACHE_FLOWS: RangeInclusive<u64> = (1 << 10)..=(1 << 14);
+
+/// What each CPU gets: what the configuration says, or an equal share of a fixed total, so that the memory of large
+/// machines does not grow with their CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Slots of its flow cache: a power of two.
+    pub cache_flows: u32,
+    /// Bytes of its ring: a power of two and a multiple of the page size.
+    pub ring: u64,
+}
+
+impl Shares {
+    /// The shares of each of these CPUs.
+    pub fn new(datapath: &config::Datapath, cpus: &Cpus) -> Self {
+        let cpus = cpus.online.len().max(cpus.present.len()).max(1) as u64;
+        let share = |total: u64, range: RangeInclusive<u64>| {
+            (1 << (total / cpus).max(1).ilog2()).clamp(*range.start(), *range.end())
+        };
+        Self {
+            cache_flows: datapath.cache_flows.unwrap_or_else(|| share(CACHES_FLOWS, CACHE_FLOWS) as u32),
+            ring: datapath.ring.unwrap_or_else(|| share(RINGS_BYTES, RING_BYTES)),
+        }
+    }
+}
 
 /// What the kernel side is built from.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +58,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The datapath that a configuration asks for; `key` is the one that all keys of this run derive from.
-    pub fn new(config: &Config, key: Key) -> Self {
+    /// The datapath that a configuration asks for on these CPUs; `key` is the one that all keys of this run derive from.
+    pub fn new(config: &Config, key: Key, cpus: &Cpus) -> Self {
+        let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         Self {
             slot_key: key.derive("flow cache"),
-            cache_flows: config.datapath.cache_flows,
-            ring_bytes: config.datapath.ring as u32,
+            cache_flows,
+            ring_bytes: ring as u32,
             sampling: config.sampling.packets,
             interfaces: slots(&config.interfaces) as u32,
             tunnels: config.datapath.tunnels.into(),
@@ -39,5 +75,28 @@ impl Plan {
     #[must_use]
     pub fn of_reader(&self, nth: usize) -> Self {
         Self { slot_key: self.slot_key.derive(&format!("reader {nth}")), ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_machine_divides_what_a_small_one_has_whole() {
+        let auto = config::Datapath::default();
+        let shares = |cpus| {
+            let Shares { cache_flows, ring } = Shares::new(&auto, &Cpus::of(cpus));
+            (cache_flows, ring >> 10)
+        };
+        assert_eq!([1, 2, 32].map(shares), [(16_384, 1_024); 3]);
+        assert_eq!([33, 64].map(shares), [(8_192, 1_024); 2]);
+        assert_eq!([65, 96, 128].map(shares), [(4_096, 512); 3]);
+        assert_eq!(shares(1_024), (1_024, 64));
+        let told = config::Datapath { cache_flows: Some(256), ring: Some(4 << 20), ..auto };
+        assert_eq!(Shares::new(&told, &Cpus::of(128)), Shares { cache_flows: 256, ring: 4 << 20 });
+        // CPUs that are switched off have their share, for the day on which they come.
+        let half = Cpus { online: vec![0], ..Cpus::of(128) };
+        assert_eq!(Shares::new(&auto, &half), Shares::new(&auto, &Cpus::of(128)));
     }
 }

@@ -268,9 +268,11 @@ fn packet_sockets(are_permitted: bool) -> Finding {
 
 /// Loads the programs as `weir run` does, and runs the one that closes windows.
 fn load(config: &Config) -> Machine {
-    let plan = Plan::new(config, Key([0; 2]));
-    let plan = Plan { interfaces: plan.interfaces.max(1), ..plan };
-    let mut kernel = match Kernel::load(&plan) {
+    let loaded = Cpus::of_this_machine().and_then(|cpus| {
+        let plan = Plan::new(config, Key([0; 2]), &cpus);
+        Kernel::load(&Plan { interfaces: plan.interfaces.max(1), ..plan })
+    });
+    let mut kernel = match loaded {
         Ok(kernel) => kernel,
         Err(error) => {
             let has_programs = needs_programs(&config.interfaces) && !stand_in(&error, &config.interfaces);

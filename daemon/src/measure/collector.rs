@@ -7,13 +7,13 @@ use weir_sketch::Seen;
 
 use super::{
     batch::Batch,
-    lane::{Batches, Lane, Source},
+    lane::{Batches, Lane, Source, Sum},
     order::Closed,
     shard::Shard,
 };
 use crate::{
     clock,
-    datapath::{edge::Edge, error::KernelError, ring::Drained},
+    datapath::{error::KernelError, ring::Drained},
 };
 
 /// How long a CPU may keep a packet half counted until its part of the window is late. It takes a millionth of that,
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Reads some rings into shards: the part of a worker that replay through the kernel uses too.
 pub struct Collector<S> {
     lanes: Vec<Lane<S>>,
-    interfaces: usize,
+    sum: Sum,
     batch: Batch,
     seen: Arc<Seen>,
 }
@@ -33,12 +33,12 @@ pub struct Collector<S> {
 impl<S: Source> Collector<S> {
     /// A collector that fills `shard`, from nowhere yet.
     pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
-        Self { lanes: Vec::new(), interfaces, batch: Batch::new(shard), seen }
+        Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: Batch::new(shard), seen }
     }
 
     /// Reads one CPU's ring more, whose windows were never closed.
     pub fn add(&mut self, source: S) {
-        self.lanes.push(Lane::new(source, self.interfaces));
+        self.lanes.push(Lane::new(source, self.sum.interfaces()));
     }
 
     /// The CPUs whose rings it reads.
@@ -75,35 +75,35 @@ impl<S: Source> Collector<S> {
     fn close_while(&mut self, spare: Box<Shard>, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
         // Once, not until the rings are empty: under load they never are.
         self.drain();
-        let Self { lanes, interfaces, batch, seen } = self;
+        let Self { lanes, sum, batch, seen } = self;
         let mut next = Batch::new(spare);
         let mut batches = Batches { open: batch, next: Some(&mut next), seen };
+        let (mut late, mut ring_peak) = (Vec::new(), 0_f64);
+        let mut end = |lane: &mut Lane<S>, sum: &mut Sum| {
+            let part = lane.end(sum);
+            late.extend((!part.is_whole).then(|| lane.cpu()));
+            ring_peak = ring_peak.max(part.ring_peak);
+        };
         lanes.iter_mut().for_each(Lane::begin_close);
         loop {
             // A part on each CPU in turn, so that their windows end together.
             let (mut is_done, mut moves) = (true, false);
-            for lane in &mut *lanes {
-                let state = lane.close(&mut batches)?;
-                is_done &= state == Flush::Done;
-                moves |= state == Flush::Again;
+            for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
+                match lane.close(&mut batches, sum)? {
+                    Flush::Done => end(lane, sum),
+                    state => {
+                        is_done = false;
+                        moves |= state == Flush::Again;
+                    }
+                }
             }
             if is_done || !moves && !wait() {
                 break;
             }
         }
-        let (mut sum, mut late, mut ring_peak) = (None::<Edge>, Vec::new(), 0_f64);
-        for lane in lanes {
-            let part = lane.end();
-            match &mut sum {
-                Some(sum) => sum.add(&part.edge),
-                None => sum = Some(part.edge),
-            }
-            late.extend((!part.is_whole).then(|| lane.cpu()));
-            ring_peak = ring_peak.max(part.ring_peak);
-        }
-        let edge = sum.unwrap_or_else(|| Edge::empty(*interfaces));
+        lanes.iter_mut().filter(|lane| !lane.is_ended()).for_each(|lane| end(lane, sum));
         next.settle(seen);
-        Ok(Closed { ring_peak, late, ..Closed::new(batch.replace(next, seen), edge) })
+        Ok(Closed { ring_peak, late, ..Closed::new(batch.replace(next, seen), sum.take()) })
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::config::Estimates;
+    use crate::{config::Estimates, datapath::edge::Edge};
 
     /// What one look into a ring brings: how full it was, and records.
     pub(in crate::measure) type Drain = (f64, Vec<Record>);
@@ -153,8 +153,9 @@ pub(super) mod tests {
             Ok(state)
         }
 
-        fn edge(&mut self) -> Result<Edge, KernelError> {
-            Ok(self.edges.pop_front().expect("an edge was read before its window was closed"))
+        fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError> {
+            *edge = self.edges.pop_front().expect("an edge was read before its window was closed");
+            Ok(())
         }
     }
 

@@ -6,7 +6,7 @@
 
 use weir_common::{
     control::{Flush, FlushOrder},
-    ledger::Tally,
+    ledger::{Counters, Tally},
     record::Record,
 };
 use weir_sketch::Seen;
@@ -34,12 +34,12 @@ pub trait Source {
     /// The kernel refused.
     fn flush(&mut self, take: impl FnMut(&[Record])) -> Result<Flush, KernelError>;
 
-    /// What was counted in the window that [`Source::flush`] has just closed.
+    /// Puts into `edge` what was counted in the window that [`Source::flush`] has just closed.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    fn edge(&mut self) -> Result<Edge, KernelError>;
+    fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError>;
 }
 
 /// A CPU's ring, and the kernel's `flush` program.
@@ -90,11 +90,11 @@ impl Source for KernelSource<'_> {
         Ok(flushed.state)
     }
 
-    fn edge(&mut self) -> Result<Edge, KernelError> {
+    fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError> {
         let Self { ring, flush, edges, epoch, .. } = self;
-        let edge = flush.blocks().read(ring.cpu(), |cpu| edges.read(*epoch, cpu))?;
+        flush.blocks().read(ring.cpu(), |cpu| edges.read(*epoch, cpu, edge))?;
         *epoch = epoch.wrapping_add(1);
-        Ok(edge)
+        Ok(())
     }
 }
 
@@ -108,6 +108,43 @@ pub struct Batches<'a> {
     pub seen: &'a Seen,
 }
 
+/// The exact counters of a window that is being closed on some lanes.
+pub struct Sum {
+    /// Of all lanes.
+    pub edge: Edge,
+    /// Of the lane whose counters were read last.
+    last: Edge,
+    /// Whether it is the first one.
+    is_first: bool,
+}
+
+impl Sum {
+    /// Nothing yet.
+    pub fn new(interfaces: usize) -> Self {
+        Self { edge: Edge::empty(interfaces), last: Edge::empty(interfaces), is_first: true }
+    }
+
+    /// How many interfaces there are.
+    pub const fn interfaces(&self) -> usize {
+        self.edge.counters.len()
+    }
+
+    /// What was counted on all lanes; the next window begins.
+    pub fn take(&mut self) -> Edge {
+        let empty = Edge::empty(self.interfaces());
+        self.is_first = true;
+        std::mem::replace(&mut self.edge, empty)
+    }
+
+    fn add_last(&mut self) {
+        self.edge.add(&self.last);
+        if std::mem::take(&mut self.is_first) {
+            // Of nobody before: an empty edge has a rate, too.
+            self.edge.sampling = self.last.sampling;
+        }
+    }
+}
+
 /// One CPU's records and counters.
 pub struct Lane<S> {
     source: S,
@@ -118,8 +155,8 @@ pub struct Lane<S> {
     /// How many epochs are to be closed with the open window.
     to_close: u8,
     came: Came,
-    /// What was counted in epochs that were closed within the open window.
-    closed: Option<Edge>,
+    /// Of epochs that were closed within the open window.
+    closed: Vec<Exact>,
     /// What earlier windows have said to be seen, and the counters had not told yet.
     ahead: Vec<Told>,
     ring_peak: f64,
@@ -130,6 +167,14 @@ pub struct Lane<S> {
 struct Told {
     seen: Tally,
     repeated: Tally,
+}
+
+/// What the exact counters of an interface say, as far as it is in the sum of all lanes already.
+#[derive(Clone, Copy, Default)]
+struct Exact {
+    told: Told,
+    /// Left out by sampling, skipped, or lost.
+    others: Tally,
 }
 
 /// What came from a lane, by interface slot.
@@ -148,7 +193,7 @@ impl<S: Source> Lane<S> {
             is_half_closed: false,
             to_close: 0,
             came: Came { open: none.clone(), next: none.clone() },
-            closed: None,
+            closed: vec![Exact::default(); interfaces],
             ahead: none,
             ring_peak: 0.0,
         }
@@ -184,10 +229,7 @@ impl<S: Source> Lane<S> {
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn close(&mut self, batches: &mut Batches<'_>) -> Result<Flush, KernelError> {
-        if self.to_close == 0 {
-            return Ok(Flush::Done);
-        }
+    pub fn close(&mut self, batches: &mut Batches<'_>, sum: &mut Sum) -> Result<Flush, KernelError> {
         let Self { source, epoch, is_half_closed, to_close, came, .. } = self;
         let after = Later::of(*is_half_closed, *to_close);
         let state = source.flush(|records| came.sort(records, *epoch, after, batches))?;
@@ -199,10 +241,10 @@ impl<S: Source> Lane<S> {
                 // Whatever is missing of the closed epoch is in the ring.
                 self.is_half_closed = true;
                 self.drain(batches);
-                let edge = self.source.edge()?;
-                match &mut self.closed {
-                    Some(sum) => sum.add(&edge),
-                    none => *none = Some(edge),
+                self.source.edge(&mut sum.last)?;
+                sum.add_last();
+                for (exact, counters) in self.closed.iter_mut().zip(&sum.last.counters) {
+                    exact.add(counters);
                 }
                 self.epoch = self.epoch.wrapping_add(1);
                 self.is_half_closed = false;
@@ -214,36 +256,59 @@ impl<S: Source> Lane<S> {
         Ok(state)
     }
 
-    /// Ends the window, closed or not. Returns what it counted, whether that is everything, and how full the ring was.
-    pub fn end(&mut self) -> Part {
+    /// Whether this lane has nothing to do for the end of the window: it was ended already.
+    pub const fn is_ended(&self) -> bool {
+        self.to_close == 0
+    }
+
+    /// Ends the window, closed or not, and corrects its sum for what is said to be seen earlier or later than the exact
+    /// counters say.
+    pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
-        let mut edge = self.closed.take().unwrap_or_else(|| Edge::empty(self.ahead.len()));
-        for ((counters, came), ahead) in edge.counters.iter_mut().zip(&self.came.open).zip(&mut self.ahead) {
-            if is_whole {
-                let Told { seen, repeated } = std::mem::take(ahead);
-                counters.seen = counters.seen.since(seen);
-                counters.repeated = counters.repeated.since(repeated);
+        let lanes = self.closed.iter_mut().zip(&self.came.open).zip(&mut self.ahead);
+        for (counters, ((exact, came), ahead)) in sum.edge.counters.iter_mut().zip(lanes) {
+            let Exact { told, others } = std::mem::take(exact);
+            let correction = if is_whole {
+                Told::default().since(std::mem::take(ahead))
             } else {
-                let (seen, repeated) = (counters.seen, counters.repeated);
-                let others = counters.skipped.iter().chain(&counters.lost).copied();
-                counters.seen = [came.seen, counters.sampled_out].into_iter().chain(others).sum();
-                counters.repeated = came.repeated;
-                ahead.seen.add(counters.seen.since(seen));
-                ahead.repeated.add(counters.repeated.since(repeated));
-            }
+                let seen = [came.seen, others].into_iter().sum();
+                let early = Told { seen, repeated: came.repeated }.since(told);
+                ahead.add(early);
+                early
+            };
+            counters.seen.add(correction.seen);
+            counters.repeated.add(correction.repeated);
         }
         let Came { open, next } = &mut self.came;
         std::mem::swap(open, next);
         next.fill(Told::default());
-        Part { edge, is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
+        Part { is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
     }
 }
 
-/// A lane's part of a window.
+impl Exact {
+    fn add(&mut self, counters: &Counters) {
+        self.told.add(Told { seen: counters.seen, repeated: counters.repeated });
+        self.others.add(counters.sampled_out);
+        counters.skipped.iter().chain(&counters.lost).for_each(|tally| self.others.add(*tally));
+    }
+}
+
+impl Told {
+    fn add(&mut self, other: Self) {
+        self.seen.add(other.seen);
+        self.repeated.add(other.repeated);
+    }
+
+    /// What is more here than there; it may be less, as all counts wrap.
+    fn since(self, other: Self) -> Self {
+        Self { seen: self.seen.since(other.seen), repeated: self.repeated.since(other.repeated) }
+    }
+}
+
+/// How a lane's window ended.
 pub struct Part {
-    /// What was counted.
-    pub edge: Edge,
-    /// Whether that is everything.
+    /// Whether its counters are all of it.
     pub is_whole: bool,
     /// The fullest that the ring was, 0 to 1.
     pub ring_peak: f64,

@@ -109,7 +109,9 @@ pub fn replay(
     let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
     let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates));
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
-    let plan = Plan { interfaces: 1, ..Plan::new(config, key) };
+    // One thread measures, as on a machine with one CPU.
+    let cpus = Cpus::of(1);
+    let plan = Plan { interfaces: 1, ..Plan::new(config, key, &cpus) };
     let run = Run {
         timeline: Timeline::new(options.windows),
         captures: 0,
@@ -123,8 +125,7 @@ pub fn replay(
             interfaces: 1,
             top: config.report.top,
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
-            memory_bytes: Memory::plan(config, &Cpus { online: vec![0], present: vec![0], possible: 1 }, true)
-                .resident(),
+            memory_bytes: Memory::plan(config, &cpus, true).resident(),
             cpu_time: clock::cpu_time(),
         },
         deliver,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use weir::{
-    datapath::{Plan, userspace::Buffer},
+    datapath::{Cpus, Plan, userspace::Buffer},
     measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
 };
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
@@ -75,7 +75,7 @@ fn measure(
     if seen.should_rotate() {
         seen.rotate();
     }
-    let plan = Plan { interfaces: 1, ..Plan::new(&config, key) };
+    let plan = Plan { interfaces: 1, ..Plan::new(&config, key, &Cpus::of(1)) };
     let mut collectors: Vec<_> =
         (0..workers).map(|nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard())).collect();
     for (nth, packet) in packets.iter().enumerate() {

@@ -125,7 +125,7 @@ impl Geometry {
             config.estimates.top_error = 0.01;
             config.estimates.top_candidates = 64;
             config.seen_flows.capacity = 1_000;
-            config.datapath.cache_flows = 256;
+            config.datapath.cache_flows = Some(256);
         }
         config.sampling.packets = Packets::OneIn(rate.first());
         config

@@ -7,6 +7,7 @@ use weir_tests::table;
 mod closing;
 mod datapath;
 mod frames;
+mod machine;
 mod pipeline;
 mod reader;
 mod replay;
@@ -36,7 +37,7 @@ enum Bench {
 fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
-        Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()),
+        Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),

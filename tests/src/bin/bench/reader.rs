@@ -1,7 +1,7 @@
 //! Reads the ring as a worker does, but only adds up: the benchmark measures the datapath, not the sketches.
 
 use anyhow::{Context, Result, bail};
-use weir::datapath::{EdgeReader, FlushProgram, Ring};
+use weir::datapath::{Edge, EdgeReader, FlushProgram, Ring};
 use weir_common::{
     control::Flush,
     ledger::{Ledger, Tally},
@@ -46,7 +46,8 @@ impl Reader {
         }
         self.drain();
         let Self { edges, epoch, attributed, .. } = self;
-        let edge = flush.blocks().read(cpu, |block| edges.read(*epoch, block))?;
+        let mut edge = Edge::empty(1);
+        flush.blocks().read(cpu, |block| edges.read(*epoch, block, &mut edge))?;
         *epoch += 1;
         Ok(Ledger { counters: edge.counters[0], attributed: std::mem::take(attributed) })
     }
