@@ -2,8 +2,11 @@
 //!
 //! A filter at this hook stays after its process has ended. So weir removes it itself: when it stops, when it starts
 //! (what an earlier weir has left), and by `weir detach`. A filter is weir's if its *program* is: names of filters can be
-//! anybody's. Filters of others stay, and so does a queueing discipline that weir did not make. Which one it made, the
-//! filter's name says; that outlives the process, too.
+//! anybody's. Filters of others stay.
+//!
+//! Filters need a queueing discipline, `clsact`. weir adds one where there is none, and leaves it there: without filters
+//! it does nothing. To add or to remove one, the kernel stops what the interface sends for a moment, and drops it
+//! (`dev_deactivate()` in `qdisc_graft()`). So weir does that once for an interface, and not at each start and stop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,8 +26,6 @@ use crate::config::Way;
 
 /// The name of a filter.
 const NAME: &str = "weir";
-/// The name of a filter for which weir made the queueing discipline.
-const NAME_WITH_CLSACT: &str = "weir+clsact";
 /// Handles of weir's filters are these and the number of the program, so that two daemons do not want the same one.
 const HANDLES: u32 = 0x7765_0000;
 /// Maps that every version of weir's programs uses. (A program's name alone is soon given twice.)
@@ -78,13 +79,13 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
     };
     let attach = || -> io::Result<Result<(), AttachError>> {
         let mut traffic = Traffic::open()?;
-        let made = match traffic.discipline(ifindex)? {
+        match traffic.discipline(ifindex)? {
             Some(Discipline::Ingress) if way == Way::Egress => {
                 return Ok(Err(AttachError::OnlyIngress(name.clone())));
             }
-            Some(_) => is_made_by_weir(&mut traffic, ifindex)?,
-            None => traffic.add_clsact(ifindex).map(|()| true)?,
-        };
+            Some(_) => {}
+            None => traffic.add_clsact(ifindex)?,
+        }
         let filters = traffic.filters(ifindex, way)?;
         let priority = priority(&filters);
         if let Some(first) = filters.first().filter(|first| first.priority < priority) {
@@ -95,12 +96,7 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
             );
         }
         let place = (priority, HANDLES.wrapping_add(id));
-        let title = if made { NAME_WITH_CLSACT } else { NAME };
-        let added = traffic.add_filter(ifindex, way, place, fd.as_fd(), title);
-        if added.is_err() && made && is_empty(&mut traffic, ifindex)? {
-            traffic.remove_clsact(ifindex)?;
-        }
-        added.map(Ok)
+        traffic.add_filter(ifindex, way, place, fd.as_fd(), NAME).map(Ok)
     };
     match attach() {
         Ok(Ok(())) => Ok(Hooked { name: name.clone(), ifindex, way, program: id }),
@@ -124,16 +120,6 @@ fn priority(filters: &[Filter]) -> u16 {
     let taken: HashSet<u16> =
         filters.iter().filter(|filter| !filter.is_for_every_packet()).map(|filter| filter.priority).collect();
     (1..u16::MAX).find(|priority| !taken.contains(priority)).unwrap_or(u16::MAX)
-}
-
-/// Whether one of the filters says that weir made the queueing discipline.
-fn is_made_by_weir(traffic: &mut Traffic, ifindex: u32) -> io::Result<bool> {
-    let filters = of_interface(traffic, ifindex)?;
-    Ok(filters.iter().any(|(_, filter)| filter.name.as_deref() == Some(NAME_WITH_CLSACT)))
-}
-
-fn is_empty(traffic: &mut Traffic, ifindex: u32) -> io::Result<bool> {
-    Ok(of_interface(traffic, ifindex)?.is_empty())
 }
 
 /// All filters of an interface.
@@ -161,14 +147,10 @@ fn find(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Resu
     Ok(traffic.filters(ifindex, way)?.into_iter().find(|filter| filter.program == Some(program)))
 }
 
-/// Removes the filter with this program, and the queueing discipline if weir made it and nobody else uses it.
+/// Removes the filter with this program.
 fn remove(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Result<()> {
     let Some(filter) = find(traffic, ifindex, way, program)? else { return Ok(()) };
-    traffic.remove_filter(ifindex, way, &filter)?;
-    if filter.name.as_deref() == Some(NAME_WITH_CLSACT) && is_empty(traffic, ifindex)? {
-        traffic.remove_clsact(ifindex)?;
-    }
-    Ok(())
+    traffic.remove_filter(ifindex, way, &filter)
 }
 
 /// A filter of weir's that no weir has removed.
@@ -280,7 +262,7 @@ mod tests {
 
     fn filter(priority: u16, kind: &str) -> Filter {
         let protocol = 3_u16.to_be();
-        Filter { priority, handle: 1, protocol, kind: kind.to_owned(), chain: 0, program: None, name: None }
+        Filter { priority, handle: 1, protocol, kind: kind.to_owned(), chain: 0, program: None }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use super::{
 use crate::config::Way;
 
 const RTM_NEWQDISC: u16 = 36;
-const RTM_DELQDISC: u16 = 37;
 const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
@@ -69,8 +68,6 @@ pub struct Filter {
     pub chain: u32,
     /// The number of its program, if it is a `bpf` filter.
     pub program: Option<u32>,
-    /// Its name, if it is a `bpf` filter that has one.
-    pub name: Option<String>,
 }
 
 impl Filter {
@@ -125,17 +122,6 @@ impl Traffic {
         let mut question = traffic(ifindex, HOOK_HANDLE, HOOK_PARENT, 0);
         put(&mut question, TCA_KIND, b"clsact\0");
         self.0.ask(RTM_NEWQDISC, ONE | NEW, &question, nothing).map(drop)
-    }
-
-    /// Removes it, with all its filters.
-    ///
-    /// # Errors
-    ///
-    /// There is none, or the kernel refused.
-    pub fn remove_clsact(&mut self, ifindex: u32) -> io::Result<()> {
-        let mut question = traffic(ifindex, HOOK_HANDLE, HOOK_PARENT, 0);
-        put(&mut question, TCA_KIND, b"clsact\0");
-        self.0.ask(RTM_DELQDISC, ONE, &question, nothing).map(drop)
     }
 
     /// All filters for this direction, in the order in which they run. To be asked only where the interface has a
@@ -223,7 +209,6 @@ fn read_filter(message: &Message<'_>) -> Option<Filter> {
         protocol: info as u16,
         chain: value(attributes, TCA_CHAIN).and_then(|chain| word(chain, 0)).unwrap_or_default(),
         program: of_program.and_then(|options| word(value(options, TCA_BPF_ID)?, 0)),
-        name: of_program.and_then(|options| value(options, TCA_BPF_NAME)).map(text),
         kind,
     })
 }
@@ -265,10 +250,9 @@ mod tests {
             kind: "bpf".to_owned(),
             chain: 0,
             program: Some(42),
-            name: Some("somebody".to_owned()),
         };
         let kind = "u32".to_owned();
-        let second = Filter { handle: 0x8000_0001, kind, chain: 5, program: None, name: None, ..first.clone() };
+        let second = Filter { handle: 0x8000_0001, kind, chain: 5, program: None, ..first.clone() };
         assert!(first.is_for_every_packet() && !second.is_for_every_packet());
         assert!(!Filter { protocol: 8, ..first.clone() }.is_for_every_packet());
         assert!(!Filter { chain: 1, ..first.clone() }.is_for_every_packet());

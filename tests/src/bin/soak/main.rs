@@ -5,6 +5,7 @@ use std::{process::ExitCode, time::SystemTime};
 use anyhow::Result;
 use clap::Parser;
 
+mod kills;
 mod mutate;
 mod parser;
 
@@ -20,11 +21,19 @@ enum Soak {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Kill weir again and again on a router that forwards numbered packets (needs root)
+    Kills {
+        /// How often
+        #[arg(default_value_t = 100)]
+        kills: u32,
+    },
 }
 
 fn main() -> Result<ExitCode> {
-    let Soak::Parser { frames, seed } = Soak::parse();
     let clock = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let clean = parser::soak(frames, seed.unwrap_or(clock))?;
+    let clean = match Soak::parse() {
+        Soak::Parser { frames, seed } => parser::soak(frames, seed.unwrap_or(clock))?,
+        Soak::Kills { kills } => kills::soak(kills)?,
+    };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
