@@ -8,6 +8,7 @@ use clap::Parser;
 mod kills;
 mod mutate;
 mod parser;
+mod starved;
 
 /// Check something very often.
 #[derive(Parser)]
@@ -27,6 +28,15 @@ enum Soak {
         #[arg(default_value_t = 100)]
         kills: u32,
     },
+    /// Bounds while the daemon gets hardly any time, and samples (needs root)
+    Starved {
+        /// How many floods, each measured by another daemon
+        #[arg(default_value_t = 100)]
+        floods: u64,
+        /// What makes these floods differ from others; by default the time
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -34,6 +44,7 @@ fn main() -> Result<ExitCode> {
     let clean = match Soak::parse() {
         Soak::Parser { frames, seed } => parser::soak(frames, seed.unwrap_or(clock))?,
         Soak::Kills { kills } => kills::soak(kills)?,
+        Soak::Starved { floods, seed } => starved::soak(floods, seed.unwrap_or(clock))?,
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

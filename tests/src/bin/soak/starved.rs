@@ -1,0 +1,151 @@
+//! Bounds while the daemon cannot keep up: `sampling: {packets: auto}` with hardly any time to read, in a flood; and again
+//! and again it is stopped. The rate changes within the window, and some records are lost while packets are sampled.
+//! Bounds must hold as often as stated.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Error, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account, chance, clock,
+    daemon::{Daemon, Signal},
+    inject::{self, Pace},
+    netns::{Lab, QuietPair},
+    oracle::{Dimension, Oracle},
+    table,
+    traffic::{Mix, Plan, Traffic},
+};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+const PACKETS: u64 = 200_000;
+/// Room for all records, and a path that is soon full.
+const DATAPATHS: [&str; 2] = ["{ring: 64MiB}", "{ring: 64KiB, cache_flows: 256}"];
+/// How long the daemon stands still, and how long it may go on then.
+const PAUSE: Duration = Duration::from_millis(15);
+const HOUR: u64 = 3600;
+
+/// How often something was said, and how often it was wrong.
+#[derive(Default)]
+struct Count {
+    said: u64,
+    wrong: u64,
+    confidence: f64,
+}
+
+/// Measures `floods` floods, each by another daemon; prints how often bounds failed.
+///
+/// # Errors
+///
+/// Nothing was sampled, so that this says nothing; or a report is wrong otherwise.
+pub fn soak(floods: u64, seed: u64) -> Result<bool> {
+    let pair = Lab::quiet_pair()?;
+    let (mut counts, mut sampled, mut with_loss) = (BTreeMap::<String, Count>::new(), 0, 0);
+    for nth in 0..floods {
+        let (report, oracle) = flood(&pair, seed.wrapping_add(nth), DATAPATHS[nth as usize % DATAPATHS.len()])?;
+        let ledger = account::add_up([&report])?;
+        sampled += u64::from(ledger.sampled_out.packets > 0);
+        with_loss += u64::from(ledger.sampled_out.packets > 0 && ledger.all_lost().packets > 0);
+        judge(&report, &oracle, &mut counts)?;
+    }
+    table::say(format!("{floods} floods: {sampled} were sampled, and {with_loss} of these lost records, too"))?;
+    ensure!(sampled * 2 >= floods, "the daemon kept up: this says nothing");
+    let mut holds = true;
+    for (name, Count { said, wrong, confidence }) in counts {
+        let alarm = chance::failures_that_alarm(said, 1.0 - confidence);
+        let verdict = if wrong < alarm { "" } else { ": more than chance explains" };
+        holds &= wrong < alarm;
+        table::say(format!("{name}: {wrong} of {said} failed, at {confidence}{verdict}"))?;
+    }
+    Ok(holds)
+}
+
+/// One window of one daemon, and the truth.
+fn flood(pair: &QuietPair, seed: u64, datapath: &str) -> Result<(Value, Oracle)> {
+    let QuietPair { generator, observer } = pair;
+    // The window must not end before the flood does.
+    while HOUR - clock::since_epoch().as_secs() % HOUR < TIMEOUT.as_secs() {
+        thread::sleep(Duration::from_secs(1));
+    }
+    let interface = QuietPair::OBSERVER_INTERFACE;
+    let mut daemon = Daemon::start(Some(observer), |reports| {
+        format!(
+            "interfaces: [{{name: {interface}, mode: native}}]\nreport: {{interval: 1h}}\nseen_flows: {{generation: 1h}}\n\
+             sampling: {{packets: auto, cpu: 0.01}}\ndatapath: {datapath}\n\
+             sinks: [{{type: file, path: {}}}]\n",
+            reports.display()
+        )
+    })?;
+    daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+    let arrived = || anyhow::Ok(observer.counters(interface)?.received.packets);
+    let before = arrived()?;
+    let mut oracle = Oracle::new();
+    let mix = Mix { damaged: 0.0, ..Mix::plain() };
+    let traffic = Traffic::new(Plan { seed, packets: PACKETS, flows: 1 << 20, zipf: 0.9, mix, ..Plan::default() })?;
+    let packets = traffic.inspect(|packet| oracle.add(&packet.truth));
+    let is_over = AtomicBool::new(false);
+    let sent = thread::scope(|scope| {
+        let starving = scope.spawn(|| starve(&mut daemon, &is_over));
+        let sent = (|| {
+            let sent = generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited))??;
+            let all = || Ok((arrived()? - before >= sent.packets).then_some(()));
+            clock::wait_for("the arrival of all packets", TIMEOUT, all)?;
+            anyhow::Ok(sent)
+        })();
+        is_over.store(true, Relaxed);
+        starving.join().expect("starving does not panic")?;
+        sent
+    })?;
+    let status = daemon.stop(TIMEOUT)?;
+    ensure!(status.success(), "weir ended with {status}: {}", daemon.log()?);
+    let reports = daemon.reports()?;
+    let [report] = &reports[..] else { anyhow::bail!("{} reports of one window", reports.len()) };
+    let ledger = account::add_up([report])?;
+    ensure!(ledger.seen == sent && ledger.accounted() == sent, "{ledger:?} of {sent:?}");
+    Ok((report.clone(), oracle))
+}
+
+/// Stops the daemon for half of the time.
+fn starve(daemon: &mut Daemon, is_over: &AtomicBool) -> Result<()> {
+    while !is_over.load(Relaxed) {
+        for signal in [Signal::STOP, Signal::CONT] {
+            daemon.signal(signal)?;
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+fn judge(report: &Value, oracle: &Oracle, counts: &mut BTreeMap<String, Count>) -> Result<()> {
+    let mut note = |name: String, holds: bool, confidence: &Value| {
+        let confidence = confidence.as_f64().with_context(|| format!("{name} has no confidence"))?;
+        let count = counts.entry(name).or_default();
+        ensure!(count.said == 0 || count.confidence == confidence, "another confidence than before: {confidence}");
+        *count = Count { said: count.said + 1, wrong: count.wrong + u64::from(!holds), confidence };
+        Ok(())
+    };
+    for dimension in Dimension::ALL {
+        let truths = oracle.truths(dimension);
+        for top in ["top", "top_by_packets"] {
+            let list = &report[top][dimension.name()];
+            let holds = truths.hold(list).map_err(Error::msg)?;
+            note(format!("{top}.{}", dimension.name()), holds, &report[top]["confidence"])?;
+        }
+    }
+    for (place, dimension) in [
+        ("/unique/src_ip", Dimension::Sources),
+        ("/unique/dst_ip", Dimension::Destinations),
+        ("/unique/flows", Dimension::Flows),
+        ("/new_flows", Dimension::Flows),
+    ] {
+        let unique = report.pointer(place).context(place)?;
+        let [lower, upper] = ["lower", "upper"].map(|part| unique[part].as_u64());
+        let holds = (lower.context(place)?..=upper.context(place)?).contains(&oracle.distinct(dimension));
+        note(place[1..].replace('/', "."), holds, &unique["confidence"])?;
+    }
+    Ok(())
+}
