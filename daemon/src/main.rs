@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fmt::{self, Write as _},
+    fmt,
     io::{self, BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,7 +10,7 @@ use std::{
 
 use clap::Parser;
 use weir::{
-    attach::{AttachError, Decision, leftovers, netlink::Devices, survey},
+    attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
     config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
     coordinator::MeasureError,
@@ -153,31 +153,15 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     };
     let has_programs = tap::needs_programs(&config.interfaces);
     let memory = Memory::plan(&config, &cpus, has_programs);
-    let feeds = show_feeds(&config.interfaces, has_programs);
-    print(format!("# settings in force\n{}{feeds}\n# memory, fixed\n{memory}", config.to_yaml()).trim_end())
-}
-
-/// What each interface that is here now feeds, with the reason and what only the operator can know.
-fn show_feeds(interfaces: &[Interface], has_programs: bool) -> String {
-    let surveyed = match survey(interfaces, has_programs) {
-        Ok(surveyed) if surveyed.is_empty() => return String::new(),
-        Ok(surveyed) => surveyed,
-        Err(error) => {
-            return format!("\n# what feeds totals and lists: the kernel does not tell its interfaces: {error}\n");
-        }
-    };
-    let mut text = "\n# what feeds totals and lists, with the interfaces that are here now\n".to_owned();
-    for (name, there) in surveyed {
-        let _ = match there {
-            None => writeln!(text, "{name}: not there now"),
-            Some((way, Decision { feeds, why, doubt })) => {
-                let why = if why.is_empty() { why } else { format!(": {why}") };
-                let doubt = doubt.map(|doubt| format!("\n    {doubt}")).unwrap_or_default();
-                writeln!(text, "{name} {}: feeds {}{why}{doubt}", way.name(), feeds.name())
-            }
+    let mut plan = format!("# settings in force\n{}", config.to_yaml());
+    if !config.interfaces.is_empty() {
+        plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";
+        plan += &match Survey::new(&config.interfaces, has_programs) {
+            Ok(survey) => survey.to_string(),
+            Err(error) => format!("the kernel does not tell its interfaces: {error}\n"),
         };
     }
-    text
+    print(format!("{plan}\n# memory, fixed\n{memory}").trim_end())
 }
 
 fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, Failure> {

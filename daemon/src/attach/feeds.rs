@@ -14,7 +14,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
+    fmt, io,
 };
 
 use tracing::{info, warn};
@@ -99,31 +99,52 @@ impl Feeding {
     }
 }
 
-/// An interface of the configuration with one direction and what it feeds; `None` where the interface is not there.
-pub type Surveyed = (String, Option<(Way, Decision)>);
+/// What each interface of a configuration would feed now; with names of interfaces that are not there.
+pub struct Survey(Vec<(String, Option<(Way, Decision)>)>);
 
-/// What each of these interfaces would feed now, in the order of the rules, with the names of interfaces that are not
-/// there.
-///
-/// # Errors
-///
-/// The kernel does not tell its interfaces.
-pub fn survey(rules: &[Interface], has_programs: bool) -> io::Result<Vec<Surveyed>> {
-    let devices = Devices::open()?.list()?;
-    let wanted = wanted(rules, &devices, has_programs);
-    let feeding = Feeding::new(&wanted, &devices);
-    let mut all = Vec::new();
-    for (nth, rule) in rules.iter().enumerate() {
-        let mut its = wanted.iter().filter(|wanted| wanted.rule == nth).peekable();
-        if its.peek().is_none() {
-            all.push((rule.name.clone(), None));
+impl Survey {
+    /// In the order of the rules.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell its interfaces.
+    pub fn new(rules: &[Interface], has_programs: bool) -> io::Result<Self> {
+        let devices = Devices::open()?.list()?;
+        let wanted = wanted(rules, &devices, has_programs);
+        let feeding = Feeding::new(&wanted, &devices);
+        let mut all = Vec::new();
+        for (nth, rule) in rules.iter().enumerate() {
+            let mut its = wanted.iter().filter(|wanted| wanted.rule == nth).peekable();
+            if its.peek().is_none() {
+                all.push((rule.name.clone(), None));
+            }
+            all.extend(its.filter_map(|wanted| {
+                let decision = feeding.decision(wanted.device.ifindex, wanted.way)?.clone();
+                Some((wanted.device.name.clone(), Some((wanted.way, decision))))
+            }));
         }
-        all.extend(its.filter_map(|wanted| {
-            let decision = feeding.decision(wanted.device.ifindex, wanted.way)?.clone();
-            Some((wanted.device.name.clone(), Some((wanted.way, decision))))
-        }));
+        Ok(Self(all))
     }
-    Ok(all)
+}
+
+impl fmt::Display for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, there) in &self.0 {
+            let Some((way, Decision { feeds, why, doubt })) = there else {
+                writeln!(f, "{name}: not there now")?;
+                continue;
+            };
+            write!(f, "{name} {}: feeds {}", way.name(), feeds.name())?;
+            if !why.is_empty() {
+                write!(f, ": {why}")?;
+            }
+            writeln!(f)?;
+            if let Some(doubt) = doubt {
+                writeln!(f, "    {doubt}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What an interface feeds of the packets that it receives.

@@ -24,7 +24,7 @@ pub(crate) use self::ladder::{link_layer, rungs};
 pub use self::{
     attachments::Attachments,
     error::AttachError,
-    feeds::{Decision, Feeding, survey},
+    feeds::{Decision, Feeding, Survey},
     hook::{Leftover, leftovers},
     ladder::{Ladder, Programs},
     obtained::Obtained,
