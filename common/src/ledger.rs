@@ -131,12 +131,12 @@ reasons! {
     }
 }
 
-/// Packets that begin or end TCP connections, each as many as the sampling rate says that it stands for: without sampling
-/// these are exact counts.
+/// Packets that begin or end TCP connections, each as many as the sampling rate says that it stands for: without
+/// sampling these are exact counts.
 ///
-/// A packet counts under each name that fits. SYN and SYN-ACK exclude each other. RST and FIN count whatever else is set:
-/// a packet with FIN and SYN, which no sound sender makes, is in two of them. An offload merges no two packets with such
-/// a flag into one buffer, so a buffer counts as 1.
+/// A packet counts under each name that fits. SYN and SYN-ACK exclude each other. RST and FIN count whatever else is
+/// set: a packet with FIN and SYN, which no sound sender makes, is in two of them. An offload merges no two packets
+/// with such a flag into one buffer, so a buffer counts as 1.
 ///
 /// They are counted where the flags are read: not of fragments, of packets that end before the flags, of those inside a
 /// tunnel that is not looked into, and of those that sampling leaves out.

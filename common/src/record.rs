@@ -6,8 +6,8 @@ use crate::{flow::FlowKey, ledger::Tally, packet::Parsed};
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
-/// All its packets have the same TOS and the same VLAN, as they have the same interface. So sums of records by these are
-/// exact. They are not in the key: [`FlowKey::identity`] names the flow without them.
+/// All its packets have the same TOS and the same VLAN, as they have the same interface. So sums of records by these
+/// are exact. They are not in the key: [`FlowKey::identity`] names the flow without them.
 ///
 /// It is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
 #[repr(C)]
@@ -25,8 +25,8 @@ pub struct Record {
     pub tcp_flags: u8,
     /// The TOS byte of all its packets: see [`Parsed::tos`](crate::packet::Parsed::tos).
     pub tos: u8,
-    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace, and of captures: milliseconds
-    /// modulo 2^32.
+    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace, and of captures:
+    /// milliseconds modulo 2^32.
     pub first_tick: u32,
     /// Ticks from its first packet to its last. It never wraps: see [`Record::takes`].
     pub duration: u16,
@@ -72,8 +72,8 @@ impl Sample {
     }
 }
 
-/// Sampling rate, TCP flags and TOS of a packet, as a record has them in the word [`STATE`]: one number, where the kernel's
-/// program would have to keep three.
+/// Sampling rate, TCP flags and TOS of a packet, as a record has them in the word [`STATE`]: one number, where the
+/// kernel's program would have to keep three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks(pub u64);
 
@@ -114,8 +114,8 @@ impl Record {
         record
     }
 
-    /// Whether a packet of the flow `key` belongs to this record, and its numbers have room. A packet that comes too long
-    /// after the first one, or before it, begins a new record.
+    /// Whether a packet of the flow `key` belongs to this record, and its numbers have room. A packet that comes too
+    /// long after the first one, or before it, begins a new record.
     #[inline(always)]
     pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
         let [state, times] = self.words();
@@ -158,7 +158,8 @@ impl Record {
     }
 }
 
-/// Ticks since a record's first packet, in the upper half of a word: a shift less where the duration has its place there.
+/// Ticks since a record's first packet, in the upper half of a word: a shift less where the duration has its place
+/// there.
 #[inline(always)]
 const fn elapsed(times: u64, tick: u32) -> u64 {
     ((tick as u64) << 32).wrapping_sub(times >> FIRST_TICK << 32)

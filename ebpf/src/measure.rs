@@ -135,8 +135,9 @@ fn count_common(packet: impl Packet, parsed: Parsed, cpu: &mut Cpu, scope: Scope
     let marks = Marks(opaque(Marks::new(&parsed, 1).0));
     let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
     count(packet, &parsed, cpu, tally, marks)?;
-    // Last, because hardly anything of the packet has to outlive this. For the same reason the compiler must not see that
-    // the key has the scope in it, and the marks the flags: it would keep both apart, and have every packet pay for that.
+    // Last, because hardly anything of the packet has to outlive this. For the same reason the compiler must not see
+    // that the key has the scope in it, and the marks the flags: it would keep both apart, and have every packet pay
+    // for that.
     if marks.tcp_flags() & TcpPackets::COUNTED != 0 {
         count_tcp(cpu, Scope::of_tail(opaque(parsed.key.tail())), marks.tcp_flags());
     }

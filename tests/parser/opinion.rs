@@ -10,7 +10,8 @@ use weir_common::{
 };
 use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 
-/// Addresses, protocol and ports, without ports 0; the TOS byte or traffic class, and the outermost VLAN, without one 0.
+/// Addresses, protocol and ports, without ports 0; the TOS byte or traffic class, and the outermost VLAN, without one
+/// 0.
 type Opinion = ((IpAddr, IpAddr, u8, u16, u16), u8, u16);
 
 pub fn etherparse_finds_the_same_flows() -> Result<()> {

@@ -18,7 +18,8 @@ impl SlotKey {
     }
 }
 
-/// The slot of a packet in a cache of two to the `bits` slots, `bits` from 1 to 32. The same in the kernel and in replay.
+/// The slot of a packet in a cache of two to the `bits` slots, `bits` from 1 to 32. The same in the kernel and in
+/// replay.
 #[inline(always)]
 pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
     (place(key, parsed) >> (u64::BITS - bits)) as u32
@@ -27,8 +28,8 @@ pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
 /// The place of a packet's record in a cache of any size: the slot is the highest bits of it.
 ///
 /// Packets of one flow with another TOS or VLAN have a record of their own, so they have a place of their own. Else a
-/// flow that mixes them (ECN sets two bits of TOS; a mirror port shows a routed packet in two VLANs) would evict its own
-/// records all the time.
+/// flow that mixes them (ECN sets two bits of TOS; a mirror port shows a routed packet in two VLANs) would evict its
+/// own records all the time.
 ///
 /// This is multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, 2014): a sum of products with secret words,
 /// modulo 2^64. It is cheap because the products do not wait for each other. The last product separates neighbouring
@@ -133,8 +134,8 @@ mod tests {
         }
     }
 
-    /// A flow that mixes TOS bytes or VLANs must not evict its own records. Of each of these, 256 packets in 4,096 slots
-    /// have 248 slots on average.
+    /// A flow that mixes TOS bytes or VLANs must not evict its own records. Of each of these, 256 packets in 4,096
+    /// slots have 248 slots on average.
     #[test]
     fn each_tos_and_each_vlan_of_a_flow_has_a_slot_of_its_own() {
         let address = |host: u128| Address::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) + host));

@@ -186,11 +186,11 @@ pub struct Parsed {
     pub key: FlowKey,
     /// The TCP flags, 0 for other protocols.
     pub tcp_flags: u8,
-    /// The TOS byte of IPv4 or the traffic class of IPv6, of the IP header that the key is of: DSCP in the upper six bits
-    /// (RFC 2474), ECN in the lower two (RFC 3168).
+    /// The TOS byte of IPv4 or the traffic class of IPv6, of the IP header that the key is of: DSCP in the upper six
+    /// bits (RFC 2474), ECN in the lower two (RFC 3168).
     pub tos: u8,
-    /// The VLAN identifier of the frame's outermost tag, also where the key is of a packet inside a tunnel; 0 if there is
-    /// none. A tag of identifier 0 has a priority only, and is no VLAN (IEEE 802.1Q).
+    /// The VLAN identifier of the frame's outermost tag, also where the key is of a packet inside a tunnel; 0 if there
+    /// is none. A tag of identifier 0 has a priority only, and is no VLAN (IEEE 802.1Q).
     pub vlan: u16,
 }
 

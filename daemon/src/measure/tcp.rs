@@ -25,8 +25,8 @@ impl TcpCounts {
     /// What was counted on an interface whose packets were drawn at rates up to `rate`, all at it if `is_steady`. The
     /// bounds of all four hold together with the probability `confidence`.
     ///
-    /// The kernel counts before it looks for room in a ring, so what a ring lost is in the counts. A packet that a socket
-    /// dropped was looked at by nobody.
+    /// The kernel counts before it looks for room in a ring, so what a ring lost is in the counts. A packet that a
+    /// socket dropped was looked at by nobody.
     pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, confidence: f64) -> Self {
         /// A packet is of no more than so many kinds: SYN or SYN-ACK, RST, and FIN.
         const KINDS_MAX: u64 = 3;
@@ -113,8 +113,8 @@ mod tests {
         assert!(TcpCounts::new(&Ledger::default(), 100, true, 0.999).is_exact(), "of nothing");
     }
 
-    /// All four bounds of an interface hold together, as often as they say: at 99 %, 20 failures of 2,000 are expected at
-    /// most, and 45 have a probability below one in a million.
+    /// All four bounds of an interface hold together, as often as they say: at 99 %, 20 failures of 2,000 are expected
+    /// at most, and 45 have a probability below one in a million.
     #[test]
     fn bounds_hold_as_often_as_they_say() {
         const TRIALS: u64 = 2_000;
@@ -125,7 +125,7 @@ mod tests {
             let mut taken = 0;
             for _ in 0..of {
                 random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                taken += u64::from(weir_common::hash::mix(random) % u64::from(RATE) == 0);
+                taken += u64::from(weir_common::hash::mix(random).is_multiple_of(u64::from(RATE)));
             }
             taken * u64::from(RATE)
         };

@@ -165,9 +165,9 @@ pub struct Ledger {
     pub lost: BTreeMap<String, Tally>,
 }
 
-/// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each name that fits: one
-/// with RST and FIN is in both. Not counted are fragments, packets that were captured without these flags, and TCP inside
-/// a tunnel that weir does not look into.
+/// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each name that fits:
+/// one with RST and FIN is in both. Not counted are fragments, packets that were captured without these flags, and TCP
+/// inside a tunnel that weir does not look into.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TcpPackets {
     /// SYN without ACK: requests to connect.
