@@ -166,7 +166,9 @@ pub struct ReplayHeader {
     pub captured: u32,
     /// The code of its [`crate::packet::Link`].
     pub link: u32,
+    /// When it was captured: milliseconds modulo 2^32.
+    pub tick: u32,
 }
 
 // XDP metadata comes in multiples of four bytes.
-const _: () = assert!(size_of::<ReplayHeader>() == 12);
+const _: () = assert!(size_of::<ReplayHeader>() == 16);

@@ -106,13 +106,19 @@ const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 /// An interface slot, a window, and whether the packets feed totals and lists on another interface. A flow has a record
 /// of its own for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope(u64);
+pub struct Scope(u32);
 
 impl Scope {
     /// The scope of an interface slot and of a window's number modulo 256.
     #[inline(always)]
     pub const fn new(interface: u8, epoch: u8) -> Self {
-        Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
+        Self((interface as u32) << (INTERFACE - SCOPE) | (epoch as u32) << (EPOCH - SCOPE))
+    }
+
+    /// The scope of a key, out of its [`FlowKey::tail`].
+    #[inline(always)]
+    pub const fn of_tail(tail: u64) -> Self {
+        Self((tail >> SCOPE) as u32)
     }
 
     /// The scope of packets that feed totals and lists on another interface.
@@ -131,13 +137,13 @@ impl Scope {
     /// The interface's slot.
     #[inline(always)]
     pub const fn interface(self) -> u8 {
-        (self.0 >> INTERFACE) as u8
+        (self.0 >> (INTERFACE - SCOPE)) as u8
     }
 
     /// The window's number modulo 256.
     #[inline(always)]
     pub const fn epoch(self) -> u8 {
-        (self.0 >> EPOCH) as u8
+        (self.0 >> (EPOCH - SCOPE)) as u8
     }
 }
 
@@ -146,8 +152,9 @@ const PROTO: u32 = 32;
 const CLASS: u32 = 40;
 const INTERFACE: u32 = 48;
 const EPOCH: u32 = 56;
-/// The highest bit of the class, which no class has.
-const REPEATED: u64 = 1 << (INTERFACE - 1);
+/// The highest bit of the class, which no class has, is the lowest of a scope.
+const SCOPE: u32 = INTERFACE - 1;
+const REPEATED: u32 = 1;
 
 impl FlowKey {
     /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
@@ -192,7 +199,8 @@ impl FlowKey {
     #[must_use]
     #[inline(always)]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
-        self.tail |= scope.0;
+        // A shift shows the compiler that the rest of the word stays, such as the IP version.
+        self.tail |= (scope.0 as u64) << SCOPE;
         self
     }
 
@@ -200,7 +208,7 @@ impl FlowKey {
     #[must_use]
     #[inline]
     pub const fn identity(mut self) -> Self {
-        self.tail &= REPEATED - 1;
+        self.tail &= (1 << SCOPE) - 1;
         self
     }
 
@@ -231,7 +239,7 @@ impl FlowKey {
     /// The interface slot and the window, and whether the packets feed on another interface.
     #[inline(always)]
     pub const fn scope(&self) -> Scope {
-        Scope(self.tail & !(REPEATED - 1))
+        Scope::of_tail(self.tail)
     }
 
     /// The interface's slot.
@@ -246,13 +254,15 @@ impl FlowKey {
         self.scope().epoch()
     }
 
-    /// The key as five words without the epoch, so that a flow keeps its place in the cache from window to window.
+    /// The key as five words without the epoch, so that a flow keeps its place in the cache from window to window. The
+    /// TOS byte has the epoch's room.
     ///
     /// Addresses are numbers here, so that neighbours differ in the lowest bits, which affect every bit of a product.
     #[inline(always)]
-    pub const fn place_words(&self) -> [u64; 5] {
+    pub const fn place_words(&self, tos: u8) -> [u64; 5] {
         let ([a, b], [c, d]) = (self.src.0, self.dst.0);
-        [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), self.tail << (u64::BITS - EPOCH)]
+        let last = self.tail << (u64::BITS - EPOCH) | tos as u64;
+        [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), last]
     }
 
     /// Whether two keys of the parser are equal. The first words of IPv4 addresses are always equal, and are not
@@ -265,9 +275,8 @@ impl FlowKey {
     }
 
     /// Ports, protocol, class and scope as one word.
-    #[cfg(feature = "sketch")]
     #[inline(always)]
-    pub(crate) const fn tail(&self) -> u64 {
+    pub const fn tail(&self) -> u64 {
         self.tail
     }
 
@@ -361,8 +370,9 @@ mod tests {
         assert_eq!((key.interface(), key.epoch()), (3, 9));
         assert_eq!(key.scope(), Scope::new(3, 9));
         assert_eq!(key.identity(), flow);
-        assert_eq!(key.place_words(), flow.with_scope(Scope::new(3, 200)).place_words());
-        assert_ne!(key.place_words(), flow.with_scope(Scope::new(4, 9)).place_words());
+        assert_eq!(key.place_words(7), flow.with_scope(Scope::new(3, 200)).place_words(7));
+        assert_ne!(key.place_words(7), flow.with_scope(Scope::new(4, 9)).place_words(7));
+        assert_ne!(key.place_words(7), key.place_words(6));
         let repeated = flow.with_scope(Scope::new(3, 9).repeated());
         assert_eq!((repeated.identity(), repeated.class(), repeated.interface()), (flow, class::V6, 3));
         assert!(repeated.scope().is_repeated() && !key.scope().is_repeated() && !repeated.is_same(&key));

@@ -131,6 +131,73 @@ reasons! {
     }
 }
 
+/// Packets that begin or end TCP connections, each as many as the sampling rate says that it stands for: without
+/// sampling these are exact counts.
+///
+/// A packet counts under each name that fits. SYN and SYN-ACK exclude each other. RST and FIN count whatever else is
+/// set: a packet with FIN and SYN, which no sound sender makes, is in two of them. An offload merges no two packets
+/// with such a flag into one buffer, so a buffer counts as 1.
+///
+/// They are counted where the flags are read: not of fragments, of packets that end before the flags, of those inside a
+/// tunnel that is not looked into, and of those that sampling leaves out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct TcpPackets {
+    /// SYN without ACK: somebody wants to connect.
+    pub syn: u64,
+    /// SYN with ACK: somebody accepts.
+    pub syn_ack: u64,
+    /// RST.
+    pub rst: u64,
+    /// FIN.
+    pub fin: u64,
+}
+
+impl TcpPackets {
+    /// The flags that are counted (RFC 9293 section 3.1).
+    pub const COUNTED: u8 = Self::FIN | Self::SYN | Self::RST;
+    const FIN: u8 = 0x01;
+    const SYN: u8 = 0x02;
+    const RST: u8 = 0x04;
+    const ACK: u8 = 0x10;
+
+    /// Counts a packet with these flags, which stands for `packets`.
+    #[inline(always)]
+    pub const fn count(&mut self, tcp_flags: u8, packets: u64) {
+        let Self { syn, syn_ack, rst, fin } = self;
+        if tcp_flags & Self::SYN != 0 {
+            let opening = if tcp_flags & Self::ACK == 0 { syn } else { syn_ack };
+            *opening = opening.wrapping_add(packets);
+        }
+        if tcp_flags & Self::RST != 0 {
+            *rst = rst.wrapping_add(packets);
+        }
+        if tcp_flags & Self::FIN != 0 {
+            *fin = fin.wrapping_add(packets);
+        }
+    }
+
+    /// Adds other counts.
+    pub const fn add(&mut self, other: Self) {
+        let Self { syn, syn_ack, rst, fin } = other;
+        self.syn = self.syn.wrapping_add(syn);
+        self.syn_ack = self.syn_ack.wrapping_add(syn_ack);
+        self.rst = self.rst.wrapping_add(rst);
+        self.fin = self.fin.wrapping_add(fin);
+    }
+
+    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            syn: self.syn.wrapping_sub(earlier.syn),
+            syn_ack: self.syn_ack.wrapping_sub(earlier.syn_ack),
+            rst: self.rst.wrapping_sub(earlier.rst),
+            fin: self.fin.wrapping_sub(earlier.fin),
+        }
+    }
+}
+
 /// One interface's counters on one CPU, as the kernel keeps them: cumulative since load.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -144,6 +211,8 @@ pub struct Counters {
     pub sampled_out: Tally,
     /// Of the packets seen, those that feed totals and lists on another interface.
     pub repeated: Tally,
+    /// Packets that begin or end TCP connections.
+    pub tcp: TcpPackets,
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
     /// Packets whose record could not be handed over, by [`Loss`]. All numbers are exact, except the bytes of
@@ -160,6 +229,7 @@ impl Default for Counters {
             merged: 0,
             sampled_out: Tally::default(),
             repeated: Tally::default(),
+            tcp: TcpPackets::default(),
             skipped: [Tally::default(); Skip::COUNT],
             lost: [Tally::default(); Loss::COUNT],
         }
@@ -175,6 +245,7 @@ impl Counters {
             merged: self.merged.wrapping_sub(earlier.merged),
             sampled_out: self.sampled_out.since(earlier.sampled_out),
             repeated: self.repeated.since(earlier.repeated),
+            tcp: self.tcp.since(earlier.tcp),
             skipped: core::array::from_fn(|i| self.skipped[i].since(earlier.skipped[i])),
             lost: core::array::from_fn(|i| self.lost[i].since(earlier.lost[i])),
         }
@@ -194,12 +265,13 @@ impl Ledger {
     /// Adds another ledger: of another CPU, or of another window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
-        let Counters { seen, merged, sampled_out, repeated, skipped, lost } = counters;
+        let Counters { seen, merged, sampled_out, repeated, tcp, skipped, lost } = counters;
         self.attributed.add(*attributed);
         self.counters.seen.add(*seen);
         self.counters.merged = self.counters.merged.wrapping_add(*merged);
         self.counters.sampled_out.add(*sampled_out);
         self.counters.repeated.add(*repeated);
+        self.counters.tcp.add(*tcp);
         self.counters.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
         self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
     }
@@ -263,6 +335,42 @@ mod tests {
         assert!(sum.balances());
         assert_eq!(sum.counters.seen, Tally::new(6, 600));
         assert_eq!(sum.counters.since(&ledger.counters), ledger.counters);
+    }
+
+    /// Of all 256 combinations of flags half have each flag, and a quarter have two of them.
+    #[test]
+    fn connections_are_counted_by_each_flag_that_a_packet_has() {
+        let count = |flags: u8| {
+            let mut tcp = TcpPackets::default();
+            tcp.count(flags, 3);
+            assert_eq!(tcp == TcpPackets::default(), flags & TcpPackets::COUNTED == 0, "{flags:#04x}");
+            tcp
+        };
+        let none = TcpPackets::default();
+        for (flags, expected) in [
+            (0x02, TcpPackets { syn: 3, ..none }),
+            (0xc2, TcpPackets { syn: 3, ..none }),
+            (0x12, TcpPackets { syn_ack: 3, ..none }),
+            (0x52, TcpPackets { syn_ack: 3, ..none }),
+            (0x04, TcpPackets { rst: 3, ..none }),
+            (0x14, TcpPackets { rst: 3, ..none }),
+            (0x11, TcpPackets { fin: 3, ..none }),
+            (0x19, TcpPackets { fin: 3, ..none }),
+            (0x03, TcpPackets { syn: 3, fin: 3, ..none }),
+            (0x16, TcpPackets { syn_ack: 3, rst: 3, ..none }),
+            (0xff, TcpPackets { syn_ack: 3, rst: 3, fin: 3, ..none }),
+            (0xf8, none),
+        ] {
+            assert_eq!(count(flags), expected, "{flags:#04x}");
+        }
+        let mut all = none;
+        (0..=u8::MAX).for_each(|flags| all.add(count(flags)));
+        assert_eq!(all, TcpPackets { syn: 3 * 64, syn_ack: 3 * 64, rst: 3 * 128, fin: 3 * 128 });
+        assert_eq!(all.since(count(0x17)), TcpPackets { syn: 192, syn_ack: 189, rst: 381, fin: 381 });
+        let mut ledger = Ledger { counters: Counters { tcp: all, ..Counters::default() }, ..Ledger::default() };
+        ledger.add(&ledger.clone());
+        assert_eq!(ledger.counters.tcp.since(all), all);
+        assert_eq!(ledger.counters.since(&Counters { tcp: all, ..Counters::default() }).tcp, all);
     }
 
     #[test]

@@ -2,9 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{flow::FlowKey, ledger::Tally};
+use crate::{flow::FlowKey, ledger::Tally, packet::Parsed};
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
+///
+/// All its packets have the same TOS and the same VLAN, as they have the same interface. So sums of records by these
+/// are exact. They are not in the key: [`FlowKey::identity`] names the flow without them.
 ///
 /// It is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
 #[repr(C)]
@@ -20,25 +23,33 @@ pub struct Record {
     pub sampling: u16,
     /// All TCP flags seen, `ORed` (RFC 9293: FIN is bit 0).
     pub tcp_flags: u8,
-    /// Padding.
-    pub padding: u8,
-    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace: milliseconds modulo 2^32.
+    /// The TOS byte of all its packets: see [`Parsed::tos`](crate::packet::Parsed::tos).
+    pub tos: u8,
+    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace, and of captures:
+    /// milliseconds modulo 2^32.
     pub first_tick: u32,
-    /// When its last packet came.
-    pub last_tick: u32,
+    /// Ticks from its first packet to its last. It never wraps: see [`Record::takes`].
+    pub duration: u16,
+    /// The VLAN of all its packets: see [`Parsed::vlan`](crate::packet::Parsed::vlan).
+    pub vlan: u16,
 }
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
-/// How many words a record has, and which word holds packets, sampling rate and TCP flags. These are loaded, compared
-/// and stored together.
+/// How many words a record has, and which of them hold several numbers, which are loaded, compared and stored together:
+/// packets, sampling rate, TCP flags and TOS in one; the times and the VLAN in the other.
 const WORDS: usize = size_of::<Record>() / 8;
 const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
+const TIMES: usize = core::mem::offset_of!(Record, first_tick) / 8;
 
-/// Where each of them begins in that word.
+/// Where each of them begins in its word.
 const PACKETS: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const SAMPLING: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
 const TCP_FLAGS: u32 = if cfg!(target_endian = "little") { 48 } else { 8 };
+const TOS: u32 = if cfg!(target_endian = "little") { 56 } else { 0 };
+const FIRST_TICK: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
+const DURATION: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
+const VLAN: u32 = if cfg!(target_endian = "little") { 48 } else { 0 };
 
 /// What a record takes from a packet, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,55 +58,91 @@ pub struct Sample {
     pub tally: Tally,
     /// When it came; see [`Record::first_tick`].
     pub tick: u32,
-    /// One packet in this many was taken.
-    pub sampling: u16,
-    /// Its TCP flags, 0 for other protocols.
-    pub tcp_flags: u8,
+    /// Its VLAN.
+    pub vlan: u16,
+    /// The rest.
+    pub marks: Marks,
+}
+
+impl Sample {
+    /// What a record takes from a parsed packet; one in `sampling` was taken.
+    #[inline(always)]
+    pub const fn new(parsed: &Parsed, tally: Tally, tick: u32, sampling: u16) -> Self {
+        Self { tally, tick, vlan: parsed.vlan, marks: Marks::new(parsed, sampling) }
+    }
+}
+
+/// Sampling rate, TCP flags and TOS of a packet, as a record has them in the word [`STATE`]: one number, where the
+/// kernel's program would have to keep three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks(pub u64);
+
+impl Marks {
+    /// The marks of a parsed packet; one in `sampling` was taken.
+    #[inline(always)]
+    pub const fn new(parsed: &Parsed, sampling: u16) -> Self {
+        let Parsed { key: _, tcp_flags, tos, vlan: _ } = *parsed;
+        Self((sampling as u64) << SAMPLING | (tcp_flags as u64) << TCP_FLAGS | (tos as u64) << TOS)
+    }
+
+    /// The TCP flags, 0 for other protocols.
+    #[inline(always)]
+    pub const fn tcp_flags(self) -> u8 {
+        (self.0 >> TCP_FLAGS) as u8
+    }
+
+    /// The TOS byte.
+    #[inline(always)]
+    pub const fn tos(self) -> u8 {
+        (self.0 >> TOS) as u8
+    }
 }
 
 impl Record {
     /// A count with this bit may have no room for all packets that an offload merges into one.
     const FULL: u32 = 1 << 31;
+    /// What of the word [`STATE`] says whether a packet belongs here.
+    const SAME: u64 = (Self::FULL as u64) << PACKETS | (u16::MAX as u64) << SAMPLING | (u8::MAX as u64) << TOS;
 
     /// The record of a flow's first packet.
     #[inline(always)]
-    pub const fn first(key: FlowKey, packet: Sample) -> Self {
-        let Sample { tally, tick, sampling, tcp_flags } = packet;
-        Self {
-            key,
-            bytes: tally.bytes,
-            packets: tally.packets as u32,
-            first_tick: tick,
-            last_tick: tick,
-            sampling,
-            tcp_flags,
-            padding: 0,
-        }
+    pub fn first(key: FlowKey, packet: Sample) -> Self {
+        let mut record = Self { key, bytes: packet.tally.bytes, ..Self::default() };
+        let words: &mut [u64; WORDS] = zerocopy::transmute_mut!(&mut record);
+        words[STATE] = u64::from(packet.tally.packets as u32) << PACKETS | packet.marks.0;
+        words[TIMES] = u64::from(packet.tick) << FIRST_TICK | u64::from(packet.vlan) << VLAN;
+        record
     }
 
-    /// Whether a packet of the flow `key` belongs to this record, and its counts have room.
+    /// Whether a packet of the flow `key` belongs to this record, and its numbers have room. A packet that comes too
+    /// long after the first one, or before it, begins a new record.
     #[inline(always)]
     pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
+        let [state, times] = self.words();
+        let other_vlan = (times >> VLAN) as u16 ^ packet.vlan;
+        // One branch for VLAN and duration: of both, the upper sixteen bits have to be zero.
         self.key.is_same(key)
-            && self.state() & ((Self::FULL as u64) << PACKETS | (u16::MAX as u64) << SAMPLING)
-                == u64::from(packet.sampling) << SAMPLING
+            && (state ^ packet.marks.0) & Self::SAME == 0
+            && elapsed(times, packet.tick) | u64::from(other_vlan) << 48 < 1 << 48
     }
 
     /// Adds one more packet of the same flow.
     #[inline(always)]
     pub fn add(&mut self, packet: Sample) {
         self.bytes = self.bytes.wrapping_add(packet.tally.bytes);
-        self.last_tick = packet.tick;
+        let [state, times] = self.words();
         let words: &mut [u64; WORDS] = zerocopy::transmute_mut!(self);
-        words[STATE] = words[STATE].wrapping_add(packet.tally.packets << PACKETS);
-        words[STATE] |= u64::from(packet.tcp_flags) << TCP_FLAGS;
+        words[STATE] = state.wrapping_add(packet.tally.packets << PACKETS) | packet.marks.0;
+        words[TIMES] = times & (u32::MAX as u64) << FIRST_TICK
+            | elapsed(times, packet.tick) >> (32 - DURATION)
+            | u64::from(packet.vlan) << VLAN;
     }
 
-    /// The word with packets, sampling rate and TCP flags.
+    /// The words [`STATE`] and [`TIMES`].
     #[inline(always)]
-    fn state(&self) -> u64 {
+    fn words(&self) -> [u64; 2] {
         let words: &[u64; WORDS] = zerocopy::transmute_ref!(self);
-        words[STATE]
+        [words[STATE], words[TIMES]]
     }
 
     /// Packets and bytes.
@@ -111,6 +158,13 @@ impl Record {
     }
 }
 
+/// Ticks since a record's first packet, in the upper half of a word: a shift less where the duration has its place
+/// there.
+#[inline(always)]
+const fn elapsed(times: u64, tick: u32) -> u64 {
+    ((tick as u64) << 32).wrapping_sub(times >> FIRST_TICK << 32)
+}
+
 /// The records of one entry of a ring. `None` if no entry has this length or this alignment.
 #[inline]
 pub fn read(entry: &[u8]) -> Option<&[Record]> {
@@ -122,7 +176,11 @@ mod tests {
     use super::*;
 
     fn packet(bytes: u64, tcp_flags: u8, tick: u32) -> Sample {
-        Sample { tally: Tally::new(1, bytes), tick, sampling: 1, tcp_flags }
+        marked(bytes, tick, 1, Parsed { tcp_flags, ..Parsed::new(FlowKey::default()) })
+    }
+
+    fn marked(bytes: u64, tick: u32, sampling: u16, parsed: Parsed) -> Sample {
+        Sample::new(&parsed, Tally::new(1, bytes), tick, sampling)
     }
 
     #[test]
@@ -140,8 +198,8 @@ mod tests {
         let mut record = Record::first(FlowKey::default(), packet(60, 0x02, 5));
         record.add(packet(1500, 0x10, 9));
         assert_eq!(record.tally(), Tally::new(2, 1560));
-        assert_eq!((record.first_tick, record.last_tick, record.tcp_flags), (5, 9, 0x12));
-        assert_eq!((record.sampling, record.padding), (1, 0));
+        assert_eq!((record.first_tick, record.duration, record.tcp_flags), (5, 4, 0x12));
+        assert_eq!((record.sampling, record.tos, record.vlan), (1, 0, 0));
         assert!(!record.is_empty() && Record::default().is_empty());
     }
 
@@ -151,10 +209,48 @@ mod tests {
         let record = Record::first(key, packet(60, 0, 0));
         assert!(record.takes(&key, packet(1500, 0x10, 9)));
         assert!(!record.takes(&key.with_proto(17), packet(60, 0, 0)));
-        assert!(!record.takes(&key, Sample { sampling: 2, ..packet(60, 0, 0) }));
-        assert!(!record.takes(&key, Sample { sampling: 1 | 1 << 15, ..packet(60, 0, 0) }));
+        assert!(!record.takes(&key, marked(60, 0, 2, Parsed::new(key))));
+        assert!(!record.takes(&key, marked(60, 0, 1 | 1 << 15, Parsed::new(key))));
         let with_flags = Record::first(key, packet(60, 0xff, 0));
         assert!(with_flags.takes(&key, packet(60, 0, 0)), "flags are no part of a flow");
+    }
+
+    #[test]
+    fn a_record_takes_its_own_tos_and_its_own_vlan() {
+        let key = FlowKey::default().with_proto(6);
+        let at = |tick, tcp_flags, tos, vlan| marked(60, tick, 1, Parsed { key, tcp_flags, tos, vlan });
+        let marked = |tos, vlan| at(5, 0x12, tos, vlan);
+        for (tos, vlan) in [(0, 0), (0xb8, 0), (0xb9, 7), (0xff, 4095), (1, 4094)] {
+            let mut record = Record::first(key, marked(tos, vlan));
+            for bit in 0..8 {
+                assert!(!record.takes(&key, marked(tos ^ 1 << bit, vlan)), "bit {bit} of TOS {tos:#x}");
+            }
+            for bit in 0..16 {
+                assert!(!record.takes(&key, marked(tos, vlan ^ 1 << bit)), "bit {bit} of VLAN {vlan}");
+            }
+            assert!(record.takes(&key, marked(tos, vlan)));
+            record.add(at(9, 0xff, tos, vlan));
+            assert_eq!((record.tos, record.vlan, record.tcp_flags, record.sampling), (tos, vlan, 0xff, 1));
+            assert_eq!((record.first_tick, record.duration, record.packets), (5, 4, 2));
+            assert!(record.takes(&key, marked(tos, vlan)), "as before");
+        }
+    }
+
+    #[test]
+    fn the_duration_never_begins_anew() {
+        const LAST: u32 = u16::MAX as u32;
+        let key = FlowKey::default();
+        for first in [0, 5, u32::MAX - 10, u32::MAX] {
+            let mut record = Record::first(key, packet(60, 0, first));
+            let takes = |record: &Record, after: u32| record.takes(&key, packet(60, 0, first.wrapping_add(after)));
+            assert!(takes(&record, 0) && takes(&record, 1) && takes(&record, LAST));
+            assert!(!takes(&record, LAST + 1) && !takes(&record, 1 << 31));
+            assert!(!takes(&record, u32::MAX), "it came before the first");
+            for after in [0, 1, 700, LAST, 9] {
+                record.add(packet(60, 0, first.wrapping_add(after)));
+                assert_eq!((record.first_tick, u32::from(record.duration)), (first, after), "the last packet's time");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! The flow cache: one per CPU, direct-mapped, never grows.
 
-use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
     cpu::Cpu,
-    flow::FlowKey,
     hash,
-    ledger::Tally,
+    packet::Parsed,
     record::{Record, Sample},
 };
 
@@ -15,22 +13,21 @@ use crate::{
 };
 
 /// Adds a packet, or several that an offload merged, to its flow's record. A record of another flow in the same slot is
-/// evicted.
+/// evicted. The packet's key has its scope; `sample` makes what its record takes.
 #[inline(always)]
-pub fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
-    let place = hash::place(&slot_key(), &key);
+pub fn count(cpu: &mut Cpu, parsed: &Parsed, sample: impl Fn() -> Sample) -> Option<()> {
+    let place = hash::place(&slot_key(), parsed);
     // SAFETY: an element that is this CPU's: nothing else runs on it until the program ends.
     let record = unsafe { &mut *cache_place(cpu, place)? };
-    // SAFETY: the helper takes no argument; the verifier makes it a load.
-    let tick = unsafe { bpf_jiffies64() } as u32;
-    let packet = Sample { tally, tick, sampling, tcp_flags };
-    if record.takes(&key, packet) {
+    let packet = sample();
+    if record.takes(&parsed.key, packet) {
         record.add(packet);
     } else {
         if !record.is_empty() {
             ring::evict(this_cpu(), cpu, record);
         }
-        *record = Record::first(key, packet);
+        // Made anew, so that nothing of it has to outlive the call above.
+        *record = Record::first(parsed.key, sample());
     }
     Some(())
 }

@@ -11,6 +11,7 @@
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
 //! record.key == key ? record += packet : (evict record into the ring; record = packet)
+//! flags of TCP that begin or end a connection?  tcp[each of them] += 1
 //! pass
 //! ```
 //!
@@ -18,14 +19,16 @@
 //! an order in which few values must outlive a call. What other packets need is in functions of its own: inlined, it
 //! would take registers from the common ones.
 
+use core::arch::asm;
+
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
     control::{Feeds, INTERFACE_PROBES, INTERFACES_MAX, InterfaceSlot, OTHERS, Passing, egress},
     cpu::Cpu,
-    flow::{FlowKey, Scope},
-    ledger::{Skip, Tally},
+    flow::Scope,
+    ledger::{Skip, Tally, TcpPackets},
     packet::Parsed,
-    record::{Record, Sample},
+    record::{Marks, Record, Sample},
     size::size_class,
 };
 
@@ -45,6 +48,12 @@ pub trait Packet: Copy {
     fn came_by(self) -> u32;
     /// One packet, or as many as an offload merged into this one.
     fn tally(self) -> Tally;
+    /// When it came: see [`Record::first_tick`].
+    #[inline(always)]
+    fn tick(self) -> u32 {
+        // SAFETY: the helper takes no argument; the verifier makes it a load.
+        unsafe { bpf_jiffies64() as u32 }
+    }
     /// Calls `found` with the flow of a common packet, whose headers have fixed places; `None` for any other packet.
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T>;
     /// The flow of a packet that is not a common one, or the reason why it has none.
@@ -88,7 +97,7 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     let counted = packet.common(
         // Inlined in both places that call it, or the key would go through memory.
         #[inline(always)]
-        |parsed: Parsed| count(cpu, parsed.key.with_scope(scope), tally, 1, parsed.tcp_flags),
+        |parsed: Parsed| count_common(packet, parsed, cpu, scope, tally),
     );
     match counted {
         Some(counted) => counted,
@@ -99,7 +108,7 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
 /// Counts a packet that is not a common one.
 #[inline(never)]
 fn measure_uncommon(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
-    count_parsed(packet.walk(), cpu, scope, tally, 1)
+    count_parsed(packet, packet.walk(), cpu, scope, tally, 1)
 }
 
 /// Counts any packet, or leaves it out, if sampling is on.
@@ -117,13 +126,57 @@ fn measure_sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tall
         Some(parsed) => Ok(parsed),
         None => packet.walk(),
     };
-    count_parsed(parsed, cpu, scope, tally, sampling)
+    count_parsed(packet, parsed, cpu, scope, tally, sampling)
 }
 
+/// Counts a common packet.
 #[inline(always)]
-fn count_parsed(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally: Tally, sampling: u16) -> Option<()> {
+fn count_common(packet: impl Packet, parsed: Parsed, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
+    let marks = Marks(opaque(Marks::new(&parsed, 1).0));
+    let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
+    count(packet, &parsed, cpu, tally, marks)?;
+    // Last, because hardly anything of the packet has to outlive this. For the same reason the compiler must not see
+    // that the key has the scope in it, and the marks the flags: it would keep both apart, and have every packet pay
+    // for that.
+    if marks.tcp_flags() & TcpPackets::COUNTED != 0 {
+        count_tcp(cpu, Scope::of_tail(opaque(parsed.key.tail())), marks.tcp_flags());
+    }
+    Some(())
+}
+
+/// The same number, of which the compiler does not know how it came about.
+#[inline(always)]
+fn opaque(mut number: u64) -> u64 {
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} += 0", inout(reg) number, options(pure, nomem, nostack)) };
+    number
+}
+
+/// Counts a packet that begins or ends a TCP connection.
+#[cold]
+#[inline(never)]
+fn count_tcp(cpu: &mut Cpu, scope: Scope, tcp_flags: u8) {
+    counters(cpu, scope).tcp.count(tcp_flags, 1);
+}
+
+/// Counts a packet that is not a common one, or one that sampling took.
+#[inline(always)]
+fn count_parsed(
+    packet: impl Packet,
+    parsed: Result<Parsed, Skip>,
+    cpu: &mut Cpu,
+    scope: Scope,
+    tally: Tally,
+    sampling: u16,
+) -> Option<()> {
     match parsed {
-        Ok(parsed) => count(cpu, parsed.key.with_scope(scope), tally, sampling, parsed.tcp_flags),
+        Ok(parsed) => {
+            // First, and not in a function: the stack has little room left.
+            counters(cpu, scope).tcp.count(parsed.tcp_flags, sampling.into());
+            let marks = Marks(opaque(Marks::new(&parsed, sampling).0));
+            let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
+            count(packet, &parsed, cpu, tally, marks)
+        }
         Err(skip) => {
             counters(cpu, scope).skipped.get_mut(skip as usize)?.add(tally);
             Some(())
@@ -131,16 +184,17 @@ fn count_parsed(parsed: Result<Parsed, Skip>, cpu: &mut Cpu, scope: Scope, tally
     }
 }
 
+/// Counts a packet into its flow's record. Its key has its scope.
 #[inline(always)]
-fn count(cpu: &mut Cpu, key: FlowKey, tally: Tally, sampling: u16, tcp_flags: u8) -> Option<()> {
+fn count(packet: impl Packet, parsed: &Parsed, cpu: &mut Cpu, tally: Tally, marks: Marks) -> Option<()> {
+    let sample = #[inline(always)]
+    || Sample { tally, tick: packet.tick(), vlan: parsed.vlan, marks };
     if cpu.busy != 0 {
-        // SAFETY: the helper takes no argument; the verifier makes it a load.
-        let tick = unsafe { bpf_jiffies64() } as u32;
         // This packet has interrupted `flush`, which some kernels allow: the cache is `flush`'s.
-        ring::emit(this_cpu(), cpu, &Record::first(key, Sample { tally, tick, sampling, tcp_flags }));
+        ring::emit(this_cpu(), cpu, &Record::first(parsed.key, sample()));
         return Some(());
     }
-    cache::count(cpu, key, tally, sampling, tcp_flags)
+    cache::count(cpu, parsed, sample)
 }
 
 /// Whether a packet has fed totals and lists on another interface, where not all packets feed.

@@ -83,7 +83,7 @@ pub fn unknown_zero(ifindex: usize) -> usize {
 
 /// Adds an [`unknown_zero`], so that the verifier forgets what it knows of `at`. All the paths that lead here then look
 /// the same to it, and it follows them on together, once. The mask bounds the sum for the verifier; no header reaches
-/// that far.
+/// that far, and a VLAN has no more bits.
 #[inline(always)]
 fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;

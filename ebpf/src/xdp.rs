@@ -144,6 +144,10 @@ impl Packet for Captured {
         Tally::new(1, u64::from(self.header().unwrap_or_default().wire_bytes))
     }
     #[inline(always)]
+    fn tick(self) -> u32 {
+        self.header().unwrap_or_default().tick
+    }
+    #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
         let header = self.header()?;
         match Link::from_code(header.link as u8) {

@@ -25,6 +25,7 @@ macro_rules! tests {
 
 mod afpacket;
 mod clocks;
+mod connections;
 mod coverage;
 mod cpus;
 mod doctor;
@@ -54,7 +55,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 23] = [
+const SUITES: [Suite; 24] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -66,6 +67,7 @@ const SUITES: [Suite; 23] = [
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
+    Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),

@@ -114,7 +114,7 @@ pub fn check_both(watch: Watch) -> Result<()> {
 
 /// Segments that the namespace's TCP has sent, the repeated ones too, and how many were repeated: `/proc/net/snmp` has
 /// names in one line and numbers in the next.
-fn segments_sent(namespace: &Namespace) -> Result<[u64; 2]> {
+pub fn segments_sent(namespace: &Namespace) -> Result<[u64; 2]> {
     let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
     let lines: Vec<Vec<&str>> =
         text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' ').collect()).collect();

@@ -5,24 +5,27 @@ use std::collections::HashMap;
 use anyhow::{Context as _, Error, Result, ensure};
 use weir::{
     config::Packets,
-    datapath::{Plan, ring_records},
+    datapath::{
+        Plan, ring_records,
+        userspace::{Buffer, UserspaceProgram},
+    },
 };
 use weir_common::{
     control::{Flush, FlushOrder},
     cpu::EVICTED_MAX,
     flow::FlowKey,
     hash::{self, SlotKey},
-    ledger::{Loss, Tally},
-    packet::{Link, Tunnels, parse},
+    ledger::{Loss, Tally, TcpPackets},
+    packet::{Link, Parsed, Tunnels, parse},
     record::Record,
 };
 use weir_tests::{
     chance,
     object::{Object, PLAN, Window},
-    traffic::{Mix, Packet, Plan as TrafficPlan, Traffic},
+    traffic::{Mix, Packet, Plan as TrafficPlan, Traffic, random::Random},
 };
 
-use crate::frame::{IPV4, ethernet, ipv4, tcp};
+use crate::frame::{IPV4, TOS, ethernet, ipv4, tcp};
 
 /// The smallest cache and the smallest ring that may be configured.
 const TINY: Plan = Plan { cache_flows: 256, ring_bytes: 64 << 10, ..PLAN };
@@ -38,11 +41,15 @@ fn packet(port: u16, flags: u8, bytes: usize) -> Vec<u8> {
 }
 
 fn key(port: u16) -> FlowKey {
-    parse(&packet(port, 0, 60)[..], Link::Ethernet, Tunnels::Outer).expect("the packet is good").key
+    parsed(port).key
+}
+
+fn parsed(port: u16) -> Parsed {
+    parse(&packet(port, 0, 60)[..], Link::Ethernet, Tunnels::Outer).expect("the packet is good")
 }
 
 fn slot(plan: &Plan, port: u16) -> u32 {
-    hash::slot(&SlotKey::new(plan.slot_key), &key(port), plan.cache_flows.ilog2())
+    hash::slot(&SlotKey::new(plan.slot_key), &parsed(port), plan.cache_flows.ilog2())
 }
 
 pub fn a_flow_is_one_record() -> Result<()> {
@@ -60,7 +67,7 @@ pub fn a_flow_is_one_record() -> Result<()> {
             matches!(window.records[..], [record] if record.key == key(1000)
             && record.tally() == tally
             && record.tcp_flags == 0x1b
-            && record.first_tick <= record.last_tick),
+            && (record.tos, record.vlan) == (TOS, 0)),
             "{:?}",
             window.records
         );
@@ -154,8 +161,8 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
                 object.pass(&frame)?;
                 let one = Tally::new(1, truth.bytes);
                 seen.add(one);
-                let key = FlowKey::from(truth.flow.expect("plain traffic has flows"));
-                let slot = hash::slot(&slot_key, &key, TINY.cache_flows.ilog2());
+                let parsed = truth.parsed().expect("plain traffic has flows");
+                let (key, slot) = (parsed.key, hash::slot(&slot_key, &parsed, TINY.cache_flows.ilog2()));
                 let held = cache.entry(slot).or_insert((key, Tally::default()));
                 if held.0 != key {
                     evicted.push(std::mem::replace(held, (key, Tally::default())).1);
@@ -317,6 +324,156 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// A packet of one flow with this TOS byte and, if it is not 0, this tag control word.
+fn marked(tos: u8, control: u16, flags: u8) -> Vec<u8> {
+    let tags: &[u16] = if control == 0 { &[] } else { &[0x8100] };
+    let mut frame = ethernet(tags, IPV4, &ipv4(6, 0, 0, &tcp(flags)));
+    frame[if control == 0 { 15 } else { 19 }] = tos;
+    if control != 0 {
+        frame[14..16].copy_from_slice(&control.to_be_bytes());
+    }
+    frame.resize(60 + usize::from(tos), 0);
+    frame
+}
+
+/// Packets of one flow come with every TOS byte and with many VLANs, in turn: sums of their records by each are exact,
+/// and the flow does not evict its own records.
+pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
+    const VLANS: [u16; 7] = [0, 1, 2, 7, 100, 2048, 4095];
+    const ROUNDS: u64 = 20;
+    Object::load(PLAN, |object| {
+        let (mut by_tos, mut by_vlan) = (HashMap::<u8, Tally>::new(), HashMap::<u16, Tally>::new());
+        let mut records = Vec::new();
+        for round in 0..ROUNDS {
+            for tos in 0..=u8::MAX {
+                let vlan = VLANS[(usize::from(tos) + round as usize) % VLANS.len()];
+                // With a priority, which is not in the sum.
+                let frame = marked(tos, if vlan == 0 { 0 } else { 0xa000 | vlan }, 0x10);
+                object.pass(&frame)?;
+                let one = Tally::new(1, frame.len() as u64);
+                by_tos.entry(tos).or_default().add(one);
+                by_vlan.entry(vlan).or_default().add(one);
+            }
+            records.append(&mut object.records()?);
+        }
+        let (window, _) = object.close()?;
+        records.extend(&window.records);
+        let (mut found_tos, mut found_vlan) = (HashMap::<u8, Tally>::new(), HashMap::<u16, Tally>::new());
+        for record in &records {
+            found_tos.entry(record.tos).or_default().add(record.tally());
+            found_vlan.entry(record.vlan).or_default().add(record.tally());
+        }
+        ensure!(found_tos == by_tos, "by TOS: {found_tos:?}\nshould be {by_tos:?}");
+        ensure!(found_vlan == by_vlan, "by VLAN: {found_vlan:?}\nshould be {by_vlan:?}");
+        let identity = records[0].key.identity();
+        ensure!(records.iter().all(|record| record.key.identity() == identity), "it is one flow");
+        // 1,792 combinations in 16,384 slots: some share one. With one slot for all, each packet would be a record.
+        let packets = 256 * ROUNDS;
+        ensure!(records.len() < 1_792 * 3 / 2, "{} records of {packets} packets", records.len());
+        Ok(())
+    })
+}
+
+/// Every combination of flags, through the short cut and on the long way.
+pub fn connections_are_counted_exactly() -> Result<()> {
+    Object::load(PLAN, |object| {
+        let mut expected = TcpPackets::default();
+        for flags in 0..=u8::MAX {
+            // More of those with ACK: equal numbers would hide that two are swapped.
+            let more = u64::from(flags >> 4 & 1);
+            for (control, times) in [(0, 2 + more), (7, 3 + more)] {
+                for _ in 0..times {
+                    object.pass(&marked(0, control, flags))?;
+                }
+                // Said anew: by the names of the flags.
+                let [fin, syn, rst, _, ack] = [0, 1, 2, 3, 4].map(|bit| flags >> bit & 1 == 1);
+                expected.syn += if syn && !ack { times } else { 0 };
+                expected.syn_ack += if syn && ack { times } else { 0 };
+                expected.rst += if rst { times } else { 0 };
+                expected.fin += if fin { times } else { 0 };
+            }
+        }
+        // No TCP, a piece of a packet, and a packet without its flags.
+        let mut udp = marked(0, 0, 0xff);
+        udp[23] = 17;
+        let piece = ethernet(&[], IPV4, &ipv4(6, 0x2000, 0, &tcp(0xff)));
+        let cut = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(0xff)[..12]));
+        for frame in [udp, piece, cut] {
+            object.pass(&frame)?;
+        }
+        object.records()?;
+        let (window, _) = object.close()?;
+        let found = window.edge.counters[0].tcp;
+        ensure!(found == expected, "{found:?}\nshould be {expected:?}");
+        // The next window counts anew, and while `flush` has the cache too.
+        object.pass(&marked(0, 0, 0x02))?;
+        object.pass(&marked(0, 7, 0x02))?;
+        object.change(|cpu| cpu.busy = 1)?;
+        object.pass(&marked(0, 0, 0x12))?;
+        object.pass(&marked(0, 7, 0x11))?;
+        object.change(|cpu| cpu.busy = 0)?;
+        object.records()?;
+        let (window, _) = object.close()?;
+        let found = window.edge.counters[0].tcp;
+        let expected = TcpPackets { syn: 2, syn_ack: 1, rst: 0, fin: 1 };
+        ensure!(found == expected, "{found:?}\nshould be {expected:?}");
+        Ok(())
+    })
+}
+
+/// The kernel's program and its twin in userspace: the same records to the last bit, in the same order, and the same
+/// counters. The cache is small, time jumps to and fro, and flows change their TOS.
+pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
+    const WINDOWS: u32 = 6;
+    let traffic = TrafficPlan { packets: 40_000, flows: 1_500, zipf: 1.1, mix: Mix::odd(), ..TrafficPlan::default() };
+    for tunnels in [Tunnels::Outer, Tunnels::Inner] {
+        let plan = Plan { tunnels, ..TINY };
+        Object::load(plan, |object| {
+            let mut twin = UserspaceProgram::new(&plan);
+            let (mut random, mut tick) = (Random::new(144), u32::MAX - 70_000);
+            let mut packets = Traffic::new(TrafficPlan { seed: 144, ..traffic })?;
+            let mut met = [0; 4];
+            for window in 0..WINDOWS {
+                let (mut kernels, mut twins) = (Vec::new(), Vec::new());
+                for Packet { mut frame, .. } in packets.by_ref().take(traffic.packets as usize / WINDOWS as usize) {
+                    tick = tick.wrapping_add(match random.between(0, 99) {
+                        0 => 65_536,
+                        1 => 65_535,
+                        2 => u32::MAX - 10,
+                        _ => random.between(0, 2) as u32,
+                    });
+                    if frame[12..14] == IPV4.to_be_bytes() && random.chance(0.1) {
+                        frame[15] ^= random.pick(&[0x01, 0x02, 0x03, 0xb8]);
+                    }
+                    let bytes = frame.len() as u32;
+                    object.pass_captured_at(tick, Link::Ethernet, bytes, &frame)?;
+                    let (tally, link) = (Tally::new(1, bytes.into()), Link::Ethernet);
+                    let buffer = Buffer { headers: &frame, link, tally, tick, repeated: false };
+                    twin.measure(0, &buffer, |record| twins.push(*record));
+                    kernels.append(&mut object.records()?);
+                }
+                let (closed, _) = object.close()?;
+                kernels.extend(closed.records);
+                let edge = twin.close(|record| twins.push(*record));
+                let differ = kernels.iter().zip(&twins).find(|(kernel, twin)| kernel != twin);
+                ensure!(differ.is_none(), "window {window}: {differ:?}");
+                ensure!(kernels.len() == twins.len(), "window {window}: {} and {}", kernels.len(), twins.len());
+                ensure!(closed.edge == edge, "window {window}: {:?}\n{edge:?}", closed.edge.counters);
+                for record in &kernels {
+                    met[0] += u32::from(record.tos != 0);
+                    met[1] += u32::from(record.vlan != 0);
+                    met[2] += u32::from(record.duration != 0);
+                    met[3] += u32::from(record.duration == u16::MAX);
+                }
+            }
+            ensure!(met.iter().all(|met| *met > 0), "what is compared was hardly there: {met:?}");
+            Ok(())
+        })
+        .with_context(|| format!("{tunnels:?}"))?;
+    }
+    Ok(())
 }
 
 /// Each window another draw: on average the packets that were taken stand for all that came, and in each the ledger

@@ -7,15 +7,14 @@ use std::fmt::Debug;
 use anyhow::{Context, Result, ensure};
 use weir::replay::capture::Capture;
 use weir_common::{
-    flow::FlowKey,
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
+    record::Record,
 };
 use weir_tests::{
     captures,
     object::{FRAME_MIN, Object, PLAN},
     traffic::{Mix, Packet, Plan, Traffic, random::Random, tunnel::Tunnel},
-    truth::Key,
 };
 
 use crate::frame::{IPV4, IPV6, chain, ethernet, ipv4, ipv6, ports, tcp};
@@ -36,8 +35,7 @@ pub fn generated_frames() -> Result<()> {
         for seed in SEEDS {
             for Packet { frame, truth } in odd(seed, FRAMES / SEEDS.len() as u64)? {
                 let parsed = comparison.found(&frame)?;
-                let found = parsed.map(|parsed| (parsed.key, parsed.tcp_flags)).map_err(|skip| skip.name());
-                let expected = truth.flow.map(|key| (FlowKey::from(key), truth.tcp_flags));
+                let (found, expected) = (parsed.map_err(|skip| skip.name()), truth.parsed());
                 ensure!(found == expected, "{found:?}\nshould be {expected:?}: {frame:02x?}");
             }
         }
@@ -157,19 +155,19 @@ pub fn nested_tunnels() -> Result<()> {
         for Packet { frame, truth } in Traffic::new(Plan { seed: 89, packets: FRAMES, mix, ..Plan::default() })? {
             let mut frame = frame;
             // Outermost last.
-            let mut keys: Vec<Key> = vec![truth.flow.map_err(anyhow::Error::msg)?];
+            let innermost = truth.parsed().map_err(anyhow::Error::msg)?;
+            let mut packets: Vec<Parsed> = vec![innermost];
             for _ in 0..random.between(0, 4) {
                 let (wrapped, key) = random.pick(&Tunnel::ALL).wrap(&mut random, &frame);
                 frame = wrapped;
-                keys.push(key);
+                packets.push(Parsed::new(key.into()));
             }
             let depth = if comparison.tunnels == Tunnels::Inner { TUNNELS_MAX } else { 0 };
-            let visible = keys.len().saturating_sub(1 + depth);
-            let tcp_flags = if visible == 0 { truth.tcp_flags } else { 0 };
-            inside += usize::from(keys.len() > 1 && visible == 0);
+            let visible = packets.len().saturating_sub(1 + depth);
+            inside += usize::from(packets.len() > 1 && visible == 0);
             let found = comparison.found(&frame)?;
-            let expected = Parsed { key: keys[visible].into(), tcp_flags };
-            ensure!(found == Ok(expected), "{found:?}\nshould be {expected:?} of {keys:?}: {frame:02x?}");
+            let expected = packets[visible];
+            ensure!(found == Ok(expected), "{found:?}\nshould be {expected:?} of {packets:?}: {frame:02x?}");
             let end = random.between(FRAME_MIN, frame.len());
             comparison.frame(&frame[..end])?;
             for _ in 0..4 {
@@ -286,12 +284,19 @@ impl Comparison<'_, '_> {
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);
         match parsed {
-            Ok(_) => self.attributed.add(one),
+            Ok(Parsed { tcp_flags, .. }) => {
+                self.attributed.add(one);
+                self.counters.tcp.count(tcp_flags, 1);
+            }
             Err(skip) => self.counters.skipped[skip as usize].add(one),
         }
-        let expected = parsed.ok().map(|Parsed { key, tcp_flags }| (key, one, tcp_flags));
         let records = self.object.records()?;
-        let found: Vec<_> = records.iter().map(|record| (record.key, record.tally(), record.tcp_flags)).collect();
+        let found: Vec<_> = records
+            .iter()
+            .map(|&Record { key, tcp_flags, tos, vlan, .. }| Parsed { key, tcp_flags, tos, vlan })
+            .zip(records.iter().map(Record::tally))
+            .collect();
+        let expected = parsed.ok().map(|parsed| (parsed, one));
         same(&found, expected.as_slice()).with_context(|| format!("{link:?}, {bytes} bytes: {packet:02x?}"))?;
         Ok(parsed)
     }

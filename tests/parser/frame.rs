@@ -15,6 +15,9 @@ pub const SRC_PORT: u16 = 51_000;
 /// The destination port.
 pub const DST_PORT: u16 = 443;
 
+/// The TOS byte of every packet: expedited forwarding, and a mark of ECN.
+pub const TOS: u8 = 0xb9;
+
 /// `EtherType`s.
 pub const IPV4: u16 = 0x0800;
 pub const IPV6: u16 = 0x86dd;
@@ -35,6 +38,7 @@ pub fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
 pub fn ipv4(proto: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 20 + options];
     packet[0] = 0x40 | (packet.len() / 4) as u8;
+    packet[1] = TOS;
     let total = packet.len() + payload.len();
     packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
     packet[6..8].copy_from_slice(&fragment.to_be_bytes());
@@ -50,7 +54,8 @@ pub fn ipv4(proto: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8>
 /// An IPv6 packet.
 pub fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 8];
-    packet[0] = 0x60;
+    // The lowest bits are the flow label's.
+    packet[..4].copy_from_slice(&[0x60 | TOS >> 4, TOS << 4 | 0x0a, 0x5a, 0x5a]);
     packet[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
     packet[6] = next;
     packet[7] = 64;

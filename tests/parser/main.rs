@@ -46,6 +46,9 @@ fn main() -> ExitCode {
         kernel("cache::a_half_counted_packet_is_left_alone", cache::a_packet_that_is_half_counted_is_left_alone),
         kernel("cache::an_offline_cpu_is_closed_from_elsewhere", cache::an_offline_cpu_is_closed_from_elsewhere),
         kernel("cache::three_hundred_windows_stay_exact", cache::three_hundred_windows_stay_exact),
+        kernel("cache::counts_by_tos_and_by_vlan_are_exact", cache::counts_by_tos_and_by_vlan_are_exact),
+        kernel("cache::connections_are_counted_exactly", cache::connections_are_counted_exactly),
+        kernel("cache::kernel_and_userspace_make_the_same", cache::kernel_and_userspace_make_the_same_records),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
     ];

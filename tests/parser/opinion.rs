@@ -6,12 +6,13 @@ use anyhow::{Result, ensure};
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use weir_common::{
     ledger::Skip,
-    packet::{Link, Tunnels, parse},
+    packet::{Link, Parsed, Tunnels, parse},
 };
 use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 
-/// Addresses, protocol and ports; without ports 0.
-type Opinion = (IpAddr, IpAddr, u8, u16, u16);
+/// Addresses, protocol and ports, without ports 0; the TOS byte or traffic class, and the outermost VLAN, without one
+/// 0.
+type Opinion = ((IpAddr, IpAddr, u8, u16, u16), u8, u16);
 
 pub fn etherparse_finds_the_same_flows() -> Result<()> {
     // etherparse knows neither PPP over Ethernet nor MPLS.
@@ -19,18 +20,25 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
         [(1, Mix::plain(), 1.0), (2, Mix::default(), 0.85), (3, Mix { shims: 0.0, ..Mix::odd() }, 0.45)]
     {
         let plan = Plan { seed, packets: 10_000, mix, ..Plan::default() };
-        let mut compared = 0_u32;
+        let (mut compared, mut marked, mut tagged) = (0_u32, 0, 0);
         for Packet { frame, .. } in Traffic::new(plan)? {
             let Some(theirs) = opinion(&frame) else { continue };
-            let ours = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map(|parsed| parsed.key);
-            let ours = ours.map(|key| (key.src_ip(), key.dst_ip(), key.proto(), key.src_port(), key.dst_port()));
+            let ours = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map(|Parsed { key, tos, vlan, .. }| {
+                ((key.src_ip(), key.dst_ip(), key.proto(), key.src_port(), key.dst_port()), tos, vlan)
+            });
             // weir says how deep it looks; etherparse looks on.
             if matches!(ours, Err(Skip::VlanDepth | Skip::ExtensionDepth)) {
                 continue;
             }
             ensure!(ours == Ok(theirs), "weir: {ours:?}\netherparse: {theirs:?}\n{frame:02x?}");
             compared += 1;
+            marked += u32::from(theirs.1 != 0);
+            tagged += u32::from(theirs.2 != 0);
         }
+        ensure!(
+            marked > compared / 4 && (mix.vlan == 0.0 || tagged > compared / 8),
+            "{marked} and {tagged} of {compared}"
+        );
         let least = share * plan.packets as f64;
         ensure!(f64::from(compared) >= least, "etherparse had an opinion on {compared} frames of {mix:?}");
     }
@@ -40,18 +48,22 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
 /// What etherparse makes of a frame; nothing where it stops before the transport header, for whatever reason.
 fn opinion(frame: &[u8]) -> Option<Opinion> {
     let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
-    let (src, dst, payload): (IpAddr, IpAddr, _) = match packet.net.as_ref()? {
+    let (src, dst, tos, payload): (IpAddr, IpAddr, _, _) = match packet.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
-            (ip.header().source_addr().into(), ip.header().destination_addr().into(), ip.payload())
+            let (header, payload) = (ip.header(), ip.payload());
+            let tos = header.dcp().value() << 2 | header.ecn().value();
+            (header.source_addr().into(), header.destination_addr().into(), tos, payload)
         }
         LaxNetSlice::Ipv6(ip) => {
-            (ip.header().source_addr().into(), ip.header().destination_addr().into(), ip.payload())
+            let (header, payload) = (ip.header(), ip.payload());
+            (header.source_addr().into(), header.destination_addr().into(), header.traffic_class(), payload)
         }
         LaxNetSlice::Arp(_) => return None,
     };
     if packet.stop_err.is_some() {
         return None;
     }
+    let vlan = packet.vlan_ids().first().map_or(0, |identifier| identifier.value());
     let (src_port, dst_port) = match packet.transport {
         Some(TransportSlice::Tcp(tcp)) => (tcp.source_port(), tcp.destination_port()),
         Some(TransportSlice::Udp(udp)) => (udp.source_port(), udp.destination_port()),
@@ -62,5 +74,5 @@ fn opinion(frame: &[u8]) -> Option<Opinion> {
         // Of other protocols it does not read ports.
         None => return None,
     };
-    Some((src, dst, payload.ip_number.0, src_port, dst_port))
+    Some(((src, dst, payload.ip_number.0, src_port, dst_port), tos, vlan))
 }

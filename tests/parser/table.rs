@@ -5,7 +5,7 @@ use weir::datapath::{Features, Plan};
 use weir_common::{
     flow::{FlowKey, Scope},
     ledger::{Ledger, Skip, Tally},
-    packet::Tunnels,
+    packet::{Parsed, Tunnels},
     record::{Record, Sample},
     size::size_class,
 };
@@ -15,8 +15,8 @@ use weir_tests::{
 };
 
 use crate::frame::{
-    DST_PORT, DST4, DST6, IPV4, IPV6, SRC_PORT, SRC4, SRC6, authentication, chain, ethernet, extension, fragment, ipv4,
-    ipv6, labels, ports, pppoe, tcp,
+    DST_PORT, DST4, DST6, IPV4, IPV6, SRC_PORT, SRC4, SRC6, TOS, authentication, chain, ethernet, extension, fragment,
+    ipv4, ipv6, labels, ports, pppoe, tcp,
 };
 
 const VLAN: u16 = 0x8100;
@@ -38,7 +38,12 @@ struct Case {
 
 #[derive(Clone, Copy)]
 enum Expect {
-    Flow { key: Key, tcp_flags: u8 },
+    /// Its VLAN is what its frame says: see [`vlan`].
+    Flow {
+        key: Key,
+        tcp_flags: u8,
+        tos: u8,
+    },
     Skip(Skip),
 }
 
@@ -89,11 +94,14 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
     let mut expected = Ledger::default();
     expected.counters.seen = tally;
     match case.expect {
-        Expect::Flow { key, tcp_flags } => {
+        Expect::Flow { key, tcp_flags, tos } => {
+            expected.counters.tcp.count(tcp_flags, 1);
             ensure!(window.records.len() == 1, "records: {:?}", window.records);
             let record = window.records[0];
             let key = FlowKey::from(key).with_scope(Scope::new(0, epoch));
-            let expected = Record::first(key, Sample { tally, tick: record.first_tick, sampling: 1, tcp_flags });
+            let (tick, vlan) = (record.first_tick, vlan(&case.frame));
+            let parsed = Parsed { key, tcp_flags, tos, vlan };
+            let expected = Record::first(key, Sample::new(&parsed, tally, tick, 1));
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }
         Expect::Skip(skip) => expected.counters.skipped[skip as usize] = tally,
@@ -108,12 +116,30 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
     Ok(())
 }
 
+/// The identifier of the frame's first tag, 0 if it has none.
+fn vlan(frame: &[u8]) -> u16 {
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    if [VLAN, PROVIDER, OLD_QINQ].contains(&word(12)) { word(14) & 0x0fff } else { 0 }
+}
+
 fn cases() -> Vec<Case> {
-    [tagged(), shims(), version_4(), fragments(), version_6(), protocols(), not_ip(), cut(), malformed(), far()]
-        .concat()
-        .into_iter()
-        .map(|(name, frame, expect)| Case { name, frame, expect })
-        .collect()
+    [
+        tagged(),
+        marked(),
+        shims(),
+        version_4(),
+        fragments(),
+        version_6(),
+        protocols(),
+        not_ip(),
+        cut(),
+        malformed(),
+        far(),
+    ]
+    .concat()
+    .into_iter()
+    .map(|(name, frame, expect)| Case { name, frame, expect })
+    .collect()
 }
 
 type Row = (String, Vec<u8>, Expect);
@@ -131,11 +157,11 @@ fn key6(proto: u8) -> Key {
 }
 
 const fn flow(key: Key) -> Expect {
-    Expect::Flow { key, tcp_flags: 0 }
+    Expect::Flow { key, tcp_flags: 0, tos: TOS }
 }
 
 const fn syn(key: Key) -> Expect {
-    Expect::Flow { key, tcp_flags: SYN }
+    Expect::Flow { key, tcp_flags: SYN, tos: TOS }
 }
 
 fn without_ports(key: Key) -> Expect {
@@ -167,6 +193,34 @@ fn tagged() -> Vec<Row> {
         .map(|tags| row(format!("{} tags", tags.len()), ethernet(tags, IPV4, &v4), Expect::Skip(Skip::VlanDepth)));
     let priority = row("ARP behind a tag", ethernet(&[VLAN], 0x0806, &[0; 46]), Expect::Skip(Skip::Arp));
     readable.chain(deep).chain([priority]).collect()
+}
+
+/// Every bit of TOS and of the outer tag, whose upper four are no part of the VLAN.
+fn marked() -> Vec<Row> {
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let mut rows = Vec::new();
+    for tos in (0..8).map(|bit| 1 << bit).chain([0, 0xff]) {
+        let (mut v4, mut v6) = (v4.clone(), v6.clone());
+        v4[1] = tos;
+        v6[..2].copy_from_slice(&[0x60 | tos >> 4, tos << 4 | 0x05]);
+        let expect = |key| Expect::Flow { key, tcp_flags: SYN, tos };
+        for tags in [&[][..], &[VLAN]] {
+            rows.push(row(format!("TOS {tos:#04x}, {tags:04x?}"), ethernet(tags, IPV4, &v4), expect(key4(6))));
+            rows.push(row(
+                format!("traffic class {tos:#04x}, {tags:04x?}"),
+                ethernet(tags, IPV6, &v6),
+                expect(key6(6)),
+            ));
+        }
+    }
+    for control in (0..16).map(|bit| 1_u16 << bit).chain([0, 0xffff, 0xf000, 0x0fff]) {
+        for tags in [&[VLAN][..], &[PROVIDER, VLAN], &[OLD_QINQ]] {
+            let mut frame = ethernet(tags, IPV6, &v6);
+            frame[14..16].copy_from_slice(&control.to_be_bytes());
+            rows.push(row(format!("tag {control:#06x} of {tags:04x?}"), frame, syn(key6(6))));
+        }
+    }
+    rows
 }
 
 /// PPP over Ethernet, and MPLS.
@@ -208,7 +262,7 @@ fn version_4() -> Vec<Row> {
     });
     let flags = [0x00, 0x01, 0x10, 0x18, 0xff].into_iter().map(|tcp_flags| {
         let frame = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(tcp_flags)));
-        row(format!("TCP flags {tcp_flags:#04x}"), frame, Expect::Flow { key: key4(6), tcp_flags })
+        row(format!("TCP flags {tcp_flags:#04x}"), frame, Expect::Flow { key: key4(6), tcp_flags, tos: TOS })
     });
     let dont_fragment = row("do not fragment", ethernet(&[], IPV4, &ipv4(6, 0x4000, 0, &tcp(SYN))), syn(key4(6)));
     options.chain(flags).chain([dont_fragment]).collect()

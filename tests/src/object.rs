@@ -167,7 +167,16 @@ impl Object<'_> {
     ///
     /// It did not pass, or was changed.
     pub fn pass_captured(&mut self, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
-        let header = ReplayHeader { wire_bytes, captured: captured.len() as u32, link: link as u32 };
+        self.pass_captured_at(0, link, wire_bytes, captured)
+    }
+
+    /// The same for a packet that was captured at this tick: milliseconds modulo 2^32.
+    ///
+    /// # Errors
+    ///
+    /// It did not pass, or was changed.
+    pub fn pass_captured_at(&mut self, tick: u32, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
+        let header = ReplayHeader { wire_bytes, captured: captured.len() as u32, link: link as u32, tick };
         let mut input = [header.as_bytes(), captured].concat();
         let data = size_of::<ReplayHeader>();
         input.resize(input.len().max(data + FRAME_MIN), 0);

@@ -121,8 +121,14 @@ pub struct Oracle {
     flows: HashMap<Key, Tally>,
     skipped: BTreeMap<&'static str, Tally>,
     sizes: BTreeMap<u64, u64>,
+    /// By name in reports, packets with these TCP flags.
+    tcp: BTreeMap<&'static str, u64>,
     known: HashSet<Key>,
 }
+
+/// The packets that reports count by their TCP flags: a name, the flags that count, and what these have to be.
+const TCP: [(&str, u8, u8); 4] =
+    [("syn", 0x12, 0x02), ("syn_ack", 0x12, 0x12), ("rst", 0x04, 0x04), ("fin", 0x01, 0x01)];
 
 impl Oracle {
     /// An oracle that has seen nothing.
@@ -138,6 +144,9 @@ impl Oracle {
         };
         tally.add(Tally::new(1, truth.bytes));
         *self.sizes.entry(truth.bytes).or_default() += 1;
+        for (name, mask, flags) in TCP {
+            *self.tcp.entry(name).or_default() += u64::from(truth.tcp_flags & mask == flags);
+        }
     }
 
     /// Forgets the window's packets, but not which flows there were.
@@ -145,6 +154,7 @@ impl Oracle {
         self.known.extend(self.flows.drain().map(|(key, _)| key));
         self.skipped.clear();
         self.sizes.clear();
+        self.tcp.clear();
     }
 
     /// All packets of the window.
@@ -172,6 +182,11 @@ impl Oracle {
     /// How many packets had each size in bytes.
     pub fn sizes(&self) -> &BTreeMap<u64, u64> {
         &self.sizes
+    }
+
+    /// Packets that begin or end TCP connections, by their names in reports.
+    pub fn tcp(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        TCP.into_iter().map(|(name, ..)| (name, self.tcp.get(name).copied().unwrap_or_default()))
     }
 
     /// The smallest size that at least this share of packets does not exceed; `None` without packets.
@@ -238,6 +253,7 @@ impl Oracle {
                 "attributed": tally_json(self.attributed()),
                 "skipped": skipped,
             },
+            "tcp": self.tcp().collect::<BTreeMap<_, _>>(),
             "totals": {
                 "packets": packets, "bytes": bytes, "ipv4_packets": ipv4, "ipv6_packets": ipv6,
                 "tcp_packets": tcp, "udp_packets": udp, "icmp_packets": icmp, "other_packets": other,
@@ -320,7 +336,7 @@ mod tests {
     fn truth(src: [u8; 4], dst: [u8; 4], dst_port: u16, bytes: u64) -> Truth {
         let (src, dst) = (src.into(), dst.into());
         let key = Key { src, dst, src_port: 50_000, dst_port, proto: 6, lacks: Lacks::Nothing };
-        Truth { flow: Ok(key), tcp_flags: 0x10, bytes }
+        Truth { flow: Ok(key), tcp_flags: 0x10, tos: 0, vlan: 0, bytes }
     }
 
     const A: [u8; 4] = [10, 0, 0, 1];
@@ -328,7 +344,7 @@ mod tests {
     const C: [u8; 4] = [10, 0, 0, 3];
 
     fn example() -> Oracle {
-        let arp = Truth { flow: Err("arp"), tcp_flags: 0, bytes: 60 };
+        let arp = Truth { flow: Err("arp"), tcp_flags: 0, tos: 0, vlan: 0, bytes: 60 };
         let mut oracle = Oracle::new();
         oracle.extend(&[
             truth(A, C, 443, 1500),

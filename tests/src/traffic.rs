@@ -208,13 +208,14 @@ pub struct Packet {
 }
 
 impl Packet {
-    fn new(frame: Vec<u8>, flow: Result<Key, &'static str>, tcp_flags: u8) -> Self {
-        let bytes = frame.len() as u64;
-        Self { frame, truth: Truth { flow, tcp_flags, bytes } }
+    fn new(frame: Vec<u8>, key: Key, tcp_flags: u8, flow: &Flow) -> Self {
+        let (bytes, vlan) = (frame.len() as u64, flow.vlans[0]);
+        Self { frame, truth: Truth { flow: Ok(key), tcp_flags, tos: flow.tos, vlan, bytes } }
     }
 
     fn skipped(frame: Vec<u8>, reason: &'static str) -> Self {
-        Self::new(frame, Err(reason), 0)
+        let bytes = frame.len() as u64;
+        Self { frame, truth: Truth { flow: Err(reason), tcp_flags: 0, tos: 0, vlan: 0, bytes } }
     }
 }
 
@@ -315,10 +316,10 @@ fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
     }
     let frame = datagram.encode(size(random, flow.sizes));
     if datagram.piece != Piece::Whole {
-        return Packet::new(frame, Ok(flow.key.without_ports(Lacks::Fragment)), 0);
+        return Packet::new(frame, flow.key.without_ports(Lacks::Fragment), 0, &flow);
     }
     let tcp_flags = if flow.key.proto == proto::TCP { datagram.tcp_flags } else { 0 };
-    Packet::new(frame, Ok(flow.key), tcp_flags)
+    Packet::new(frame, flow.key, tcp_flags, &flow)
 }
 
 /// FIN and SYN now and then, some urgency, mostly acknowledgements (RFC 9293 section 3.1, RFC 3168).
@@ -408,12 +409,12 @@ fn damaged(random: &mut Random, flow: Flow) -> Packet {
             let key = flow.key.without_ports(Lacks::Transport);
             if flow.is_v6() {
                 datagram.extensions = vec![Extension::Overlong];
-                return Packet::new(datagram.encode(wanted), Ok(key), 0);
+                return Packet::new(datagram.encode(wanted), key, 0, &flow);
             }
             datagram.options = 40;
             let mut frame = datagram.encode(FRAME_MIN);
             frame.truncate(ip_at + 60);
-            Packet::new(frame, Ok(key), 0)
+            Packet::new(frame, key, 0, &flow)
         }
         _ => {
             let tags = random.between(TAGS.0, TAGS.1);
@@ -440,7 +441,6 @@ mod tests {
         net::IpAddr,
     };
     use weir_common::{
-        flow::FlowKey,
         ledger::Skip,
         packet::{Link, Tunnels, parse},
     };
@@ -473,15 +473,11 @@ mod tests {
         let mut met = BTreeMap::<String, u32>::new();
         for (seed, mix) in [(1, Mix::default()), (2, Mix::odd()), (3, Mix::odd()), (4, Mix::plain()), (5, Mix::odd())] {
             for (at, Packet { frame, truth }) in traffic(seed, 20_000, mix).enumerate() {
-                let Truth { flow, tcp_flags, bytes } = truth;
+                let Truth { flow, bytes, .. } = truth;
                 assert_eq!(bytes, frame.len() as u64);
                 assert!((FRAME_MIN..=FRAME_MAX).contains(&frame.len()), "seed {seed} packet {at}: {bytes} bytes");
-                let (found, flags) = match parse(&frame[..], Link::Ethernet, Tunnels::Outer) {
-                    Ok(parsed) => (Ok(parsed.key), parsed.tcp_flags),
-                    Err(skip) => (Err(skip.name()), 0),
-                };
-                assert_eq!(found, flow.map(FlowKey::from), "seed {seed} packet {at}: {frame:02x?}");
-                assert_eq!(flags, tcp_flags, "seed {seed} packet {at}: {frame:02x?}");
+                let found = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map_err(|skip| skip.name());
+                assert_eq!(found, truth.parsed(), "seed {seed} packet {at}: {frame:02x?}");
                 let cut = parse(&frame[..frame.len().min(HEADERS_MAX)], Link::Ethernet, Tunnels::Outer);
                 assert_eq!(
                     cut,

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use weir_common::flow::{FlowKey, class};
+use weir_common::{
+    flow::{FlowKey, class},
+    packet::Parsed,
+};
 
 /// What a packet's flow key has to be: the meaning of [`FlowKey`], stated anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +63,22 @@ pub struct Truth {
     pub flow: Result<Key, &'static str>,
     /// The TCP flags; 0 for other protocols and where the TCP header is not in the packet.
     pub tcp_flags: u8,
+    /// The TOS byte, or the traffic class of IPv6; 0 for a packet that is nobody's.
+    pub tos: u8,
+    /// The outermost VLAN; 0 if there is none, and for a packet that is nobody's.
+    pub vlan: u16,
     /// The length of the frame, without the frame check sequence.
     pub bytes: u64,
+}
+
+impl Truth {
+    /// What weir's parser has to find.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it has to find no flow.
+    pub fn parsed(&self) -> Result<Parsed, &'static str> {
+        let &Self { flow, tcp_flags, tos, vlan, bytes: _ } = self;
+        Ok(Parsed { key: flow?.into(), tcp_flags, tos, vlan })
+    }
 }

@@ -5,7 +5,10 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use weir_sketch::hash::{Key, KeyedHash, combine};
 
 use super::{FlowHashes, SlotKey, place};
-use crate::flow::{Address, FlowKey, class};
+use crate::{
+    flow::{Address, FlowKey, class},
+    packet::Parsed,
+};
 
 const KEY: Key = Key([7, 9]);
 const ITEMS: u64 = 100;
@@ -32,7 +35,8 @@ fn hashes_are_the_same_on_every_machine() {
         let FlowHashes { source, destination, pair, flow, service } = FlowHashes::new(&key, &flow(nth));
         [source, destination, pair, flow, service]
     }));
-    let places = |flow: fn(u64) -> FlowKey| digest((0..ITEMS).map(|nth| place(&SlotKey::new(KEY), &flow(nth))));
+    let slot_key = SlotKey::new(KEY);
+    let places = |flow: fn(u64) -> FlowKey| digest((0..ITEMS).map(|nth| place(&slot_key, &Parsed::new(flow(nth)))));
     assert_eq!(
         [of_flows, places(flow), places(flow_v6)].map(|digest| std::format!("{digest:016x}")),
         ["599005677e950678", "c5e7b8a388beeb74", "f1f378a2b979ed00"]

@@ -28,13 +28,13 @@ pub const fn mix(mut word: u64) -> u64 {
 #[cfg(all(test, feature = "sketch"))]
 mod tests {
     use super::*;
-    use crate::flow::FlowKey;
+    use crate::{flow::FlowKey, packet::Parsed};
     use weir_sketch::hash::Key;
 
     #[test]
     fn keys_change_every_slot() {
-        let flow = FlowKey::default().with_ports(1, 0);
-        let [one, other] = [Key([1, 2]), Key([1, 3])].map(|key| slot(&SlotKey::new(key), &flow, 32));
+        let packet = Parsed::new(FlowKey::default().with_ports(1, 0));
+        let [one, other] = [Key([1, 2]), Key([1, 3])].map(|key| slot(&SlotKey::new(key), &packet, 32));
         assert_ne!(one, other);
     }
 

@@ -30,10 +30,12 @@ pub fn common<B: Bytes + ?Sized, T>(
             };
             let src = Address::from_v4_word(frame.word32::<26>());
             let dst = Address::from_v4_word(frame.word32::<30>());
-            whole(FlowKey::new(src, dst, proto, 0), frame.word32::<34>(), tcp_flags, tunnels).map(found)
+            let parsed = Parsed { tcp_flags, tos: frame.u8::<15>(), ..Parsed::new(FlowKey::new(src, dst, proto, 0)) };
+            whole(parsed, frame.word32::<34>(), tunnels).map(found)
         }
         ethertype::IPV6 => {
-            if frame.u8::<14>() >> 4 != 6 {
+            let first = frame.be16::<14>();
+            if first >> 12 != 6 {
                 return None;
             }
             let proto = frame.u8::<20>();
@@ -48,18 +50,18 @@ pub fn common<B: Bytes + ?Sized, T>(
                 proto::UDP => (packet.first::<58>()?.word32::<54>(), 0),
                 _ => return None,
             };
-            whole(key, ports, tcp_flags, tunnels).map(found)
+            whole(Parsed { tcp_flags, tos: (first >> 4) as u8, ..Parsed::new(key) }, ports, tunnels).map(found)
         }
         _ => None,
     }
 }
 
-/// The key with its ports. `None` for a tunnel that is to be looked into.
+/// The packet with its ports. `None` for a tunnel that is to be looked into.
 #[inline(always)]
-fn whole(key: FlowKey, ports: u32, tcp_flags: u8, tunnels: impl Fn() -> Tunnels) -> Option<Parsed> {
-    let key = key.with_both_ports(u32::from_be(ports));
+fn whole(parsed: Parsed, ports: u32, tunnels: impl Fn() -> Tunnels) -> Option<Parsed> {
+    let key = parsed.key.with_both_ports(u32::from_be(ports));
     if key.proto() == proto::UDP && matches!(tunnels(), Tunnels::Inner) && tunnel::is_port(key.dst_port()) {
         return None;
     }
-    Some(Parsed { key, tcp_flags })
+    Some(Parsed { key, ..parsed })
 }

@@ -52,16 +52,28 @@ pub(super) fn unwrap<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<
     Ok(payload)
 }
 
+/// The VLAN identifier of the outermost tag, without its priority; 0 if there is no tag.
+#[inline(always)]
+pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> u16 {
+    const IDENTIFIER: u16 = 0x0fff;
+    let tag = if is_tag(payload.ethertype) { packet.be16(payload.at).unwrap_or(0) } else { 0 };
+    // One number to the verifier, with a tag and without.
+    packet.forget(usize::from(tag & IDENTIFIER)) as u16
+}
+
+#[inline(always)]
+const fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, ethertype::VLAN | ethertype::PROVIDER_VLAN | ethertype::OLD_QINQ)
+}
+
 /// IEEE 802.1Q: two bytes of tag, and the next `EtherType`.
 #[inline(always)]
 fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Result<Payload, Skip> {
     for _ in 0..VLAN_TAGS_MAX + 1 {
-        match payload.ethertype {
-            ethertype::VLAN | ethertype::PROVIDER_VLAN | ethertype::OLD_QINQ => {
-                payload = with_type_at(packet, payload.at + 2)?;
-            }
-            _ => return Ok(payload),
+        if !is_tag(payload.ethertype) {
+            return Ok(payload);
         }
+        payload = with_type_at(packet, payload.at + 2)?;
     }
     Err(Skip::VlanDepth)
 }

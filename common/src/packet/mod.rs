@@ -55,7 +55,8 @@ pub trait Bytes {
     }
 
     /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that
-    /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together.
+    /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together, or a number of
+    /// twelve bits.
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         at
@@ -185,6 +186,20 @@ pub struct Parsed {
     pub key: FlowKey,
     /// The TCP flags, 0 for other protocols.
     pub tcp_flags: u8,
+    /// The TOS byte of IPv4 or the traffic class of IPv6, of the IP header that the key is of: DSCP in the upper six
+    /// bits (RFC 2474), ECN in the lower two (RFC 3168).
+    pub tos: u8,
+    /// The VLAN identifier of the frame's outermost tag, also where the key is of a packet inside a tunnel; 0 if there
+    /// is none. A tag of identifier 0 has a priority only, and is no VLAN (IEEE 802.1Q).
+    pub vlan: u16,
+}
+
+impl Parsed {
+    /// A packet of a flow, and nothing else: no TCP flags, TOS 0, no VLAN.
+    #[inline(always)]
+    pub const fn new(key: FlowKey) -> Self {
+        Self { key, tcp_flags: 0, tos: 0, vlan: 0 }
+    }
 }
 
 /// Protocol numbers (IANA).
@@ -258,10 +273,11 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Res
 #[inline(always)]
 pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
     let mut payload = link::begin(packet, link)?;
+    let vlan = link::vlan(packet, payload);
     // Not an `Option`: of `None`, LLVM would spill a register that was never written, which the verifier refuses.
-    let (mut outer, mut has_outer) = (Parsed { key: FlowKey::default(), tcp_flags: 0 }, false);
+    let (mut outer, mut has_outer) = (Parsed { vlan, ..Parsed::new(FlowKey::default()) }, false);
     for _ in 0..TUNNELS_MAX + 1 {
-        let layer = match layer(packet, payload) {
+        let layer = match layer(packet, payload, vlan) {
             Ok(layer) => layer,
             Err(_) if has_outer => return Ok(outer),
             Err(skip) => return Err(skip),
@@ -269,11 +285,12 @@ pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Resu
         if matches!(tunnels, Tunnels::Outer) {
             return Ok(layer.parsed);
         }
-        (outer, has_outer) = (layer.parsed, true);
         match tunnel::inside(packet, &layer) {
             Some(inside) => payload = inside,
             None => return Ok(layer.parsed),
         }
+        // No tunnel is TCP: that is one register less.
+        (outer, has_outer) = (Parsed { tcp_flags: 0, ..layer.parsed }, true);
     }
     // There is another tunnel, one too deep.
     Ok(outer)
@@ -295,11 +312,11 @@ struct Layer {
 
 /// Down to the transport header.
 #[inline(always)]
-fn layer<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Layer, Skip> {
+fn layer<B: Bytes + ?Sized>(packet: &B, payload: Payload, vlan: u16) -> Result<Layer, Skip> {
     let Payload { ethertype, at } = link::unwrap(packet, payload)?;
     match ethertype {
-        ethertype::IPV4 => network::ipv4(packet, at),
-        ethertype::IPV6 => network::ipv6(packet, at),
+        ethertype::IPV4 => network::ipv4(packet, at, vlan),
+        ethertype::IPV6 => network::ipv6(packet, at, vlan),
         ethertype::ARP => Err(Skip::Arp),
         ethertype::LLDP => Err(Skip::Lldp),
         ethertype::PPPOE_DISCOVERY => Err(Skip::Pppoe),

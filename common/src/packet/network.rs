@@ -15,7 +15,7 @@ const FRAGMENTED_V6: u16 = 0xfff9;
 
 /// RFC 791 section 3.1.
 #[inline(always)]
-pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Skip> {
+pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Result<Layer, Skip> {
     let ip = packet.window::<20>(at).ok_or(Skip::TruncatedIp)?;
     let first = ip.u8::<0>();
     let header = usize::from(first & 0x0f) * 4;
@@ -28,25 +28,26 @@ pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     }
     let src = Address::from_v4_word(ip.word32::<12>());
     let dst = Address::from_v4_word(ip.word32::<16>());
-    let key = FlowKey::new(src, dst, ip.u8::<9>(), 0);
+    let parsed = Parsed { tos: ip.u8::<1>(), vlan, ..Parsed::new(FlowKey::new(src, dst, ip.u8::<9>(), 0)) };
     let at = packet.forget(at + header);
     if ip.be16::<6>() & FRAGMENTED_V4 != 0 {
-        return Ok(Layer { parsed: fragment(key), at });
+        return Ok(Layer { parsed: fragment(parsed), at });
     }
-    behind(packet, at, key)
+    behind(packet, at, parsed)
 }
 
 /// RFC 8200 section 3.
 #[inline(always)]
-pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Skip> {
+pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Result<Layer, Skip> {
     let ip = packet.window::<40>(at).ok_or(Skip::TruncatedIp)?;
-    if ip.u8::<0>() >> 4 != 6 {
+    let first = ip.be16::<0>();
+    if first >> 12 != 6 {
         return Err(Skip::BadIpHeader);
     }
     let src = Address([ip.word64::<8>(), ip.word64::<16>()]);
     let dst = Address([ip.word64::<24>(), ip.word64::<32>()]);
     let key = FlowKey::new(src, dst, ip.u8::<6>(), class::V6);
-    behind(packet, at + 40, key)
+    behind(packet, at + 40, Parsed { tos: (first >> 4) as u8, vlan, ..Parsed::new(key) })
 }
 
 /// What follows an IP header, by its number.
@@ -88,15 +89,16 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
     }
 }
 
-/// RFC 8200 section 4: the extension headers from `at` on. `key.proto` is the number of the first one.
+/// RFC 8200 section 4: the extension headers from `at` on. The key's protocol is the number of the first one.
 #[inline(always)]
-fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<Layer, Skip> {
+fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, parsed: Parsed) -> Result<Layer, Skip> {
+    let key = parsed.key;
     let mut this = key.proto();
     at = packet.forget(at);
     for _ in 0..EXTENSION_HEADERS_MAX + 1 {
         let kind = kind(this, key.is_v6());
         if kind == Kind::Protocol {
-            return Ok(Layer { parsed: transport(packet, at, key.with_proto(this)), at });
+            return Ok(Layer { parsed: transport(packet, at, Parsed { key: key.with_proto(this), ..parsed }), at });
         }
         // No header is shorter than eight bytes. Where the next one begins depends on the length of this one only, and
         // nothing else should have to wait for that.
@@ -106,11 +108,11 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<
             // RFC 4302 section 2.2: in 4-byte units, less two.
             Kind::Authentication => units * 4,
             Kind::Fragment if header.be16::<2>() & FRAGMENTED_V6 != 0 => {
-                return Ok(Layer { parsed: fragment(key.with_proto(next)), at });
+                return Ok(Layer { parsed: fragment(Parsed { key: key.with_proto(next), ..parsed }), at });
             }
             Kind::Fragment => 0,
             Kind::ExtensionOrProtocol if next == proto::NO_NEXT_HEADER => {
-                return Ok(Layer { parsed: Parsed { key: key.with_proto(this), tcp_flags: 0 }, at });
+                return Ok(Layer { parsed: Parsed { key: key.with_proto(this), ..parsed }, at });
             }
             _ => units * 8,
         };
@@ -122,6 +124,6 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, key: FlowKey) -> Result<
 
 /// A fragment of a packet, the first or a later one: see [`class::FRAGMENT`].
 #[inline(always)]
-const fn fragment(key: FlowKey) -> Parsed {
-    Parsed { key: key.with_class(class::FRAGMENT), tcp_flags: 0 }
+const fn fragment(parsed: Parsed) -> Parsed {
+    Parsed { key: parsed.key.with_class(class::FRAGMENT), ..parsed }
 }

@@ -27,11 +27,14 @@ fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     ip
 }
 
+/// The VLAN of every tag.
+const TAG: u16 = 5;
+
 fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     for tag in tags {
         frame.extend_from_slice(&tag.to_be_bytes());
-        frame.extend_from_slice(&[0, 5]);
+        frame.extend_from_slice(&TAG.to_be_bytes());
     }
     frame.extend_from_slice(&ethertype.to_be_bytes());
     frame.extend_from_slice(payload);
@@ -67,6 +70,52 @@ fn ipv4_tcp_with_options_and_vlan_stacks() {
         }
     }
     assert_eq!(flow(&ethernet(&[0x8100; VLAN_TAGS_MAX + 1], 0x0800, &[])), Err(Skip::VlanDepth));
+}
+
+#[test]
+fn tos_is_the_byte_that_the_ip_header_has() {
+    for tos in [0, 0x01, 0x02, 0x03, 0x10, 0xb8, 0xb9, 0xfc, 0xff] {
+        for (tags, options) in [(&[][..], 0), (&[][..], 4), (&[0x8100][..], 0)] {
+            let mut ip4 = v4(6, 0, options, &TCP_SYN);
+            ip4[1] = tos;
+            assert_eq!(flow(&ethernet(tags, 0x0800, &ip4)).map(|parsed| parsed.tos), Ok(tos));
+            for proto in [17, 1, 47] {
+                ip4[9] = proto;
+                assert_eq!(flow(&ethernet(tags, 0x0800, &ip4)).map(|parsed| parsed.tos), Ok(tos), "{proto}");
+            }
+            ip4[6] = 0x20;
+            assert_eq!(flow(&ethernet(tags, 0x0800, &ip4)).map(|parsed| parsed.tos), Ok(tos), "a piece");
+        }
+        for (tags, next) in
+            [(&[][..], 6), (&[][..], 17), (&[0x8100][..], 6), (&[][..], 58), (&[][..], 0), (&[][..], 44)]
+        {
+            // Behind a header of eight bytes, or a fragment header: the first byte says TCP.
+            let mut ip6 = v6(next, &[&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP_SYN].concat());
+            // The lower half of the second byte is the flow label's, which has every bit set.
+            ip6[0] |= tos >> 4;
+            ip6[1..4].copy_from_slice(&[tos << 4 | 0x0f, 0xff, 0xff]);
+            assert_eq!(flow(&ethernet(tags, 0x86dd, &ip6)).map(|parsed| parsed.tos), Ok(tos), "{next}");
+        }
+    }
+}
+
+#[test]
+fn the_vlan_is_the_outermost_tags_without_its_priority() {
+    for ip in [v4(6, 0, 0, &TCP_SYN), v6(17, &TCP_SYN), v4(6, 0x2000, 0, &TCP_SYN), v4(47, 0, 8, &TCP_SYN)] {
+        let ethertype = if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+        assert_eq!(flow(&ethernet(&[], ethertype, &ip)).map(|parsed| parsed.vlan), Ok(0), "no tag");
+        for stack in [&[0x8100][..], &[0x88a8, 0x8100], &[0x9100, 0x8100], &[0x8100; VLAN_TAGS_MAX]] {
+            for (control, vlan) in [(0x0005, 5), (0xffff, 4095), (0xe000, 0), (0x1001, 1), (0x0ffe, 4094)] {
+                let mut frame = ethernet(stack, ethertype, &ip);
+                frame[14..16].copy_from_slice(&u16::to_be_bytes(control));
+                assert_eq!(flow(&frame).map(|parsed| parsed.vlan), Ok(vlan), "{control:#06x} of {stack:04x?}");
+                // Cooked: the protocol at 14, the packet at 16.
+                let cooked = [&[0; 2], &frame[..]].concat();
+                assert_eq!(both(&cooked, Link::Sll, Tunnels::Outer).map(|parsed| parsed.vlan), Ok(vlan));
+            }
+        }
+    }
+    assert_eq!(both(&v4(6, 0, 0, &TCP_SYN), Link::RawIp, Tunnels::Outer).map(|parsed| parsed.vlan), Ok(0));
 }
 
 #[test]
@@ -353,7 +402,8 @@ fn ip_behind_pppoe_and_mpls_is_found() {
     for (version, ip) in [(0x21, v4(6, 0, 0, &TCP_SYN)), (0x57, v6(6, &TCP_SYN))] {
         let expected = flow(&ethernet(&[], if version == 0x21 { 0x0800 } else { 0x86dd }, &ip));
         let session = [&[0x11, 0, 0, 7, 0, 42, 0, version][..], &ip].concat();
-        assert_eq!(flow(&ethernet(&[0x8100], 0x8864, &session)), expected);
+        let tagged = expected.map(|parsed| Parsed { vlan: TAG, ..parsed });
+        assert_eq!(flow(&ethernet(&[0x8100], 0x8864, &session)), tagged);
         for labels in 1..=MPLS_LABELS_MAX {
             // All bits of the traffic class, which stands beside the bottom's.
             let mut stack = [0, 1, 0x0e, 64].repeat(labels);
@@ -389,9 +439,20 @@ fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
     let look = |frame: &[u8]| both(frame, Link::Ethernet, Tunnels::Inner).unwrap();
     let (once, twice) = (vxlan(&inner), vxlan(&vxlan(&inner)));
     assert_eq!(flow(&once).unwrap().key.dst_port(), 4789);
-    assert_eq!(look(&once), flow(&inner).unwrap());
-    assert_eq!(look(&twice), flow(&inner).unwrap());
+    // The VLAN is the frame's, which has none, and not the one inside.
+    let seen_inside = Parsed { vlan: 0, ..flow(&inner).unwrap() };
+    assert_eq!(look(&once), seen_inside);
+    assert_eq!(look(&twice), seen_inside);
     assert_eq!(look(&vxlan(&twice)), flow(&once).unwrap(), "the third is not looked into");
+    let mut marked = once.clone();
+    // The tunnel's TOS, and the traffic class of the packet inside.
+    marked[15] = 0x28;
+    marked[14 + 20 + 8 + 8 + 18] |= 0x0b;
+    marked[14 + 20 + 8 + 8 + 18 + 1] = 0x8f;
+    marked.splice(12..12, [0x81, 0, 0x0f, 0xfe]);
+    assert_eq!(look(&marked), Parsed { tos: 0xb8, vlan: 4094, ..seen_inside });
+    let outside = flow(&marked).unwrap();
+    assert_eq!((outside.tos, outside.vlan), (0x28, 4094));
     // Where the inner packet cannot be read, the tunnel's key stays.
     for end in 42..once.len() {
         let parsed = look(&once[..end]);

@@ -1,14 +1,14 @@
 //! The transport header.
 
 use super::{Bytes, Parsed, Window, proto};
-use crate::flow::{FlowKey, class};
+use crate::flow::class;
 
 /// Reads ports, or the type and code of ICMP, and the flags of TCP.
 ///
 /// Both ports are one read. From two optional reads LLVM would make a pointer where the verifier wants a number.
 #[inline(always)]
-pub(super) fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, mut key: FlowKey) -> Parsed {
-    let mut tcp_flags = 0;
+pub(super) fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, parsed: Parsed) -> Parsed {
+    let Parsed { mut key, mut tcp_flags, tos, vlan } = parsed;
     match key.proto() {
         proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
             if let Some(window) = packet.window::<4>(at) {
@@ -30,5 +30,5 @@ pub(super) fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, mut key: FlowK
         }
         _ => {}
     }
-    Parsed { key, tcp_flags }
+    Parsed { key, tcp_flags, tos, vlan }
 }

@@ -2,10 +2,10 @@
 //! time. Replay measures with it, and so does whoever reads packet sockets.
 
 use weir_common::{
-    flow::{FlowKey, Scope},
+    flow::Scope,
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
-    packet::{Link, Tunnels, parse},
+    packet::{Link, Parsed, Tunnels, parse},
     record::{Record, Sample},
     sampling::Valve,
     size::size_class,
@@ -90,8 +90,9 @@ impl UserspaceProgram {
         };
         match parse(headers, link, self.tunnels) {
             Ok(parsed) => {
-                let key = parsed.key.with_scope(scope);
-                self.count(key, Sample { tally, tick, sampling, tcp_flags: parsed.tcp_flags }, evict);
+                counters.tcp.count(parsed.tcp_flags, sampling.into());
+                let parsed = Parsed { key: parsed.key.with_scope(scope), ..parsed };
+                self.count(&parsed, Sample::new(&parsed, tally, tick, sampling), evict);
             }
             Err(skip) => counters.skipped[skip as usize].add(tally),
         }
@@ -135,14 +136,14 @@ impl UserspaceProgram {
         self.left_out = self.valve.left_out((hash::mix(self.random) >> 32) as u32);
     }
 
-    fn count(&mut self, key: FlowKey, packet: Sample, mut evict: impl FnMut(&Record)) {
-        let slot = hash::slot(&self.slot_key, &key, self.bits);
+    fn count(&mut self, parsed: &Parsed, packet: Sample, mut evict: impl FnMut(&Record)) {
+        let slot = hash::slot(&self.slot_key, parsed, self.bits);
         let record = &mut self.cache[slot as usize];
-        if record.takes(&key, packet) {
+        if record.takes(&parsed.key, packet) {
             record.add(packet);
             return;
         }
-        let evicted = std::mem::replace(record, Record::first(key, packet));
+        let evicted = std::mem::replace(record, Record::first(parsed.key, packet));
         if !evicted.is_empty() {
             evict(&evicted);
         }

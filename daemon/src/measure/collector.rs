@@ -114,6 +114,7 @@ pub(super) mod tests {
     use weir_common::{
         flow::{FlowKey, Scope},
         ledger::{Ledger, Loss, Tally},
+        packet::Parsed,
         record::{Record, Sample},
     };
     use weir_sketch::hash::Key;
@@ -166,8 +167,8 @@ pub(super) mod tests {
 
     pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Vec<Record> {
         let record = |bytes| {
-            let sample = Sample { tally: Tally::new(1, bytes), tick: 0, sampling: 1, tcp_flags: 0 };
-            Record::first(FlowKey::default().with_scope(Scope::new(0, epoch)), sample)
+            let parsed = Parsed::new(FlowKey::default().with_scope(Scope::new(0, epoch)));
+            Record::first(parsed.key, Sample::new(&parsed, Tally::new(1, bytes), 0, 1))
         };
         bytes.iter().map(|bytes| record(*bytes)).collect()
     }

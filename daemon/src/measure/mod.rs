@@ -4,7 +4,7 @@
 //! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
 //! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
 //! [`sampling_error`] widens where packets were left out. The filter of [`seen`] flows
-//! tells which are new, and [`new_flows`] how many.
+//! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
 //! Bounds come from the tails of the [`binomial`] distribution.
 
 pub mod batch;
@@ -20,6 +20,7 @@ pub mod sampling_error;
 pub mod seen;
 pub mod shard;
 pub mod summary;
+pub mod tcp;
 pub mod userspace;
 pub mod window;
 pub mod worker;

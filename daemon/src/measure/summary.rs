@@ -16,12 +16,15 @@ use super::{
     order::Closed,
     sampling_error::{Sampling, SamplingError},
     shard::{Host, Pair, Protocols, Service, Shard},
+    tcp::TcpCounts,
 };
 
 /// One window of one observer.
 pub struct Summary {
     /// Each interface slot's account.
     pub ledgers: Vec<Ledger>,
+    /// Each interface slot's packets that begin or end TCP connections.
+    pub tcp: Vec<TcpCounts>,
     /// Exact counts by protocol.
     pub protocols: Protocols,
     /// Distinct source addresses.
@@ -132,6 +135,8 @@ impl Summary {
             pairs: rank(window, |shard| &mut shard.top.pairs, &doubt, top)?,
             services: rank(window, |shard| &mut shard.top.services, &doubt, top)?,
         };
+        let is_steady = least == sampling;
+        let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
         let mut protocols = Protocols::default();
         let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
         for Closed { shard, edge: _, ring_peak: peak, late: _ } in &*window {
@@ -156,6 +161,7 @@ impl Summary {
             // Without sampling nothing is left to chance.
             confidence: if sampling == 1 { 1.0 } else { confidence },
             ledgers,
+            tcp,
         })
     }
 

@@ -18,10 +18,8 @@ pub trait Datapath {
 
 impl Datapath for UserspaceCollector {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        const NS_PER_MS: u64 = 1_000_000;
-        let &Packet { time_ns, link, wire_bytes, captured } = packet;
-        let tally = Tally::new(1, u64::from(wire_bytes));
-        let tick = (time_ns / NS_PER_MS) as u32;
+        let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
+        let (tally, tick) = (Tally::new(1, u64::from(wire_bytes)), tick(packet));
         Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, repeated: false });
         Ok(())
     }
@@ -29,4 +27,10 @@ impl Datapath for UserspaceCollector {
     fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
         Ok(Self::close(self, spare))
     }
+}
+
+/// When it was captured: milliseconds modulo 2^32.
+pub const fn tick(packet: &Packet<'_>) -> u32 {
+    const NS_PER_MS: u64 = 1_000_000;
+    (packet.time_ns / NS_PER_MS) as u32
 }

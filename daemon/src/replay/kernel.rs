@@ -7,7 +7,10 @@ use weir_common::control::{Feeds, ReplayHeader};
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
-use super::{capture::Packet, datapath::Datapath};
+use super::{
+    capture::Packet,
+    datapath::{Datapath, tick},
+};
 use crate::{
     datapath::{KernelError, Parts, Ring, programs::test_run},
     measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard},
@@ -45,8 +48,12 @@ impl<'a> KernelDatapath<'a> {
 impl Datapath for KernelDatapath<'_> {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
         let captured = &packet.captured[..packet.captured.len().min(FRAME_MAX)];
-        let header =
-            ReplayHeader { wire_bytes: packet.wire_bytes, captured: captured.len() as u32, link: packet.link as u32 };
+        let header = ReplayHeader {
+            wire_bytes: packet.wire_bytes,
+            captured: captured.len() as u32,
+            link: packet.link as u32,
+            tick: tick(packet),
+        };
         self.frame.clear();
         self.frame.extend_from_slice(header.as_bytes());
         self.frame.extend_from_slice(captured);

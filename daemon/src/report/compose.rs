@@ -5,14 +5,16 @@ use weir_common::{flow::class, ledger};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics, Top,
-    TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window, protocol_name,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics,
+    TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window,
+    protocol_name,
 };
 use crate::{
     measure::{
         interface::MeasuredInterface,
         shard::Protocols,
         summary::{Ranked, Ranking, Summary, Tops},
+        tcp::TcpCounts,
         window::Span,
     },
     observer::Numbered,
@@ -42,6 +44,7 @@ impl Report {
         let Numbered { observer, id, previous } = numbered;
         let Summary {
             ledgers,
+            tcp,
             protocols,
             sources,
             destinations,
@@ -61,7 +64,13 @@ impl Report {
             key_id: format!("{key_id:016x}"),
             window: window(span),
             observer,
-            interfaces: interfaces.into_iter().filter_map(|measured| interface(measured, ledgers, *sampling)).collect(),
+            interfaces: interfaces
+                .into_iter()
+                .filter_map(|measured| {
+                    let (ledger, counts) = (ledgers.get(measured.slot)?, tcp.get(measured.slot)?);
+                    Some(interface(measured, ledger, tcp_packets(counts, *confidence), *sampling))
+                })
+                .collect(),
             totals: totals(summary.fed(), *protocols),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
@@ -86,22 +95,39 @@ fn window(span: Span) -> Window {
     Window { start, end, seconds: length.as_secs_f64(), clock_step_seconds, late_packets }
 }
 
-fn interface(measured: MeasuredInterface, ledgers: &[ledger::Ledger], sampling: u32) -> Option<Interface> {
-    let MeasuredInterface { slot, name, mode, counts, direction, feeds, coverage } = measured;
-    let measured = ledgers.get(slot)?;
-    let ledger = Ledger::from(measured);
-    Some(Interface {
+fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPackets, sampling: u32) -> Interface {
+    let MeasuredInterface { slot: _, name, mode, counts, direction, feeds, coverage } = measured;
+    let ledger = Ledger::from(account);
+    Interface {
         name,
         mode: mode.to_owned(),
         counts: counts.name().to_owned(),
         direction: direction.map(str::to_owned),
         feeds: feeds.to_owned(),
-        repeated: measured.counters.repeated.into(),
+        repeated: account.counters.repeated.into(),
         sampling,
+        tcp,
         coverage,
         kept: ledger.kept(),
         ledger,
-    })
+    }
+}
+
+fn tcp_packets(counts: &TcpCounts, confidence: f64) -> TcpPackets {
+    let &TcpCounts { syn, syn_ack, rst, fin } = counts;
+    let bounds = (!counts.is_exact()).then(|| TcpBounds {
+        confidence,
+        syn: bounds(syn),
+        syn_ack: bounds(syn_ack),
+        rst: bounds(rst),
+        fin: bounds(fin),
+    });
+    TcpPackets { syn: syn.value, syn_ack: syn_ack.value, rst: rst.value, fin: fin.value, bounds }
+}
+
+fn bounds(estimate: weir_sketch::Estimate) -> Bounds {
+    let weir_sketch::Estimate { value: _, lower, upper } = estimate;
+    Bounds { lower, upper }
 }
 
 fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {

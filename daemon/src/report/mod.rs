@@ -136,6 +136,8 @@ pub struct Interface {
     pub sampling: u32,
     /// Where every packet went.
     pub ledger: Ledger,
+    /// Packets that begin or end TCP connections.
+    pub tcp: TcpPackets,
     /// The packets that weir saw, divided by those that the interface itself counted in this window. Below 1, weir did
     /// not see some packets. Small differences are normal, because the two counts are not read at the same instant. It
     /// does not matter whether the interface counts packets that offloads merged as one or as several. Absent if the
@@ -161,6 +163,50 @@ pub struct Ledger {
     pub skipped: BTreeMap<String, Tally>,
     /// Packets that are missing from the measurement, by reason; every reason, also those with zero packets.
     pub lost: BTreeMap<String, Tally>,
+}
+
+/// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each name that fits:
+/// one with RST and FIN is in both. Not counted are fragments, packets that were captured without these flags, and TCP
+/// inside a tunnel that weir does not look into.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpPackets {
+    /// SYN without ACK: requests to connect.
+    pub syn: u64,
+    /// SYN with ACK: connections accepted.
+    pub syn_ack: u64,
+    /// RST: connections refused or broken off.
+    pub rst: u64,
+    /// FIN: a side has no more to send.
+    pub fin: u64,
+    /// How far the true numbers may be away, if packets were sampled, or if a packet socket dropped some. Absent if all
+    /// four numbers are exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<TcpBounds>,
+}
+
+/// The bounds of four counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpBounds {
+    /// The probability that all four true numbers lie between their bounds, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// Of `syn`.
+    pub syn: Bounds,
+    /// Of `syn_ack`.
+    pub syn_ack: Bounds,
+    /// Of `rst`.
+    pub rst: Bounds,
+    /// Of `fin`.
+    pub fin: Bounds,
+}
+
+/// The bounds of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// The true number is at least this, at the stated confidence.
+    pub lower: u64,
+    /// The true number is at most this, at the stated confidence.
+    pub upper: u64,
 }
 
 /// Packets and their bytes. Exact, except for the bytes of packets that a packet socket dropped (`lost.socket_drop`):

@@ -88,6 +88,7 @@ mod tests {
             ("/observer", "site"),
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),
+            ("/interfaces/1/tcp", "bounds"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/sinks/0", "last_error"),
             ("/top/flows/1", "fragment"),

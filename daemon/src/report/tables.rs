@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Tally, Top, TopFlow, Totals,
-    Unique, Window,
+    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Tally, TcpBounds,
+    TcpPackets, Top, TopFlow, Totals, Unique, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -182,7 +182,7 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (i, Interface { name, mode, counts, direction, feeds, repeated, sampling, ledger, coverage, kept }) in
+    for (i, Interface { name, mode, counts, direction, feeds, repeated, sampling, ledger, tcp, coverage, kept }) in
         interfaces.iter().enumerate()
     {
         if i > 0 {
@@ -221,8 +221,28 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         ledger.skipped.iter().for_each(|(reason, tally)| line(format!("skipped: {reason}"), tally, Plain));
         let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
         lost.for_each(|(reason, tally)| line(format!("lost: {reason}"), tally, Alarm));
+        if let Some(text) = connections(tcp) {
+            grid.across([text.into()]);
+        }
     }
     grid
+}
+
+/// Packets that begin or end TCP connections; nothing where there were none.
+fn connections(tcp: &TcpPackets) -> Option<String> {
+    let TcpPackets { syn, syn_ack, rst, fin, bounds } = *tcp;
+    let bounds = bounds.map(|TcpBounds { confidence: _, syn, syn_ack, rst, fin }| [syn, syn_ack, rst, fin]);
+    let counts = [("SYN", syn), ("SYN-ACK", syn_ack), ("RST", rst), ("FIN", fin)];
+    let parts: Vec<_> = (0..)
+        .zip(counts)
+        .map(|(nth, (name, value))| match bounds.map(|bounds: [Bounds; 4]| bounds[nth]) {
+            Some(Bounds { lower, upper }) => {
+                format!("{name} {} ± {}", grouped(value), grouped(off(value, lower, upper)))
+            }
+            None => format!("{name} {}", grouped(value)),
+        })
+        .collect();
+    counts.iter().any(|(_, value)| *value > 0).then(|| format!("TCP: {}", parts.join(", ")))
 }
 
 fn rates(totals: &Totals, window: &Window) -> String {

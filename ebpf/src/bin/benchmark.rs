@@ -133,9 +133,10 @@ impl Vary {
     }
 }
 
-/// A flow's rank below 2^20 by Zipf's law, out of 64 random bits. Ranks come in octaves, each less likely than the one before by 2^-0.1;
-/// within an octave all are equally likely. Without a branch, of which the CPU would mispredict some.
-#[inline(always)]
+/// A flow's rank below 2^20 by Zipf's law, out of 64 random bits. Ranks come in octaves, each less likely than the one
+/// before by 2^-0.1; within an octave all are equally likely. Without a branch, of which the CPU would mispredict some.
+/// Not inlined: the hot path needs the stack for itself.
+#[inline(never)]
 const fn rank(random: u64) -> u64 {
     const OCTAVES: usize = 20;
     /// Below each of these 32-bit numbers lies the probability of the octaves up to it.

@@ -20,10 +20,12 @@ fuzz_target!(|input: &[u8]| {
     });
     // Looking into tunnels neither costs a packet its key nor gives it one.
     assert_eq!(outer.err(), inner.err());
+    // The VLAN is the frame's, whatever is inside.
+    assert_eq!(outer.map(|parsed| parsed.vlan), inner.map(|parsed| parsed.vlan));
 });
 
 fn keeps_its_promises(parsed: &Parsed) {
-    let Parsed { key, tcp_flags } = *parsed;
+    let Parsed { key, tcp_flags, tos: _, vlan } = *parsed;
     let (src_port, dst_port, proto, class) = (key.src_port(), key.dst_port(), key.proto(), key.class());
     assert_eq!((key.interface(), key.epoch()), (0, 0), "the scope is not the parser's");
     assert!(class & !(class::V6 | class::FRAGMENT | class::NO_TRANSPORT) == 0, "unknown class {class}");
@@ -35,6 +37,7 @@ fn keeps_its_promises(parsed: &Parsed) {
     let lacks = class & (class::FRAGMENT | class::NO_TRANSPORT) != 0;
     assert!((has_ports && !lacks) || (src_port, dst_port, tcp_flags) == (0, 0, 0), "ports without a header");
     assert!(proto == proto::TCP || tcp_flags == 0, "flags without TCP");
+    assert!(vlan < 1 << 12, "more than an identifier");
     if !key.is_v6() {
         for (address, ip) in [(key.src, key.src_ip()), (key.dst, key.dst_ip())] {
             assert_eq!(address, Address::from(ip), "not a mapped address");

@@ -78,7 +78,7 @@ impl Oracle {
             let Some(estimate) = verdict.estimate(unique, &place) else { continue };
             let truth = self.distinct(dimension);
             let failure = 1.0 - unique["confidence"].as_f64().unwrap_or(1.0);
-            let stretch = (chance::deviations(chance::FALSE_ALARM) / chance::deviations(failure)).max(1.0);
+            let stretch = stretch(failure);
             if !estimate.stretched(stretch).holds(truth) {
                 verdict.deviates(&place, &format!("{truth} is outside of {stretch:.2} times the bounds {estimate}"));
             }
@@ -140,14 +140,24 @@ impl Missing {
 }
 
 /// An estimate with its bounds; a plain number is exact.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Estimate {
     value: u64,
     lower: u64,
     upper: u64,
 }
 
+/// How many times as far out bounds are taken that may fail with this probability: as far as they would be if they were
+/// to fail once in a million, for an error that is distributed normally.
+fn stretch(failure: f64) -> f64 {
+    (chance::deviations(chance::FALSE_ALARM) / chance::deviations(failure)).max(1.0)
+}
+
 impl Estimate {
+    const fn is_exact(self) -> bool {
+        self.lower == self.upper
+    }
+
     fn holds(self, truth: u64) -> bool {
         (self.lower..=self.upper).contains(&truth)
     }

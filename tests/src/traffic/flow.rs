@@ -72,6 +72,8 @@ pub struct Flow {
     pub src_mac: MacAddr,
     /// VLAN identifiers, outermost first; 0 where there is no tag.
     pub vlans: [u16; 2],
+    /// The TOS byte of its packets, or their traffic class.
+    pub tos: u8,
     /// What is between the link layer and IP.
     pub shim: Shim,
     /// How large its packets are.
@@ -119,7 +121,8 @@ impl Flow {
         };
         let [_, high, middle, low] = source.to_be_bytes();
         let src_mac = MacAddr::new(0x02, 0x77, 0, high, middle, low);
-        Self { key, src_mac, vlans: vlans(&mut random, &mix), shim: shim(&mut random, &mix), sizes: sizes(&mut random) }
+        let (vlans, shim, sizes) = (vlans(&mut random, &mix), shim(&mut random, &mix), sizes(&mut random));
+        Self { key, src_mac, vlans, tos: tos(&mut random), shim, sizes }
     }
 
     /// Whether it is IPv6.
@@ -228,6 +231,12 @@ fn ip(v4: u32, v6: u64, bits: u32, number: u32, is_v6: bool, seed: u64) -> IpAdd
     } else {
         Ipv4Addr::from(v4 | scatter(number, bits, seed) as u32).into()
     }
+}
+
+/// Mostly nothing; else ECN (RFC 3168), expedited forwarding, network control, some class (RFC 4594), or all bits.
+fn tos(random: &mut Random) -> u8 {
+    const LIKELY: [u8; 12] = [0, 0, 0, 0, 0, 0, 0x01, 0x02, 0xb8, 0xc0, 0x2b, 0xff];
+    random.pick(&LIKELY)
 }
 
 fn vlans(random: &mut Random, mix: &Mix) -> [u16; 2] {

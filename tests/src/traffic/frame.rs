@@ -13,7 +13,7 @@ use pnet::{
         ipv6::{MutableDestinationPacket, MutableFragmentPacket, MutableIpv6Packet, MutableRoutingPacket},
         tcp::MutableTcpPacket,
         udp::MutableUdpPacket,
-        vlan::MutableVlanPacket,
+        vlan::{ClassOfService, MutableVlanPacket},
     },
     util::MacAddr,
 };
@@ -149,6 +149,8 @@ impl Datagram {
                 let mut ip = MutableIpv4Packet::new(header).expect("an IPv4 header is 20 bytes at least");
                 ip.set_version(4);
                 ip.set_header_length(((IPV4 + self.options) / 4) as u8);
+                ip.set_dscp(self.flow.tos >> 2);
+                ip.set_ecn(self.flow.tos & 3);
                 ip.set_total_length((network + body.len()) as u16);
                 ip.set_identification(0x7e1f);
                 ip.set_flags(if self.piece.more() { Ipv4Flags::MoreFragments } else { 0 });
@@ -168,6 +170,8 @@ impl Datagram {
                 let chain = self.chain();
                 let mut ip = MutableIpv6Packet::new(append(&mut frame, IPV6)).expect("an IPv6 header is 40 bytes");
                 ip.set_version(6);
+                ip.set_traffic_class(self.flow.tos);
+                ip.set_flow_label(0xf_5a5a);
                 ip.set_payload_length((network - IPV6 + body.len()) as u16);
                 ip.set_next_header(IpNextHeaderProtocol(chain[0]));
                 ip.set_hop_limit(61);
@@ -240,6 +244,7 @@ fn link(src: MacAddr, vlans: &[u16], ethertype: EtherType) -> Vec<u8> {
     ethernet.set_ethertype(types[0]);
     for (vlan, next) in vlans.iter().zip(&types[1..]) {
         let mut tag = MutableVlanPacket::new(append(&mut frame, TAG)).expect("4 bytes are enough");
+        tag.set_priority_code_point(ClassOfService((vlan & 7) as u8));
         tag.set_vlan_identifier(*vlan);
         tag.set_ethertype(*next);
     }

@@ -189,6 +189,7 @@ impl<'a, 'b> Check<'a, 'b> {
         match parsed {
             Ok(parsed) => {
                 self.found.keys += 1;
+                self.counters.tcp.count(parsed.tcp_flags, 1);
                 self.expected.push((parsed, bytes));
             }
             Err(skip) => self.counters.skipped[skip as usize].add(Tally::new(1, bytes)),
@@ -226,7 +227,7 @@ fn is(record: &Record, (parsed, bytes): &(Parsed, u64), epoch: u8) -> bool {
     record.key.epoch() == epoch
         && record.key.identity() == parsed.key
         && record.tally() == Tally::new(1, *bytes)
-        && record.tcp_flags == parsed.tcp_flags
+        && (record.tcp_flags, record.tos, record.vlan) == (parsed.tcp_flags, parsed.tos, parsed.vlan)
 }
 
 /// Packets by which two accounts differ; at least one if they differ in anything.
@@ -252,12 +253,15 @@ mod tests {
     #[test]
     fn whatever_differs_is_found() {
         let key = FlowKey::default().with_proto(6);
-        let parsed = Parsed { key: key.with_ports(9, 0), tcp_flags: 2 };
-        let packet = Sample { tally: Tally::new(1, 60), tick: 1, sampling: 1, tcp_flags: 2 };
+        let parsed = Parsed { key: key.with_ports(9, 0), tcp_flags: 2, tos: 3, vlan: 4 };
+        let packet = Sample::new(&parsed, Tally::new(1, 60), 1, 1);
         let record = Record::first(parsed.key.with_scope(Scope::new(0, 3)), packet);
         assert!(is(&record, &(parsed, 60), 3));
         assert!(!is(&record, &(parsed, 60), 4) && !is(&record, &(parsed, 61), 3));
         assert!(!is(&Record { tcp_flags: 0, ..record }, &(parsed, 60), 3));
+        assert!(
+            !is(&Record { tos: 0, ..record }, &(parsed, 60), 3) && !is(&Record { vlan: 0, ..record }, &(parsed, 60), 3)
+        );
         let other = key.with_ports(8, 0).with_scope(Scope::new(0, 3));
         assert!(!is(&Record { key: other, ..record }, &(parsed, 60), 3));
         let mut counters = Counters::default();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 
-use super::{Missing, Verdict};
+use super::{Estimate, Missing, Verdict};
 use crate::{
     account::Ledger,
     oracle::{Oracle, Totals},
@@ -18,7 +18,7 @@ impl Oracle {
         for report in reports {
             sums.add(report, verdict);
         }
-        let Sums { ledger, totals, sizes } = sums;
+        let Sums { ledger, totals, sizes, tcp } = sums;
         let Ledger { seen, attributed, sampled_out, skipped, lost: _ } = &ledger;
         let missing = Missing { lost: ledger.all_lost(), sampled_out: *sampled_out };
         verdict.equal_tally(".ledger.seen", self.sent(), *seen);
@@ -49,6 +49,15 @@ impl Oracle {
             verdict.equal(".totals, by version", attributed.packets, sum(&["ipv4_packets", "ipv6_packets"]));
             verdict.equal(".totals, by protocol", attributed.packets, sum(&protocols));
         }
+        for (name, truth) in self.tcp() {
+            let (place, stated) = (format!(".tcp.{name}"), tcp.get(name).copied().unwrap_or_default());
+            // As for distinct counts: the bounds of many reports may not fail by chance.
+            if stated.is_exact() {
+                verdict.equal(&place, truth, stated.value);
+            } else if !stated.stretched(super::stretch(1.0 - TCP_CONFIDENCE)).holds(truth) {
+                verdict.deviates(&place, &format!("{truth} is far outside of the bounds {stated}"));
+            }
+        }
         let SizeSums { count, min, max } = sizes;
         verdict.equal(".histograms.packet_size_bytes.count", self.sent().packets, count);
         let [first, last] = [self.sizes.first_key_value(), self.sizes.last_key_value()];
@@ -64,7 +73,11 @@ struct Sums {
     ledger: Ledger,
     totals: HashMap<&'static str, u64>,
     sizes: SizeSums,
+    tcp: HashMap<&'static str, Estimate>,
 }
+
+/// The confidence of the bounds of TCP's packets, which is that of all lists.
+const TCP_CONFIDENCE: f64 = 0.999;
 
 #[derive(Default)]
 struct SizeSums {
@@ -113,9 +126,26 @@ impl Sums {
                 verdict.equal_tally(&law, ledger.seen, ledger.accounted());
                 if interface["feeds"] != "none" {
                     self.ledger.add(&ledger);
+                    self.add_tcp(nth, &interface["tcp"], verdict);
                 }
             }
             Err(error) => verdict.deviates(&place, &format!("{error:#}")),
+        }
+    }
+
+    /// Adds an interface's packets that begin or end TCP connections. Without bounds they are exact.
+    fn add_tcp(&mut self, nth: usize, tcp: &Value, verdict: &mut Verdict) {
+        for (name, _) in Oracle::new().tcp() {
+            let value = verdict.number(tcp, &format!("/{name}"));
+            let [lower, upper] = match tcp.get("bounds") {
+                Some(bounds) => ["lower", "upper"].map(|end| verdict.number(bounds, &format!("/{name}/{end}"))),
+                None => [value; 2],
+            };
+            if !(lower..=upper).contains(&value) {
+                verdict.deviates(&format!(".interfaces[{nth}].tcp.{name}"), "is outside of its own bounds");
+            }
+            let sum = self.tcp.entry(name).or_default();
+            *sum = Estimate { value: sum.value + value, lower: sum.lower + lower, upper: sum.upper + upper };
         }
     }
 }

@@ -21,7 +21,7 @@ fn report(oracle: &Oracle) -> Value {
     let mut ledger = report["ledger"].take();
     ledger["sampled_out"] = json!({"packets": 0, "bytes": 0});
     ledger["lost"] = json!({"ring_full": {"packets": 0, "bytes": 0}});
-    report["interfaces"] = json!([{"name": "wan0", "ledger": ledger}]);
+    report["interfaces"] = json!([{"name": "wan0", "ledger": ledger, "tcp": report["tcp"].take()}]);
     report["id"] = json!("7f3c9a52/b41d/1");
     report["observer"] = json!({"seq": 1});
     report
@@ -54,6 +54,9 @@ fn each_kind_of_deviation_is_found_and_said() {
         (add("/interfaces/0/ledger/seen/packets", 1), ".ledger.seen, packets"),
         (add("/interfaces/0/ledger/attributed/bytes", -1), "attributed, sampled out, skipped and lost, bytes"),
         (add("/interfaces/0/ledger/skipped/arp/packets", -1), ".ledger.skipped.arp, packets"),
+        (add("/interfaces/0/tcp/syn", 1), ".tcp.syn: "),
+        (add("/interfaces/0/tcp/syn_ack", -1), ".tcp.syn_ack: "),
+        (set("/interfaces/0/tcp/fin", json!(null)), ".fin: is not a number"),
         (add("/totals/bytes", 1), ".totals, bytes"),
         (add("/totals/udp_packets", 1), ".totals.udp_packets"),
         (add("/histograms/packet_size_bytes/min", 1), ".histograms.packet_size_bytes.min"),
@@ -79,6 +82,31 @@ fn each_kind_of_deviation_is_found_and_said() {
 }
 
 #[test]
+fn bounds_of_tcp_hold_the_truth() {
+    let oracle = oracle();
+    let bounded = |value: u64, lower: u64, upper: u64| {
+        let mut report = report(&oracle);
+        let tcp = &mut report["interfaces"][0]["tcp"];
+        let mut bounds = json!({"confidence": 0.999});
+        for (name, truth) in oracle.tcp() {
+            bounds[name] = json!({"lower": truth, "upper": truth});
+        }
+        bounds["rst"] = json!({"lower": lower, "upper": upper});
+        (tcp["rst"], tcp["bounds"]) = (json!(value), bounds);
+        oracle.check_report(&report)
+    };
+    let (_, truth) = oracle.tcp().find(|(name, _)| *name == "rst").unwrap();
+    assert!(truth > 50, "{truth}");
+    assert_eq!(bounded(truth + 9, truth - 9, truth + 19), Ok(()));
+    for (value, lower, upper, deviation) in
+        [(truth + 99, truth + 89, truth + 109, "far outside"), (truth, truth + 1, truth + 2, "its own bounds")]
+    {
+        let deviations = bounded(value, lower, upper).expect_err(deviation);
+        assert!(deviations.iter().any(|line| line.contains(deviation)), "{deviations:#?}");
+    }
+}
+
+#[test]
 fn equals_may_change_places_and_bounds_may_be_wide() {
     let key = |host: u8| {
         let [src, dst] = [[10, 0, 0, host], [10, 0, 1, 1]].map(IpAddr::from);
@@ -86,7 +114,7 @@ fn equals_may_change_places_and_bounds_may_be_wide() {
     };
     let mut oracle = Oracle::new();
     for host in 0..20 {
-        oracle.add(&crate::truth::Truth { flow: Ok(key(host)), tcp_flags: 0, bytes: 100 });
+        oracle.add(&crate::truth::Truth { flow: Ok(key(host)), tcp_flags: 0, tos: 0, vlan: 0, bytes: 100 });
     }
     let mut report = report(&oracle);
     report["top"]["sources"].as_array_mut().unwrap().reverse();

@@ -1,0 +1,144 @@
+//! Packets that begin or end TCP connections: what the counts of an interface come to, with their error.
+
+use weir_common::{
+    ledger::{Ledger, Loss, Tally, TcpPackets},
+    sketch::Metric,
+};
+use weir_sketch::Estimate;
+
+use super::sampling_error::{Sampling, SamplingError};
+
+/// Packets of one interface in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// SYN without ACK.
+    pub syn: Estimate,
+    /// SYN with ACK.
+    pub syn_ack: Estimate,
+    /// RST.
+    pub rst: Estimate,
+    /// FIN.
+    pub fin: Estimate,
+}
+
+impl TcpCounts {
+    /// What was counted on an interface whose packets were drawn at rates up to `rate`, all at it if `is_steady`. The
+    /// bounds of all four hold together with the probability `confidence`.
+    ///
+    /// The kernel counts before it looks for room in a ring, so what a ring lost is in the counts. A packet that a
+    /// socket dropped was looked at by nobody.
+    pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, confidence: f64) -> Self {
+        /// A packet is of no more than so many kinds: SYN or SYN-ACK, RST, and FIN.
+        const KINDS_MAX: u64 = 3;
+        let TcpPackets { syn, syn_ack, rst, fin } = ledger.counters.tcp;
+        let candidates = ledger.counters.seen.since(ledger.skipped()).packets;
+        let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
+        let error = (rate > 1).then(|| {
+            let total = Tally::new(candidates.saturating_mul(KINDS_MAX), 0);
+            // One such packet at most is in a merged buffer.
+            let largest = Tally::new(1, 0);
+            SamplingError::new(Sampling { rate, is_steady, largest, total }, confidence)
+        });
+        let estimate = |counted: u64| {
+            let (lower, upper) =
+                error.as_ref().map_or((counted, counted), |error| error.bounds(Metric::Packets, counted, counted));
+            let upper = upper.saturating_add(dropped).min(candidates);
+            let lower = lower.min(upper);
+            Estimate { value: counted.clamp(lower, upper), lower, upper }
+        };
+        Self { syn: estimate(syn), syn_ack: estimate(syn_ack), rst: estimate(rst), fin: estimate(fin) }
+    }
+
+    /// Whether nothing is left open.
+    pub fn is_exact(&self) -> bool {
+        let &Self { syn, syn_ack, rst, fin } = self;
+        [syn, syn_ack, rst, fin].into_iter().all(|Estimate { value: _, lower, upper }| lower == upper)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEN: u64 = 100_000;
+
+    /// Of 100,000 packets that were seen, 1,000 have no flow.
+    fn ledger(tcp: TcpPackets) -> Ledger {
+        let mut ledger = Ledger { attributed: Tally::new(SEEN - 1_000, 0), ..Ledger::default() };
+        ledger.counters.seen = Tally::new(SEEN, 0);
+        ledger.counters.skipped[0] = Tally::new(1_000, 0);
+        ledger.counters.tcp = tcp;
+        ledger
+    }
+
+    const TCP: TcpPackets = TcpPackets { syn: 40_000, syn_ack: 700, rst: 0, fin: 600 };
+
+    #[test]
+    fn counts_are_exact_where_every_packet_is_looked_at() {
+        let exact = |value| Estimate { value, lower: value, upper: value };
+        let mut ledger = ledger(TCP);
+        let expected = TcpCounts { syn: exact(40_000), syn_ack: exact(700), rst: exact(0), fin: exact(600) };
+        assert_eq!(TcpCounts::new(&ledger, 1, true, 0.999), expected);
+        assert!(expected.is_exact());
+        ledger.counters.lost[Loss::RingFull as usize] = Tally::new(500, 0);
+        assert_eq!(TcpCounts::new(&ledger, 1, true, 0.999), expected, "they were counted before they were lost");
+    }
+
+    #[test]
+    fn what_a_socket_dropped_may_have_been_anything() {
+        let mut ledger = ledger(TCP);
+        ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(500, 0);
+        let counts = TcpCounts::new(&ledger, 1, true, 0.999);
+        assert!(!counts.is_exact());
+        assert_eq!(counts.syn_ack, Estimate { value: 700, lower: 700, upper: 1_200 });
+        assert_eq!(counts.rst, Estimate { value: 0, lower: 0, upper: 500 });
+    }
+
+    #[test]
+    fn sampling_leaves_a_range_and_no_more_than_there_was() {
+        let counts = TcpCounts::new(&ledger(TCP), 100, true, 0.999);
+        assert!(!counts.is_exact());
+        let TcpCounts { syn, syn_ack, rst, fin } = counts;
+        for (estimate, counted) in [(syn, 40_000), (syn_ack, 700), (rst, 0), (fin, 600)] {
+            assert_eq!(estimate.value, counted);
+            assert!(estimate.lower <= counted && estimate.upper > counted, "{estimate:?}");
+        }
+        assert!(syn.lower > 28_000 && syn.upper < 56_000, "{syn:?}");
+        assert!(syn_ack.lower >= 7, "so many were taken: {syn_ack:?}");
+        assert!((500..3_000).contains(&rst.upper), "{rst:?}");
+        let all = TcpCounts::new(&ledger(TcpPackets { syn: SEEN + 500, ..TCP }), 100, true, 0.999).syn;
+        assert_eq!((all.value, all.upper), (SEEN - 1_000, SEEN - 1_000), "no more than have a flow");
+        let unsteady = TcpCounts::new(&ledger(TCP), 100, false, 0.999).syn;
+        assert!(unsteady.lower < syn.lower && unsteady.upper > syn.upper, "{unsteady:?}");
+        assert!(TcpCounts::new(&Ledger::default(), 100, true, 0.999).is_exact(), "of nothing");
+    }
+
+    /// All four bounds of an interface hold together, as often as they say: at 99 %, 20 failures of 2,000 are expected
+    /// at most, and 45 have a probability below one in a million.
+    #[test]
+    fn bounds_hold_as_often_as_they_say() {
+        const TRIALS: u64 = 2_000;
+        const RATE: u32 = 20;
+        let truth = TcpPackets { syn: 5_000, syn_ack: 300, rst: 40, fin: 3 };
+        let mut random = 7_u64;
+        let mut draw = |of: u64| {
+            let mut taken = 0;
+            for _ in 0..of {
+                random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                taken += u64::from(weir_common::hash::mix(random).is_multiple_of(u64::from(RATE)));
+            }
+            taken * u64::from(RATE)
+        };
+        let mut failures = 0;
+        for _ in 0..TRIALS {
+            let TcpPackets { syn, syn_ack, rst, fin } = truth;
+            let sampled = TcpPackets { syn: draw(syn), syn_ack: draw(syn_ack), rst: draw(rst), fin: draw(fin) };
+            let found = TcpCounts::new(&ledger(sampled), RATE, true, 0.99);
+            let holds = [(found.syn, syn), (found.syn_ack, syn_ack), (found.rst, rst), (found.fin, fin)]
+                .into_iter()
+                .all(|(found, truth)| (found.lower..=found.upper).contains(&truth));
+            failures += u64::from(!holds);
+        }
+        assert!(failures < 45, "{failures} of {TRIALS}");
+    }
+}
