@@ -72,7 +72,7 @@ impl Sample {
     }
 }
 
-/// Sampling rate, TCP flags and TOS of a packet, as a record has them in the word [`STATE`]: one number, where the
+/// Sampling rate, TCP flags and TOS of a packet, as a record has them in one of its words: one number, where the
 /// kernel's program would have to keep three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks(pub u64);

@@ -32,6 +32,10 @@ fn collect(root: &Value, schema: &Value, at: &str, names: &mut BTreeSet<String>)
         collect(root, target, at, names)?;
     }
     let open = schema.get("additionalProperties").filter(|open| open.is_object()).map(|open| ("REASON", open));
+    // An optional object is either that or nothing.
+    for alternative in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+        collect(root, alternative, at, names)?;
+    }
     let fields = schema.get("properties").and_then(Value::as_object);
     for (name, field) in fields.into_iter().flatten().map(|(name, field)| (name.as_str(), field)).chain(open) {
         let name = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
