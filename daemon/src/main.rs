@@ -199,9 +199,12 @@ fn detach(DetachArgs { interfaces }: &DetachArgs) -> Result<Exit, Failure> {
         leftover.remove_if_left().map_err(|error| {
             impossible(anyhow::anyhow!("cannot remove weir's filter from {name} ({direction}): {error}"))
         })?;
-        print(match leftover.owner {
-            None => format!("{name} ({direction}): removed"),
-            Some(pid) => format!("{name} ({direction}): stays, because the weir with process id {pid} still uses it"),
+        print(match (leftover.is_used, leftover.owner) {
+            (false, _) => format!("{name} ({direction}): removed"),
+            (true, Some(pid)) => {
+                format!("{name} ({direction}): stays, because the weir with process id {pid} still uses it")
+            }
+            (true, None) => format!("{name} ({direction}): stays, because another weir, in a container, still uses it"),
         })?;
     }
     Ok(Exit::Done)

@@ -19,7 +19,9 @@ use crate::{
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
-const BASE_BYTES: u64 = 16 << 20;
+const BASE_BYTES: u64 = 18 << 20;
+/// What the daemon needs while it loads its programs, before it has its sketches: the kernel's types, and the object.
+const LOADING_BYTES: u64 = 30 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
@@ -108,7 +110,12 @@ impl Memory {
     }
 
     /// The daemon's resident memory, at most.
-    pub const fn resident(&self) -> u64 {
+    pub fn resident(&self) -> u64 {
+        let loading = if self.cpus > 0 { LOADING_BYTES } else { 0 };
+        self.measuring().max(loading)
+    }
+
+    const fn measuring(&self) -> u64 {
         BASE_BYTES
             + self.workers * (SHARDS_PER_WORKER * self.shard + self.sums)
             + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
@@ -124,7 +131,7 @@ impl Memory {
     }
 
     /// The memory of daemon and kernel together. Rings count once: the daemon has the kernel's own pages mapped.
-    pub const fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.resident() - self.cpus * (RING_MAPPINGS - 1) * self.ring + self.kernel()
     }
 }
@@ -167,7 +174,11 @@ impl fmt::Display for Memory {
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;
-        line("resident, at most", self.resident(), String::from("the same for ten flows and for ten million"))?;
+        let how = match self.resident() > self.measuring() {
+            true => "while the programs are loaded; later less",
+            false => "the same for ten flows and for ten million",
+        };
+        line("resident, at most", self.resident(), how.to_owned())?;
         if *cpus > 0 {
             let (caches, blocks) = (mib(self.caches), mib(self.blocks));
             line("kernel maps, in addition", self.kernel(), format!("{caches} flow caches, {blocks} counters"))?;

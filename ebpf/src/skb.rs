@@ -7,6 +7,8 @@
 //!   the packets that they were or will be, each with its own headers.
 //! - The outer VLAN tag may be in the buffer's metadata: its four bytes are counted.
 //! - Headers may lie outside of the buffer's linear part.
+//! - The router's own multicast and broadcast packets come back as copies for its own sockets, without a link header. The
+//!   interface did not receive them, and they are not counted.
 //!
 //! Common packets, whose headers have fixed places, are read in place, if the linear part has the headers and the tag is
 //! not in the metadata. For all other packets the parser reads a copy of the beginning, as it was on the wire:
@@ -35,6 +37,8 @@ use crate::{
 
 /// `TCX_NEXT`: the programs after this one decide.
 const NEXT: i32 = TC_ACT_UNSPEC;
+/// A copy of a packet that the interface sends, for the sockets of this machine (`linux/if_packet.h`).
+const PACKET_LOOPBACK: u32 = 5;
 /// A VLAN tag, in bytes.
 const VLAN_BYTES: u32 = 4;
 /// The two addresses that begin an Ethernet header, and these with a tag after them.
@@ -47,8 +51,7 @@ const UDP_BYTES: u64 = 8;
 /// Measures what an interface with Ethernet headers receives.
 #[classifier]
 pub fn weir_ingress(ctx: TcContext) -> i32 {
-    let _ = measure(Buffer::<ETHERNET, INGRESS>(ctx.skb.skb));
-    NEXT
+    Buffer::<ETHERNET, INGRESS>(ctx.skb.skb).receive()
 }
 
 /// Measures what it sends.
@@ -61,8 +64,7 @@ pub fn weir_egress(ctx: TcContext) -> i32 {
 /// Measures what an interface without link headers receives.
 #[classifier]
 pub fn weir_ingress_ip(ctx: TcContext) -> i32 {
-    let _ = measure(Buffer::<RAW_IP, INGRESS>(ctx.skb.skb));
-    NEXT
+    Buffer::<RAW_IP, INGRESS>(ctx.skb.skb).receive()
 }
 
 /// Measures what it sends.
@@ -83,6 +85,16 @@ struct Buffer<const LINK: u8, const WAY: bool>(*mut __sk_buff);
 
 impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
     const LINK: Link = Link::from_code(LINK);
+
+    /// Measures what the interface has received, and no copy of what it sends.
+    #[inline(always)]
+    fn receive(self) -> i32 {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        if unsafe { (*self.0).pkt_type } != PACKET_LOOPBACK {
+            let _ = measure(self);
+        }
+        NEXT
+    }
 
     /// The index of the interface that the packet is at.
     #[inline(always)]

@@ -15,7 +15,7 @@ use weir_tests::{
 };
 
 use crate::{
-    tcx::{check_both, check_merged, check_received, check_sent, watch_by},
+    tcx::{check_both, check_merged, check_own_multicast, check_received, check_sent, watch_by},
     watch::{self, Ended, ONE_WINDOW, ROOMY_RINGS, Watch, judge, measure, modes, seen_in},
 };
 
@@ -23,6 +23,7 @@ tests![
     received_packets_are_exact,
     sent_packets_are_exact,
     both_directions_have_their_own_account,
+    copies_of_the_routers_own_multicast_are_not_received,
     merged_segments_count_as_the_packets_that_they_are,
     stopping_leaves_the_interface_clean,
     what_a_killed_weir_left_is_removed_at_the_next_start,
@@ -43,6 +44,10 @@ fn sent_packets_are_exact() -> Result<()> {
 
 fn both_directions_have_their_own_account() -> Result<()> {
     check_both(watch_by("tc", "both")?)
+}
+
+fn copies_of_the_routers_own_multicast_are_not_received() -> Result<()> {
+    check_own_multicast(watch_by("tc", "both")?)
 }
 
 fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {
@@ -95,6 +100,15 @@ fn detach(observer: &Namespace, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// `weir detach` where other processes are not to be seen.
+fn detach_in_a_container(observer: &Namespace) -> Result<String> {
+    let mut command = observer.command("unshare");
+    command.args(["--pid", "--fork", "--mount-proc"]).arg(weir_binary()?).arg("detach");
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 fn plan(packets: u64) -> Plan {
     Plan { seed: 71, packets, mix: Mix::odd(), ..Plan::default() }
 }
@@ -127,6 +141,8 @@ fn stopping_leaves_the_interface_clean() -> Result<()> {
     let mut watch = both()?;
     let told = detach(&watch.pair.observer, &[])?;
     ensure!(told.matches("still uses it").count() == 2, "a weir that runs keeps its filters: {told}");
+    let told = detach_in_a_container(&watch.pair.observer)?;
+    ensure!(told.matches("still uses it").count() == 2, "also where its process is not to be seen: {told}");
     let sent = watch.send(plan(1_000), &mut Oracle::new())?;
     let reports = watch::stop(&mut watch.daemon, Loss::None)?;
     ensure!(seen_in(INTERFACE, "ingress", &reports)? == sent, "detach has disturbed a weir that runs");

@@ -366,10 +366,12 @@ fn clean_hooks() {
     };
     for leftover in leftovers {
         let (interface, direction) = (&leftover.interface, leftover.way.name());
-        match (leftover.owner, leftover.remove_if_left()) {
-            (Some(pid), _) => info!(%interface, direction, pid, "another weir measures this interface, too"),
-            (None, Ok(())) => info!(%interface, direction, "removed the filter that an earlier weir has left"),
-            (None, Err(error)) => {
+        match (leftover.is_used, leftover.remove_if_left()) {
+            (true, _) => {
+                info!(%interface, direction, pid = leftover.owner, "another weir measures this interface, too");
+            }
+            (false, Ok(())) => info!(%interface, direction, "removed the filter that an earlier weir has left"),
+            (false, Err(error)) => {
                 warn!(%interface, direction, "cannot remove the filter that an earlier weir has left: {error}");
             }
         }

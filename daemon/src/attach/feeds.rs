@@ -23,7 +23,7 @@ use weir_common::control::{Feeds, Passing};
 use super::{
     netlink::{Device, Devices},
     plan::{Wanted, wanted},
-    stack::{Carriers, Stack},
+    stack::{Carriers, Stack, listed},
 };
 use crate::config::{Interface, Way};
 
@@ -54,13 +54,18 @@ impl Feeding {
         for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Ingress) {
             feeding.decisions.insert((wanted.device.ifindex, wanted.way), received(&stack, wanted));
         }
-        let is_fed = |device: &&Device| match feeding.decision(device.ifindex, Way::Ingress) {
-            Some(decision) => decision.feeds == Feeds::All || stack.is_fed_elsewhere(device),
-            None => stack.is_fed_elsewhere(device) || stack.is_fed_in_part(device),
-        };
-        feeding.fed = devices.iter().filter(is_fed).map(|device| device.ifindex).collect();
+        let mut in_part = Vec::new();
+        for device in devices {
+            let decision = feeding.decision(device.ifindex, Way::Ingress);
+            if decision.is_some_and(|decision| decision.feeds == Feeds::All) || stack.is_fed_elsewhere(device) {
+                feeding.fed.insert(device.ifindex);
+            } else if decision.is_none() && stack.is_fed_in_part(device) {
+                in_part.push(device.name.as_str());
+            }
+        }
         for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Egress) {
-            feeding.decisions.insert((wanted.device.ifindex, wanted.way), sent(&stack, wanted, &feeding.fed));
+            let decision = sent(&stack, wanted, &feeding.fed, &in_part);
+            feeding.decisions.insert((wanted.device.ifindex, wanted.way), decision);
         }
         feeding
     }
@@ -159,8 +164,9 @@ fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
     by_place(stack, wanted, "come").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
 }
 
-/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`].
-fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>) -> Decision {
+/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`]. `in_part` are interfaces of whose
+/// packets only some have fed.
+fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&str]) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds {
         return told(feeds, stack.below(device, Way::Egress));
@@ -175,7 +181,16 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>) -> Decision 
         return Decision::all().twice(stack.twice(device, Way::Egress));
     }
     if wanted.knows_origin {
-        return Decision::local().twice(stack.twice(device, Way::Egress));
+        let decision = Decision::local().twice(stack.twice(device, Way::Egress));
+        // Else packets that have not fed would feed nowhere.
+        let some = (!in_part.is_empty()).then(|| {
+            let names = listed(in_part);
+            format!(
+                "Of the interfaces below {names} only some are measured. Packets that come by these and leave here count \
+                 twice in totals and lists. Measure all of them, or {names}"
+            )
+        });
+        return Decision { doubt: decision.doubt.clone().or(some), ..decision };
     }
     if fed.iter().any(|other| stack.is_apart(*other, device)) {
         let why = "those that the router forwards have fed already, and a packet socket does not tell which";
@@ -377,9 +392,9 @@ mod tests {
         assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
         assert!(fed.contains(&4) && fed.contains(&5) && !fed.contains(&2), "{fed:?}");
         assert!(feeding.decision(2, Way::Ingress).unwrap().why.contains("if4"));
-        // The bridge itself is not measured: what its one port has fed does not feed again.
+        // The bridge itself is not measured: what comes by its other port has not fed, and is not lost.
         let (feeding, fed) = decide(&devices, &[(2, BOTH)], None, true);
-        assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2, 4, 5]));
+        assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2]));
     }
 
     #[test]
@@ -424,10 +439,12 @@ mod tests {
             let feed = |ifindex: &u32| feeding.of(*ifindex, Way::Ingress) == Feeds::All;
             assert_eq!(measured.iter().copied().filter(feed).collect::<Vec<_>>(), feeds, "{measured:?}");
         }
-        // With one half of the bond measured, what the VLAN above forwards is not fed again.
+        // With one half of the bond measured, what the VLAN above forwards may feed twice, and that is said.
         let devices = [devices.to_vec(), vec![on(6, virt(7, "vlan")), card(8)]].concat();
         let (feeding, fed) = feeding(&devices, &[(2, INGRESS), (8, EGRESS)]);
-        assert_eq!((feeding.of(8, Way::Egress), fed), (Feeds::Local, vec![2, 4, 6, 7]));
+        assert_eq!((feeding.of(8, Way::Egress), fed), (Feeds::Local, vec![2]));
+        let doubt = feeding.decision(8, Way::Egress).unwrap().doubt.as_ref().unwrap();
+        assert!(doubt.contains("below if4, if6, if7") && doubt.contains("twice"), "{doubt}");
     }
 
     #[test]

@@ -11,7 +11,11 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, io,
-    os::fd::AsFd as _,
+    os::{
+        fd::AsFd as _,
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixListener},
+    },
 };
 
 use aya::{maps::loaded_maps, programs::SchedClassifier, programs::loaded_programs};
@@ -37,6 +41,16 @@ pub struct Hooked {
     ifindex: u32,
     way: Way,
     program: u32,
+    /// Shows others that this filter is in use.
+    _sign: Option<UnixListener>,
+}
+
+/// Takes the sign by which a running weir shows that a filter is its own: the name of an abstract socket, which nobody
+/// connects to. The network namespace has these names, as it has the filter, and they go with their process. Processes
+/// themselves may not be seen from here: a container has its own view of them.
+fn take_sign(ifindex: u32, way: Way, program: u32) -> io::Result<UnixListener> {
+    let name = format!("weir tc {ifindex} {} {program}", way.name());
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
 impl Drop for Hooked {
@@ -91,7 +105,7 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
         if let Some(first) = filters.first().filter(|first| first.priority < priority) {
             warn!(
                 interface = %name, direction = way.name(),
-                "a {} filter of priority {} runs before weir's at the tc hook: weir does not see what it drops",
+                "a {} filter of priority {} runs before weir's at the tc hook: weir sees only what it passes on",
                 first.kind, first.priority
             );
         }
@@ -99,7 +113,12 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
         traffic.add_filter(ifindex, way, place, fd.as_fd(), NAME).map(Ok)
     };
     match attach() {
-        Ok(Ok(())) => Ok(Hooked { name: name.clone(), ifindex, way, program: id }),
+        Ok(Ok(())) => {
+            let sign = take_sign(ifindex, way, id);
+            let sign = sign
+                .inspect_err(|error| warn!(interface = %name, "others may take weir's filter for a leftover: {error}"));
+            Ok(Hooked { name: name.clone(), ifindex, way, program: id, _sign: sign.ok() })
+        }
         Ok(Err(error)) => Err(error),
         Err(source) => Err(refused(name, source)),
     }
@@ -164,7 +183,9 @@ pub struct Leftover {
     pub way: Way,
     /// The number of its program.
     pub program: u32,
-    /// The process that uses the program: a weir that still runs. Such a filter is no leftover of it.
+    /// Whether a weir that runs uses it: then it is no leftover.
+    pub is_used: bool,
+    /// Its process, if that is to be seen here.
     pub owner: Option<u32>,
 }
 
@@ -175,7 +196,7 @@ impl Leftover {
     ///
     /// The kernel refused.
     pub fn remove_if_left(&self) -> io::Result<()> {
-        if self.owner.is_some() {
+        if self.is_used {
             return Ok(());
         }
         match Traffic::open().and_then(|mut traffic| remove(&mut traffic, self.ifindex, self.way, self.program)) {
@@ -198,7 +219,7 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
         match of_interface(&mut traffic, device.ifindex) {
             Ok(filters) => found.extend(filters.into_iter().filter_map(|(way, filter)| {
                 let (interface, ifindex) = (device.name.clone(), device.ifindex);
-                Some(Leftover { interface, ifindex, way, program: filter.program?, owner: None })
+                Some(Leftover { interface, ifindex, way, program: filter.program?, is_used: false, owner: None })
             })),
             Err(error) => debug!(interface = %device.name, "cannot list the filters of its tc hook: {error}"),
         }
@@ -211,6 +232,8 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let owners = if found.is_empty() { HashMap::new() } else { owners()? };
     for filter in &mut found {
         filter.owner = owners.get(&filter.program).copied();
+        let sign = take_sign(filter.ifindex, filter.way, filter.program);
+        filter.is_used = filter.owner.is_some() || sign.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
     }
     Ok(found)
 }
@@ -238,7 +261,7 @@ fn programs_of_weir() -> io::Result<HashSet<u32>> {
     Ok(loaded_programs().filter_map(Result::ok).filter(is_ours).map(|program| program.id()).collect())
 }
 
-/// By program, a process that has it open.
+/// By program, a process that has it open, as far as processes are to be seen here.
 fn owners() -> io::Result<HashMap<u32, u32>> {
     let mut owners = HashMap::new();
     for process in fs::read_dir("/proc")?.filter_map(Result::ok) {

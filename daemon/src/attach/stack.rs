@@ -70,16 +70,21 @@ pub struct Carriers<'l> {
 impl Carriers<'_> {
     /// Their names, as far as a line has room.
     pub fn names(&self) -> String {
-        const SHOWN: usize = 3;
-        match self.names.as_slice() {
-            names if names.len() <= SHOWN + 1 => names.join(", "),
-            names => format!("{} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN),
-        }
+        listed(&self.names)
     }
 
     fn add(&mut self, other: Self) {
         self.names.extend(other.names);
         self.tunnel = self.tunnel.or(other.tunnel);
+    }
+}
+
+/// Names in a line, as far as it has room.
+pub fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    match names {
+        names if names.len() <= SHOWN + 1 => names.join(", "),
+        names => format!("{} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN),
     }
 }
 

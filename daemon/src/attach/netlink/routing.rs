@@ -33,6 +33,8 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VXLAN_LINK: u16 = 3;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
@@ -226,6 +228,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
         loopback: flags & IFF_LOOPBACK != 0,
         ..Device::default()
     };
+    let mut bound = None;
     for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
         match kind {
             IFLA_IFNAME => device.name = text(data),
@@ -233,12 +236,19 @@ fn read_device(body: &[u8]) -> Option<Device> {
             IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
             IFLA_LINK_NETNSID => device.elsewhere = true,
             IFLA_MASTER => device.master = word(data, 0).filter(|master| *master != 0),
-            IFLA_LINKINFO => device.kind = value(data, IFLA_INFO_KIND).map(text),
+            IFLA_LINKINFO => {
+                device.kind = value(data, IFLA_INFO_KIND).map(text);
+                if device.kind.as_deref() == Some("vxlan") {
+                    // It tells this only here.
+                    bound = value(data, IFLA_INFO_DATA).and_then(|data| word(value(data, IFLA_VXLAN_LINK)?, 0));
+                }
+            }
             IFLA_STATS64 => device.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
             IFLA_XDP => device.xdp = read_xdp(data),
             _ => {}
         }
     }
+    device.lower = device.lower.or(bound.filter(|lower| *lower != 0));
     if device.elsewhere {
         device.lower = None;
     }
@@ -326,6 +336,14 @@ mod tests {
         let bytes = told(RTM_NEWLINK, 0, &elsewhere);
         let peer = messages(&bytes).find_map(|message| read_answer(&message)).unwrap();
         assert_eq!((peer.lower, peer.kind, peer.xdp, peer.packets), (None, None, None, None));
+        let data = attribute(IFLA_VXLAN_LINK, &3_u32.to_ne_bytes());
+        for (kind, lower) in [("vxlan", Some(3)), ("geneve", None)] {
+            let kind = attribute(IFLA_INFO_KIND, format!("{kind}\0").as_bytes());
+            let info = [kind, attribute(IFLA_INFO_DATA | NESTED, &data)].concat();
+            let tunnel =
+                told(RTM_NEWLINK, 0, &[attribute(IFLA_IFNAME, b"vx0\0"), attribute(IFLA_LINKINFO | NESTED, &info)]);
+            assert_eq!(messages(&tunnel).find_map(|message| read_answer(&message)).unwrap().lower, lower);
+        }
         assert!(peer.elsewhere);
 
         let gone = told(RTM_DELLINK, 0, &elsewhere);
