@@ -106,19 +106,19 @@ const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 /// An interface slot, a window, and whether the packets feed totals and lists on another interface. A flow has a record
 /// of its own for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope(u32);
+pub struct Scope(u64);
 
 impl Scope {
     /// The scope of an interface slot and of a window's number modulo 256.
     #[inline(always)]
     pub const fn new(interface: u8, epoch: u8) -> Self {
-        Self((interface as u32) << (INTERFACE - SCOPE) | (epoch as u32) << (EPOCH - SCOPE))
+        Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
     }
 
     /// The scope of a key, out of its [`FlowKey::tail`].
     #[inline(always)]
     pub const fn of_tail(tail: u64) -> Self {
-        Self((tail >> SCOPE) as u32)
+        Self(tail & !(REPEATED - 1))
     }
 
     /// The scope of packets that feed totals and lists on another interface.
@@ -134,16 +134,23 @@ impl Scope {
         self.0 & REPEATED != 0
     }
 
+    /// Whether it leaves the rest of a key alone, as every scope does: the kernel's program tells the compiler, who would
+    /// not know for sure that the IP version stays.
+    #[inline(always)]
+    pub const fn is_apart(self) -> bool {
+        self.0 & (REPEATED - 1) == 0
+    }
+
     /// The interface's slot.
     #[inline(always)]
     pub const fn interface(self) -> u8 {
-        (self.0 >> (INTERFACE - SCOPE)) as u8
+        (self.0 >> INTERFACE) as u8
     }
 
     /// The window's number modulo 256.
     #[inline(always)]
     pub const fn epoch(self) -> u8 {
-        (self.0 >> (EPOCH - SCOPE)) as u8
+        (self.0 >> EPOCH) as u8
     }
 }
 
@@ -154,7 +161,7 @@ const INTERFACE: u32 = 48;
 const EPOCH: u32 = 56;
 /// The highest bit of the class, which no class has, is the lowest of a scope.
 const SCOPE: u32 = INTERFACE - 1;
-const REPEATED: u32 = 1;
+const REPEATED: u64 = 1 << SCOPE;
 
 impl FlowKey {
     /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
@@ -199,8 +206,7 @@ impl FlowKey {
     #[must_use]
     #[inline(always)]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
-        // A shift shows the compiler that the rest of the word stays, such as the IP version.
-        self.tail |= (scope.0 as u64) << SCOPE;
+        self.tail |= scope.0;
         self
     }
 

@@ -91,6 +91,12 @@ impl Marks {
         (self.0 >> TCP_FLAGS) as u8
     }
 
+    /// One packet in this many was taken.
+    #[inline(always)]
+    pub const fn sampling(self) -> u16 {
+        (self.0 >> SAMPLING) as u16
+    }
+
     /// The TOS byte.
     #[inline(always)]
     pub const fn tos(self) -> u8 {

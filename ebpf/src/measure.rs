@@ -90,6 +90,8 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     } else if let Some(class) = set.sizes.get_mut(size_class(tally.mean_bytes())) {
         *class += tally.packets;
     }
+    // SAFETY: of every scope.
+    unsafe { core::hint::assert_unchecked(scope.is_apart()) };
     if is_sampling() {
         // The verifier knows which, and drops either this call or all that follows it.
         return measure_sampled(packet, cpu, scope, tally);
@@ -135,12 +137,8 @@ fn count_common(packet: impl Packet, parsed: Parsed, cpu: &mut Cpu, scope: Scope
     let marks = Marks(opaque(Marks::new(&parsed, 1).0));
     let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
     count(packet, &parsed, cpu, tally, marks)?;
-    // Last, because hardly anything of the packet has to outlive this. For the same reason the compiler must not see
-    // that the key has the scope in it, and the marks the flags: it would keep both apart, and have every packet pay
-    // for that.
-    if marks.tcp_flags() & TcpPackets::COUNTED != 0 {
-        count_tcp(cpu, Scope::of_tail(opaque(parsed.key.tail())), marks.tcp_flags());
-    }
+    // Last, because hardly anything of the packet has to outlive this.
+    count_connections(cpu, &parsed, marks);
     Some(())
 }
 
@@ -152,11 +150,20 @@ fn opaque(mut number: u64) -> u64 {
     number
 }
 
-/// Counts a packet that begins or ends a TCP connection.
+/// Counts a packet if it begins or ends a TCP connection.
+#[inline(always)]
+fn count_connections(cpu: &mut Cpu, parsed: &Parsed, marks: Marks) {
+    if marks.tcp_flags() & TcpPackets::COUNTED != 0 {
+        // Of what is in an opaque number, the compiler does not keep the parts, which every packet would pay for.
+        count_tcp(cpu, opaque(parsed.key.tail()), marks);
+    }
+}
+
+/// The same for a packet of which this is known, by its key's tail and its marks.
 #[cold]
 #[inline(never)]
-fn count_tcp(cpu: &mut Cpu, scope: Scope, tcp_flags: u8) {
-    counters(cpu, scope).tcp.count(tcp_flags, 1);
+fn count_tcp(cpu: &mut Cpu, tail: u64, marks: Marks) {
+    counters(cpu, Scope::of_tail(tail)).tcp.count(marks.tcp_flags(), marks.sampling().into());
 }
 
 /// Counts a packet that is not a common one, or one that sampling took.
@@ -171,10 +178,10 @@ fn count_parsed(
 ) -> Option<()> {
     match parsed {
         Ok(parsed) => {
-            // First, and not in a function: the stack has little room left.
-            counters(cpu, scope).tcp.count(parsed.tcp_flags, sampling.into());
             let marks = Marks(opaque(Marks::new(&parsed, sampling).0));
             let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
+            // First here: the verifier follows what comes after a record once more for each way that led to it.
+            count_connections(cpu, &parsed, marks);
             count(packet, &parsed, cpu, tally, marks)
         }
         Err(skip) => {

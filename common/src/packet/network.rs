@@ -15,7 +15,7 @@ const FRAGMENTED_V6: u16 = 0xfff9;
 
 /// RFC 791 section 3.1.
 #[inline(always)]
-pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Result<Layer, Skip> {
+pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Skip> {
     let ip = packet.window::<20>(at).ok_or(Skip::TruncatedIp)?;
     let first = ip.u8::<0>();
     let header = usize::from(first & 0x0f) * 4;
@@ -28,7 +28,7 @@ pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Resul
     }
     let src = Address::from_v4_word(ip.word32::<12>());
     let dst = Address::from_v4_word(ip.word32::<16>());
-    let parsed = Parsed { tos: ip.u8::<1>(), vlan, ..Parsed::new(FlowKey::new(src, dst, ip.u8::<9>(), 0)) };
+    let parsed = Parsed { tos: ip.u8::<1>(), ..Parsed::new(FlowKey::new(src, dst, ip.u8::<9>(), 0)) };
     let at = packet.forget(at + header);
     if ip.be16::<6>() & FRAGMENTED_V4 != 0 {
         return Ok(Layer { parsed: fragment(parsed), at });
@@ -38,7 +38,7 @@ pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Resul
 
 /// RFC 8200 section 3.
 #[inline(always)]
-pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Result<Layer, Skip> {
+pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Skip> {
     let ip = packet.window::<40>(at).ok_or(Skip::TruncatedIp)?;
     let first = ip.be16::<0>();
     if first >> 12 != 6 {
@@ -47,7 +47,7 @@ pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize, vlan: u16) -> Resul
     let src = Address([ip.word64::<8>(), ip.word64::<16>()]);
     let dst = Address([ip.word64::<24>(), ip.word64::<32>()]);
     let key = FlowKey::new(src, dst, ip.u8::<6>(), class::V6);
-    behind(packet, at + 40, Parsed { tos: (first >> 4) as u8, vlan, ..Parsed::new(key) })
+    behind(packet, at + 40, Parsed { tos: (first >> 4) as u8, ..Parsed::new(key) })
 }
 
 /// What follows an IP header, by its number.
