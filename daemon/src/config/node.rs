@@ -111,6 +111,9 @@ fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
             message.push_str(" (there is a tab before it: YAML indents with spaces)");
         }
     }
+    if message.contains("while scanning an alias") {
+        message.push_str(" (text that begins with * has to be in quotes: \"*\")");
+    }
     let end = Place::after(text.as_bytes());
     // The parser adds the end of a line that a text lacks, and may then find fault with what follows it.
     let place = place.map(|place| if place.line > lines(text) { end } else { place });

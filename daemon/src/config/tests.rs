@@ -703,3 +703,11 @@ fn sizes_are_given_or_left_to_weir() {
         assert!(mistakes.contains(message), "{wrong}: {mistakes}");
     }
 }
+
+#[test]
+fn a_pattern_without_quotes_is_no_alias() {
+    for text in ["interfaces: [*]", "interfaces: [eth0, *, lo]"] {
+        let found = &mistakes(text)[0];
+        assert!(found.starts_with("1:") && found.contains("in quotes: \"*\""), "{found}");
+    }
+}
