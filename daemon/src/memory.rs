@@ -14,7 +14,7 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
-    measure::shard::Shard,
+    measure::{lane::LATE_BYTES, shard::Shard},
     text::grouped,
 };
 
@@ -33,8 +33,6 @@ const LISTS: u64 = 10;
 pub const SHARDS_PER_WORKER: u64 = 2;
 /// Each CPU's reader has the counters of an even and of an odd window, by which the next one of that kind is told.
 const EDGES_PER_CPU: u64 = 2;
-/// What it keeps for each interface in case its CPU is late.
-const LATE_BYTES: u64 = 144;
 /// A worker's sum of the window that it closes, the counters of the CPU that it reads, and two sums on their way.
 const EDGES_PER_WORKER: u64 = 4;
 /// Threads that read rings, at most: more of them are needed by nobody who samples when they do not keep up.
@@ -102,7 +100,7 @@ impl Memory {
             ring,
             caches: if has_programs { caches } else { 0 },
             blocks: if has_programs { blocks } else { 0 },
-            counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES),
+            counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
             queues: queued
                 * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES + interfaces * INTERFACE_BYTES),

@@ -13,7 +13,7 @@ use weir_tests::{
 
 use crate::watch::{self, QUIET_LINK, TIMEOUT, Watch, judge, list, number};
 
-tests![a_million_spoofed_flows_take_no_more_memory];
+tests![a_million_spoofed_flows_take_no_more_memory, the_smallest_configuration_stays_within_its_plan_from_the_start];
 
 /// What the default configuration may take, in bytes.
 const RSS_MAX: u64 = 64 << 20;
@@ -23,6 +23,19 @@ const CHANGE_MAX: f64 = 0.02;
 const FLOOD_PACE: Pace = Pace::PacketsPerSecond(100_000);
 /// One packet in so many belongs to a heavy hitter.
 const HEAVY_EVERY: usize = 10;
+
+/// Small sketches hide nothing of what loading the programs takes.
+fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<()> {
+    let settings = "estimates: {unique_error: 0.05, top_error: 0.01, top_candidates: 64}\n\
+                    seen_flows: {capacity: 1000}\ndatapath: {ring: 64KiB, cache_flows: 256}\n\
+                    report: {interval: 1s, top: 1}\n";
+    let mut watch = Watch::start(settings)?;
+    let reports = watch.daemon.wait_for_reports(2, TIMEOUT)?;
+    let planned = number(&reports[0]["self"]["memory_bytes"])?;
+    let most = status(watch.daemon.pid(), "VmHWM:")?;
+    ensure!(most <= planned, "{most} bytes were resident once; planned are {planned}");
+    watch.stop(Loss::None).map(drop)
+}
 
 fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {
     let mut watch = Watch::start("report: {interval: 2s}\n")?;
@@ -63,9 +76,14 @@ fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {
 
 /// The resident set of a process, in bytes, as the kernel accounts it.
 fn resident(pid: u32) -> Result<u64> {
+    status(pid, "VmRSS:")
+}
+
+/// A number of a process that the kernel has in KiB, in bytes.
+fn status(pid: u32, name: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().with_context(|| format!("VmRSS:{line}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().with_context(|| format!("{name}{line}"))?;
     Ok(kib << 10)
 }
 

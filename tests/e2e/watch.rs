@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -16,17 +15,16 @@ use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
     account::{self, Ledger, Loss, tally},
-    clock,
     daemon::{Daemon, Signal, weir_binary},
-    inject::{self, Pace},
+    inject::Pace,
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
-    traffic::{Packet, Plan, Traffic},
+    traffic::{Plan, Traffic},
 };
 
-/// Far longer than anything takes that works; only a failing test waits for it.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub use weir_tests::quiet::{ONE_WINDOW, QUIET_LINK, TIMEOUT, one_window, send};
+
 /// Rings with room for a million records each: a test that sends no more loses none of them, however long the daemon
 /// has to wait for its turn on a busy machine.
 pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
@@ -34,8 +32,6 @@ pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
 pub const ROOMY_PACKET_RINGS: &str = "datapath: {packet_ring: 64MiB}\n";
 /// The shortest windows.
 pub const INTERVAL: &str = "report: {interval: 1s}\n";
-/// A window that no test outlives; see [`one_window`].
-pub const ONE_WINDOW: &str = "report: {interval: 1h}\nseen_flows: {generation: 1h}\n";
 
 /// weir on the observer's end of a quiet link.
 pub struct Watch {
@@ -97,39 +93,6 @@ pub fn weir_with(variable: &str, value: &Path, scratch: &Scratch) -> Result<Path
 /// A configuration that reports to a file; more sinks may be appended to it, a line each.
 pub fn config(settings: &str, reports: &Path) -> String {
     format!("{settings}\nsinks:\n  - {{type: file, path: {}}}\n", reports.display())
-}
-
-/// Waits until the next full hour is some minutes away, if it is not: then a window of an hour is cut only by the end
-/// of the test.
-pub fn one_window() {
-    const HOUR_SECONDS: u64 = 3600;
-    const ENOUGH_SECONDS: u64 = 120;
-    let left = HOUR_SECONDS - clock::since_epoch().as_secs() % HOUR_SECONDS;
-    if left < ENOUGH_SECONDS {
-        std::thread::sleep(Duration::from_secs(left));
-    }
-}
-
-/// A quiet link's ends: where frames are injected, and where they arrive.
-pub const QUIET_LINK: [&str; 2] = [QuietPair::GENERATOR_INTERFACE, QuietPair::OBSERVER_INTERFACE];
-
-/// Sends packets over a link of the pair, tells the oracle of each, and waits until all have arrived. Gives what was
-/// sent.
-pub fn send(
-    pair: &QuietPair,
-    [from, to]: [&str; 2],
-    packets: impl Iterator<Item = Packet> + Send,
-    pace: Pace,
-    oracle: &mut Oracle,
-) -> Result<Tally> {
-    let arrived = || anyhow::Ok(pair.observer.counters(to)?.received.packets);
-    let before = arrived()?;
-    let packets = packets.inspect(|packet| oracle.add(&packet.truth));
-    let sent = pair.generator.enter(|| inject::send(from, packets, pace))??;
-    let all = || Ok((arrived()? - before >= sent.packets).then_some(()));
-    clock::wait_for("the arrival of all packets", TIMEOUT, all)
-        .with_context(|| format!("{} were sent; arrived: {:?}", sent.packets, arrived().map(|now| now - before)))?;
-    Ok(sent)
 }
 
 /// Stops a daemon and gives all its reports, which [`check_accounts`] holds to what every report has to be.

@@ -25,6 +25,7 @@ pub mod netns;
 pub mod object;
 pub mod oracle;
 pub mod pcap;
+pub mod quiet;
 pub mod scratch;
 pub mod story;
 pub mod table;

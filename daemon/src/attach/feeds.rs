@@ -181,16 +181,16 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&
         return Decision::all().twice(stack.twice(device, Way::Egress));
     }
     if wanted.knows_origin {
-        let decision = Decision::local().twice(stack.twice(device, Way::Egress));
+        let mut decision = Decision::local().twice(stack.twice(device, Way::Egress));
         // Else packets that have not fed would feed nowhere.
-        let some = (!in_part.is_empty()).then(|| {
+        if decision.doubt.is_none() && !in_part.is_empty() {
             let names = listed(in_part);
-            format!(
+            decision.doubt = Some(format!(
                 "Of the interfaces below {names} only some are measured. Packets that come by these and leave here count \
                  twice in totals and lists. Measure all of them, or {names}"
-            )
-        });
-        return Decision { doubt: decision.doubt.clone().or(some), ..decision };
+            ));
+        }
+        return decision;
     }
     if fed.iter().any(|other| stack.is_apart(*other, device)) {
         let why = "those that the router forwards have fed already, and a packet socket does not tell which";

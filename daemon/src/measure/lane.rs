@@ -145,6 +145,9 @@ impl Sum {
     }
 }
 
+/// What a lane keeps for each interface in case its CPU is late.
+pub const LATE_BYTES: usize = size_of::<Exact>() + 3 * size_of::<Told>();
+
 /// One CPU's records and counters.
 pub struct Lane<S> {
     source: S,

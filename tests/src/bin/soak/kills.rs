@@ -13,13 +13,14 @@ use weir_tests::{
     clock,
     daemon::{Daemon, Signal},
     netns::Lab,
+    quiet::TIMEOUT,
+    table,
 };
 
 const PACKETS_PER_SECOND: u64 = 20_000;
 /// Packets that are sent together.
 const BURST: u64 = 20;
 const PORT: u16 = 7_000;
-const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long packets may be on their way.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Room for two seconds of packets, where the receiver gets no time.
@@ -81,7 +82,7 @@ impl Passed {
 
     fn say(&self, what: &str) -> Result<()> {
         let Self { sent, missing, twice } = self;
-        weir_tests::table::say(format!("{what}: {sent} packets sent, {missing} missing, {twice} came twice"))
+        table::say(format!("{what}: {sent} packets sent, {missing} missing, {twice} came twice"))
     }
 }
 

@@ -12,22 +12,21 @@ use std::{
 use anyhow::{Context, Error, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
-    account, chance, clock,
+    account, chance,
     daemon::{Daemon, Signal},
-    inject::{self, Pace},
+    inject::Pace,
     netns::{Lab, QuietPair},
     oracle::{Dimension, Oracle},
+    quiet::{self, ONE_WINDOW, QUIET_LINK, TIMEOUT, one_window},
     table,
     traffic::{Mix, Plan, Traffic},
 };
 
-const TIMEOUT: Duration = Duration::from_secs(30);
 const PACKETS: u64 = 200_000;
 /// Room for all records, and a path that is soon full.
 const DATAPATHS: [&str; 2] = ["{ring: 64MiB}", "{ring: 64KiB, cache_flows: 256}"];
 /// How long the daemon stands still, and how long it may go on then.
 const PAUSE: Duration = Duration::from_millis(15);
-const HOUR: u64 = 3600;
 
 /// How often something was said, and how often it was wrong.
 #[derive(Default)]
@@ -66,36 +65,24 @@ pub fn soak(floods: u64, seed: u64) -> Result<bool> {
 
 /// One window of one daemon, and the truth.
 fn flood(pair: &QuietPair, seed: u64, datapath: &str) -> Result<(Value, Oracle)> {
-    let QuietPair { generator, observer } = pair;
-    // The window must not end before the flood does.
-    while HOUR - clock::since_epoch().as_secs() % HOUR < TIMEOUT.as_secs() {
-        thread::sleep(Duration::from_secs(1));
-    }
+    one_window();
     let interface = QuietPair::OBSERVER_INTERFACE;
-    let mut daemon = Daemon::start(Some(observer), |reports| {
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
         format!(
-            "interfaces: [{{name: {interface}, mode: native}}]\nreport: {{interval: 1h}}\nseen_flows: {{generation: 1h}}\n\
+            "interfaces: [{{name: {interface}, mode: native}}]\n{ONE_WINDOW}\
              sampling: {{packets: auto, cpu: 0.01}}\ndatapath: {datapath}\n\
              sinks: [{{type: file, path: {}}}]\n",
             reports.display()
         )
     })?;
     daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
-    let arrived = || anyhow::Ok(observer.counters(interface)?.received.packets);
-    let before = arrived()?;
     let mut oracle = Oracle::new();
     let mix = Mix { damaged: 0.0, ..Mix::plain() };
     let traffic = Traffic::new(Plan { seed, packets: PACKETS, flows: 1 << 20, zipf: 0.9, mix, ..Plan::default() })?;
-    let packets = traffic.inspect(|packet| oracle.add(&packet.truth));
     let is_over = AtomicBool::new(false);
     let sent = thread::scope(|scope| {
         let starving = scope.spawn(|| starve(&mut daemon, &is_over));
-        let sent = (|| {
-            let sent = generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited))??;
-            let all = || Ok((arrived()? - before >= sent.packets).then_some(()));
-            clock::wait_for("the arrival of all packets", TIMEOUT, all)?;
-            anyhow::Ok(sent)
-        })();
+        let sent = quiet::send(pair, QUIET_LINK, traffic, Pace::Unlimited, &mut oracle);
         is_over.store(true, Relaxed);
         starving.join().expect("starving does not panic")?;
         sent
