@@ -7,6 +7,8 @@ use core::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::packet::proto;
+
 /// An IP address as 128 bits in network byte order; IPv4 is mapped (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2).
 ///
 /// Two 64-bit words, so that the kernel compares it in two instructions.
@@ -228,6 +230,18 @@ impl FlowKey {
     #[inline(always)]
     pub const fn dst_port(&self) -> u16 {
         self.tail as u16
+    }
+
+    /// The port that tells the service: the lower of the two, which is the same in both directions of a conversation. 0
+    /// where there are none, and for ICMP, which has its type and code there.
+    #[inline(always)]
+    pub const fn port(&self) -> u16 {
+        let (src, dst) = (self.src_port(), self.dst_port());
+        match self.proto() {
+            proto::ICMP | proto::ICMPV6 => 0,
+            _ if src < dst => src,
+            _ => dst,
+        }
     }
 
     /// IP protocol number (IANA).

@@ -16,6 +16,7 @@ use crate::{
     memory::resident_bytes,
     observer::Observer,
     report::{Report, Rings, SelfMetrics, SinkMetrics, Spool, compose::Context},
+    view::{Ask, Views},
 };
 
 /// What the closing of windows needs from one window to the next.
@@ -30,8 +31,10 @@ pub struct Closing {
     pub rotation: Rotation,
     /// Interface slots in use.
     pub interfaces: usize,
-    /// Entries of each top list.
-    pub top: usize,
+    /// What is asked.
+    pub views: Arc<Views>,
+    /// The keys that each report is asked for.
+    pub asks: Vec<Ask>,
     /// Who reports.
     pub observer: Observer,
     /// The memory that the configuration plans for.
@@ -86,13 +89,16 @@ impl Closing {
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
         let seen = Asked { filter: &self.seen, emptied };
-        let summary = Summary::merge(window, self.interfaces, seen, self.top, CONFIDENCE)?;
+        let summary = Summary::merge(window, (&self.views, &self.asks), self.interfaces, seen, CONFIDENCE)?;
+        let self_metrics = self.self_metrics(&summary, late, sinks);
         let context = Context {
             key_id: self.key_id,
             span,
             numbered: self.observer.number(),
+            views: self.views.clone(),
+            asks: &self.asks,
             interfaces: account(&summary.ledgers),
-            self_metrics: self.self_metrics(&summary, late, sinks),
+            self_metrics,
         };
         Ok(Report::compose(context, &summary))
     }

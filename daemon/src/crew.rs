@@ -179,14 +179,14 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge};
+    use crate::{config::Estimates, datapath::edge::Edge, view::Views};
 
     /// Far longer than anybody here takes.
     const LONG: Duration = Duration::from_secs(60);
 
     fn shard() -> Box<Shard> {
         let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
-        Box::new(Shard::new(&settings, Key([3, 4])))
+        Box::new(Shard::new(&settings, &Views::built_in(&settings, 10), Key([3, 4])))
     }
 
     /// A crew that waits for this many workers.

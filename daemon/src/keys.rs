@@ -9,13 +9,15 @@
 //! The filter of seen flows outlives a day's last window. A generation keeps the key that it began with, or each flow
 //! would be new at midnight. Until it is dropped, each shard also has the hash of that key.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use weir_sketch::{
     Seen,
     hash::{Key, sip},
 };
 
-use crate::{config::Estimates, measure::shard::Shard};
+use crate::{config::Estimates, measure::shard::Shard, view::Views};
 
 const DAY_SECONDS: i64 = 86_400;
 
@@ -61,9 +63,9 @@ impl Keys {
         self.earlier.retain(|key| *key != self.window);
     }
 
-    /// A shard for the latest window.
-    pub fn shard(&mut self, settings: &Estimates) -> Box<Shard> {
-        let mut shard = Box::new(Shard::new(settings, self.window));
+    /// A shard for the latest window, with a sketch for each of these views.
+    pub fn shard(&mut self, settings: &Estimates, views: &Arc<Views>) -> Box<Shard> {
+        let mut shard = Box::new(Shard::new(settings, views, self.window));
         self.equip(&mut shard);
         shard
     }
@@ -140,16 +142,16 @@ mod tests {
         let settings = Estimates::default();
         let mut keys = keys("2026-11-20T23:59:50Z");
         let seen = Seen::with_capacity(1_000, 0.01, keys.id());
-        let (mut one, mut other) = (keys.shard(&settings), keys.shard(&settings));
+        let views = Views::built_in(&settings, 10);
+        let (mut one, mut other) = (keys.shard(&settings, &views), keys.shard(&settings, &views));
         assert_eq!([one.key_id(), other.key_id()], [keys.id(); 2]);
-        assert!(one.unique.flows.key_id() == keys.id() && one.top.flows.key_id() == keys.id());
-        assert_ne!(one.top.flows, other.top.flows, "their coins differ");
-        one.top.flows.merge(&other.top.flows).unwrap();
+        assert_eq!(one.unique.flows.key_id(), keys.id());
+        one.views[0].merge(&other.views[0]).unwrap();
         // What is of two days is not merged.
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         keys.equip(&mut other);
         assert_eq!(other.key_id(), keys.id());
-        assert!(one.top.flows.merge(&other.top.flows).is_err());
+        assert!(one.views[0].merge(&other.views[0]).is_err());
         assert!(one.unique.sources.merge(&other.unique.sources).is_err());
     }
 }

@@ -38,4 +38,5 @@ pub mod signals;
 pub mod sink;
 pub mod state;
 pub mod text;
+pub mod view;
 pub mod waker;

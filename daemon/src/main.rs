@@ -12,18 +12,20 @@ use clap::Parser;
 use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
-    config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX},
+    config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX, slots},
     coordinator::MeasureError,
     crew::CrewError,
     datapath::{Cpus, KernelError, tap},
     doctor,
     log::Log,
+    measure::price::Prices,
     memory::Memory,
     pipeline::{self, RunError, Start},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
     signals,
     sink::OpenError,
+    view::Views,
 };
 
 /// Where the configuration is unless told otherwise.
@@ -118,8 +120,9 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
 }
 
 fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
-    let ReplayArgs { files, config, json, window, kernel, seed } = args;
-    let config = read_config(&config)?;
+    let ReplayArgs { files, config, json, window, views, asks, kernel, seed } = args;
+    let mut config = read_config(&config)?;
+    add_views(&mut config, &views)?;
     for file in &files {
         std::fs::metadata(file).map_err(|error| Failure {
             exit: Exit::Usage,
@@ -130,6 +133,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
         windows: window.unwrap_or(Windows::Every(config.report.interval)),
         files,
         kernel,
+        asks,
         seed,
         progress: io::stderr().is_terminal(),
     };
@@ -142,6 +146,21 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
         say(format_args!("weir: {broken}"));
     }
     Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
+}
+
+/// Adds the views of the command line. One without a name is called after its place.
+fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
+    let usage = |error: anyhow::Error| Failure { exit: Exit::Usage, error };
+    for (nth, text) in (1..).zip(views) {
+        let view = config
+            .parse_view(text, "--view", &format!("view{nth}"))
+            .map_err(|mistakes| usage(mistakes.into()))?;
+        if config.views.iter().any(|known| known.name == view.name) {
+            return Err(usage(anyhow::anyhow!("--view {text}: there is a view {} already: give it another `name`", view.name)));
+        }
+        config.views.push(view);
+    }
+    Ok(())
 }
 
 fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
@@ -161,6 +180,9 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
             Err(error) => format!("the kernel does not tell its interfaces: {error}\n"),
         };
     }
+    let views = Views::new(&config, slots(&config.interfaces));
+    let prices = Prices::of(&views, memory.shards()).measured(&views);
+    plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
     print(format!("{plan}\n# memory, fixed\n{memory}").trim_end())
 }
 
@@ -263,7 +285,7 @@ impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Self {
         let exit = match &error {
             ReplayError::Kernel(_) | ReplayError::Pin(_) => Exit::Impossible,
-            ReplayError::Key(_) => Exit::Usage,
+            ReplayError::Key(_) | ReplayError::Ask { .. } => Exit::Usage,
             ReplayError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };

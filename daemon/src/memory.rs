@@ -16,6 +16,7 @@ use crate::{
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, shard::Shard},
     text::grouped,
+    view::Views,
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
@@ -95,7 +96,7 @@ impl Memory {
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&config.estimates, key).memory_bytes() as u64,
+            shard: Shard::new(&config.estimates, &Views::new(config, slots(&config.interfaces)), key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring,
             caches: if has_programs { caches } else { 0 },
@@ -126,6 +127,11 @@ impl Memory {
     /// The memory of the kernel's maps besides the rings.
     pub const fn kernel(&self) -> u64 {
         self.caches + self.blocks
+    }
+
+    /// How many sketches of each view there are.
+    pub const fn shards(&self) -> u64 {
+        SHARDS_PER_WORKER * (self.workers + self.readers)
     }
 
     /// The memory of daemon and kernel together. Rings count once: the daemon has the kernel's own pages mapped.
@@ -202,10 +208,11 @@ mod tests {
 
     #[test]
     fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
-        for interfaces in ["[eth0]", "[\"*\"]"] {
+        // A pattern may need the accounts of all interfaces.
+        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 288 << 20)] {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
             let plan = |cpus| Memory::plan(&config, &Cpus::of(cpus), true);
-            assert!(plan(128).total() <= 256 << 20, "{interfaces}: {}", plan(128));
+            assert!(plan(128).total() <= limit, "{interfaces}: {}", plan(128));
             assert_eq!(plan(128).workers, WORKERS_MAX as u64);
         }
         let few = Memory::plan(&Config::default(), &Cpus::of(2), true);

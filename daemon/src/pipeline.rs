@@ -18,7 +18,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, Interface, KeyError},
+    config::{Config, HashKey, Interface, KeyError, slots},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
@@ -38,6 +38,7 @@ use crate::{
     observer::Observer,
     sink,
     state::State,
+    view::Views,
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
@@ -103,13 +104,14 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
 
     // The first window begins here, before the first packet is counted: its day decides the key of all shards.
     let window = Window::open(clock::now(), config.report.interval);
+    let views = Views::new(config, slots(&config.interfaces));
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let outboxes = sink::open(&config.sinks)?;
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     let threads = valves.len() + inboxes.len();
-    let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates)).collect();
+    let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates, &views)).collect();
 
     thread::scope(|scope| {
         let mut crew = Crew::new(spares);
@@ -124,7 +126,7 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
         for (nth, mut valves) in valves.into_iter().enumerate() {
             let events = Arc::new(RingEvents::new()?);
             let (sources, newcomers) = unbounded();
-            let collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates));
+            let collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates, &views));
             let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
             let (waker, waited) = (events.waker(), events.clone());
             let wait = move |patience| waited.wait(patience);
@@ -137,7 +139,7 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
-            let shard = keys.shard(&config.estimates);
+            let shard = keys.shard(&config.estimates, &views);
             let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard);
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
@@ -145,7 +147,7 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, start.strict)?;
+        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, views.clone(), start.strict)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())
@@ -160,7 +162,8 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             seen,
             rotation: Rotation::new(config.seen_flows.generation, Some(clock::now().monotonic)),
             interfaces,
-            top: config.report.top,
+            views,
+            asks: Vec::new(),
             observer: observer.after(last),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),

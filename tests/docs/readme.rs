@@ -68,6 +68,7 @@ fn the_report_is_a_real_one() -> Result<()> {
         files: files.iter().map(|file| root().join(file)).collect(),
         windows: window.unwrap_or(Windows::All),
         kernel: false,
+        asks: Vec::new(),
         seed,
         progress: false,
     };

@@ -45,6 +45,7 @@ mod systemd;
 mod tc;
 mod tcx;
 mod usage;
+mod views;
 mod watch;
 mod windows;
 
@@ -55,7 +56,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 24] = [
+const SUITES: [Suite; 25] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -70,6 +71,7 @@ const SUITES: [Suite; 24] = [
     Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
+    Suite::in_namespaces("views", views::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
     Suite::in_namespaces("sampling", sampling::TESTS),

@@ -22,6 +22,7 @@ mod frames;
 mod library;
 mod midnight;
 mod sampling;
+mod views;
 
 fn main() -> ExitCode {
     let root = root();
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
         trial("adversary::the_flow_cache_of_the_kernel", || adversary::the_flow_cache(true), &[&root]),
         trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
         trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
+        trial("views::every_row_is_true", views::every_row_is_true, &[]),
+        trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
+        trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(

@@ -14,7 +14,7 @@ use weir_common::ledger::Tally;
 
 use crate::truth::{Key, Truth};
 
-mod proto;
+pub mod proto;
 mod verdict;
 
 pub use verdict::lists::Truths;
@@ -30,7 +30,7 @@ pub enum Dimension {
     Destinations,
     /// Pairs of source and destination address.
     Pairs,
-    /// Pairs of protocol and destination port; packets that have no port count under port 0.
+    /// Pairs of protocol and the lower of the two ports; packets that have no port count under port 0, and so does ICMP.
     Services,
 }
 
@@ -55,7 +55,10 @@ impl Dimension {
             Self::Sources => Subject::Source(key.src),
             Self::Destinations => Subject::Destination(key.dst),
             Self::Pairs => Subject::Pair(key.src, key.dst),
-            Self::Services => Subject::Service(key.proto, key.dst_port),
+            Self::Services => Subject::Service(key.proto, match key.proto {
+                1 | 58 => 0,
+                _ => key.src_port.min(key.dst_port),
+            }),
         }
     }
 }
@@ -71,7 +74,7 @@ pub enum Subject {
     Destination(IpAddr),
     /// Who sends to whom.
     Pair(IpAddr, IpAddr),
-    /// Protocol and destination port.
+    /// Protocol and port.
     Service(u8, u16),
 }
 
@@ -172,6 +175,27 @@ impl Oracle {
     /// Those of certain flows.
     pub fn attributed_where(&self, chosen: impl Fn(&Key) -> bool) -> Tally {
         self.flows.iter().filter(|(key, _)| chosen(key)).map(|(_, tally)| *tally).sum()
+    }
+
+    /// What the flows come to by keys that `keys` makes of each; it makes none of those that do not count.
+    pub fn grouped<K: Eq + std::hash::Hash>(&self, keys: impl Fn(&Key) -> Vec<K>) -> HashMap<K, Tally> {
+        let mut groups: HashMap<K, Tally> = HashMap::new();
+        for (flow, tally) in &self.flows {
+            keys(flow).into_iter().for_each(|key| groups.entry(key).or_default().add(*tally));
+        }
+        groups
+    }
+
+    /// How many different values each key has, of those that `pairs` makes of flows.
+    pub fn spread<K: Eq + std::hash::Hash, V: Eq + std::hash::Hash>(
+        &self,
+        pairs: impl Fn(&Key) -> Vec<(K, V)>,
+    ) -> HashMap<K, u64> {
+        let mut groups: HashMap<K, HashSet<V>> = HashMap::new();
+        for flow in self.flows.keys() {
+            pairs(flow).into_iter().for_each(|(key, value)| _ = groups.entry(key).or_default().insert(value));
+        }
+        groups.into_iter().map(|(key, values)| (key, values.len() as u64)).collect()
     }
 
     /// Those that have none, by reason; reasons that did not occur are left out.
@@ -323,7 +347,7 @@ fn entry_json((subject, tally): (Subject, Tally)) -> Value {
         Subject::Destination(ip) => json!({"dst_ip": ip, "packets": packets, "bytes": bytes}),
         Subject::Pair(src, dst) => json!({"src_ip": src, "dst_ip": dst, "packets": packets, "bytes": bytes}),
         Subject::Service(proto, port) => {
-            json!({"proto": proto::name(proto), "dst_port": port, "packets": packets, "bytes": bytes})
+            json!({"proto": proto::name(proto), "port": port, "packets": packets, "bytes": bytes})
         }
     }
 }

@@ -180,6 +180,11 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         self.total = W::default();
     }
 
+    /// Makes an empty sketch ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64) {
+        self.key_id = key_id;
+    }
+
     /// The sum of everything that was added.
     pub const fn total(&self) -> W {
         self.total

@@ -181,6 +181,11 @@ impl<K: Copy> Spread<K> {
         self.samples.fill(None);
     }
 
+    /// Makes an empty sketch ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64) {
+        self.key_id = key_id;
+    }
+
     /// The relative standard error of the counts of keys that touch many more items than their lines hold otherwise.
     pub fn relative_error(&self) -> f64 {
         relative_error_of(self.lines_per_key)

@@ -15,7 +15,7 @@ pub struct FlowHashes {
     pub pair: u64,
     /// Of everything except the scope.
     pub flow: u64,
-    /// Of the protocol and the destination port.
+    /// Of the protocol and the port of the service: see [`FlowKey::port`].
     pub service: u64,
 }
 
@@ -31,7 +31,7 @@ impl FlowHashes {
         let source = hash.part(0, a).and(hash.part(1, b));
         let destination = hash.part(2, c).and(hash.part(3, d));
         let pair = source.and(destination);
-        let service = (key.proto() as u64) << 16 | key.dst_port() as u64;
+        let service = (key.proto() as u64) << 16 | key.port() as u64;
         // The version chooses the offset, which costs no product.
         let version = key.is_v6() as usize;
         Self {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use super::{
     ladder::{Hold, Ladder},
     netlink::{Device, Devices, Traffic},
     obtained::Obtained,
-    others::Others,
+    others::{self, Others},
     plan::{Wanted, wanted},
     slots::{Attachment, Fate, Present, Slots},
 };
@@ -31,6 +32,7 @@ use crate::{
     datapath::maps::InterfaceTable,
     measure::interface::{Counts, MeasuredInterface},
     text::with_causes,
+    view::Views,
 };
 
 /// All measured interfaces, by slot.
@@ -40,6 +42,8 @@ pub struct Attachments<'a> {
     table: Option<&'a mut InterfaceTable>,
     rules: Vec<Interface>,
     slots: Slots,
+    /// What is asked of some interfaces only, which have to be known by their slots.
+    views: Arc<Views>,
     /// Those that have no slot of their own, where all slots are in use.
     others: Option<Others>,
     devices: Devices,
@@ -60,9 +64,12 @@ impl<'a> Attachments<'a> {
         ladder: Ladder<'a>,
         table: Option<&'a mut InterfaceTable>,
         interfaces: &[Interface],
+        views: Arc<Views>,
         strict: bool,
     ) -> Result<Self, AttachError> {
+        views.directory.assign(Others::SLOT, others::NAME, None);
         let mut all = Self {
+            views,
             ladder,
             table,
             rules: interfaces.to_vec(),
@@ -161,7 +168,7 @@ impl<'a> Attachments<'a> {
         if let Some(others) = &mut self.others {
             others.let_go(wanted, gone);
         }
-        for attachment in self.slots.iter_mut() {
+        for (slot, attachment) in self.slots.numbered() {
             let (Some(fate), Some(present)) = (attachment.fate(wanted, gone), &mut attachment.present) else {
                 continue;
             };
@@ -172,6 +179,7 @@ impl<'a> Attachments<'a> {
                     if attachment.name != wanted.device.name {
                         info!(interface = %attachment.name, now = %wanted.device.name, "the interface has another name");
                         attachment.name.clone_from(&wanted.device.name);
+                        self.views.directory.assign(slot, &attachment.name, Some(attachment.way));
                     }
                     continue;
                 }
@@ -252,6 +260,7 @@ impl<'a> Attachments<'a> {
         if let Some(table) = &mut self.table {
             table.insert(entry, slot as u32, feeds)?;
         }
+        self.views.directory.assign(slot, &device.name, Some(way));
         match self.ladder.attach(device, self.rules[rule].mode, way, (slot, feeds)) {
             Ok((obtained, hold)) => {
                 let Device { ifindex, name, .. } = device;

@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// Their name in reports.
-const NAME: &str = "others";
+/// Its name in reports.
+pub const NAME: &str = "others";
 
 /// The interfaces without a slot of their own.
 #[derive(Default)]

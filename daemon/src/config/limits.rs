@@ -27,6 +27,21 @@ pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
 
+/// Views of the user: each costs time with every record.
+pub const VIEWS_MAX: usize = 64;
+
+/// Bytes of a view's name: it is repeated in each report.
+pub const VIEW_NAME_BYTES: RangeInclusive<usize> = 1..=64;
+
+/// Fields of a view's key: more than there are.
+pub const FIELDS_MAX: usize = 16;
+
+/// Fields of which different values are counted together.
+pub const DISTINCT_FIELDS: RangeInclusive<usize> = 1..=5;
+
+/// Values of a condition. Longer lists of addresses belong into a network.
+pub const CONDITION_VALUES_MAX: usize = 256;
+
 /// Packet sockets: each has a ring of its own, and memory does not grow with the interfaces that fit a pattern.
 pub const TAPS_MAX: usize = 64;
 

@@ -17,6 +17,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod units;
+mod view;
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -36,6 +37,7 @@ pub use self::secret::Exposed;
 
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
+use crate::view::{Standard, View};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +52,10 @@ pub struct Config {
     pub estimates: Estimates,
     /// How weir knows that a flow is new.
     pub seen_flows: SeenFlows,
+    /// The views of every report that are switched on.
+    pub standard_views: Vec<Standard>,
+    /// The user's questions: at most [`limits::VIEWS_MAX`], each with a name of its own.
+    pub views: Vec<View>,
     /// The kernel's side.
     pub datapath: Datapath,
     /// How many packets are measured.
@@ -101,6 +107,11 @@ impl Interface {
     pub fn covers(&self, name: &str) -> bool {
         if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
     }
+}
+
+/// Whether an interface's name is this, or fits this pattern.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    pattern::fits(pattern, name)
 }
 
 const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
@@ -406,6 +417,20 @@ impl Config {
         log.into_result(file, text).map(|()| config)
     }
 
+    /// Reads one view, as the command line has it, with these defaults; `file` is its name in mistakes, and the view's
+    /// own unless it has one.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it; if it is no YAML, the first.
+    pub fn parse_view(&self, text: &str, file: &str, name: &str) -> Result<View, Mistakes> {
+        let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;
+        let log = Log::default();
+        let view = view::view(&Field::root(&root, &log), self, Some(name));
+        log.into_result(file, text)?;
+        view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
+    }
+
     /// The configuration in force, as YAML with every setting spelled out. Secrets are replaced: the hash key by
     /// `<set>`, header values by `***`.
     #[must_use]
@@ -422,6 +447,8 @@ impl Default for Config {
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
+            standard_views: Standard::ALL.to_vec(),
+            views: Vec::new(),
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),

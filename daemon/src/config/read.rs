@@ -12,9 +12,10 @@ use super::limits::*;
 use super::mistake::short;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
+use crate::view::Standard;
 use super::{
     AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
-    Sampling, SeenFlows, Sink, Target, Tunnels,
+    Sampling, SeenFlows, Sink, Target, Tunnels, Way,
 };
 
 const MODES: [(&str, Mode); 6] = [
@@ -28,6 +29,9 @@ const MODES: [(&str, Mode); 6] = [
 
 const DIRECTIONS: [(&str, Direction); 3] =
     [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
+
+/// The directions that a view may match.
+pub(super) const WAYS: [(&str, Way); 2] = [("ingress", Way::Ingress), ("egress", Way::Egress)];
 
 const FEEDS: [(&str, Option<Feeds>); 4] =
     [(AUTO, None), ("all", Some(Feeds::All)), ("local", Some(Feeds::Local)), ("none", Some(Feeds::None))];
@@ -61,18 +65,28 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
     }
+    let mut views_field = None;
     let config = root.section("{report: {interval: 10s}}", |s| Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
         report: s.section("report", "{interval: 10s}", report),
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
         seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
+        standard_views: s.get("standard_views", Standard::ALL.to_vec(), |f| standard_views(&f)),
+        views: {
+            views_field = s.field("views");
+            Vec::new()
+        },
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
         sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
     });
-    let config = config.unwrap_or_default();
+    let mut config = config.unwrap_or_default();
+    // Views have the defaults of reports and estimates.
+    if let Some(views) = views_field.and_then(|field| super::view::views(&field, &config)) {
+        config.views = views;
+    }
     check_generation(root, &config);
     config
 }
@@ -158,7 +172,7 @@ fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
 }
 
 /// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
-fn interface_name(field: &Field<'_>) -> Option<String> {
+pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     let name = field.text()?;
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !INTERFACE_NAME_BYTES.contains(&name.len()) {
@@ -269,6 +283,20 @@ fn sampling(s: &mut Section<'_>) -> Sampling {
         packets: s.get("packets", default.packets, |f| packets(&f)),
         cpu: s.get("cpu", default.cpu, |f| f.ratio(CPU_SHARE)),
     }
+}
+
+/// Names of standard views, each once; in the order that reports have.
+fn standard_views(field: &Field<'_>) -> Option<Vec<Standard>> {
+    let names = Standard::ALL.map(|standard| (standard.name(), standard));
+    let mut chosen = Vec::new();
+    for item in field.list(Standard::ALL.len(), "[flows, sources]")? {
+        match item.choice(&names) {
+            Some(standard) if chosen.contains(&standard) => item.refuse(format!("{} is there twice", standard.name())),
+            Some(standard) => chosen.push(standard),
+            None => (),
+        }
+    }
+    Some(Standard::ALL.into_iter().filter(|standard| chosen.contains(standard)).collect())
 }
 
 /// A number, or the word by which weir decides.

@@ -118,6 +118,34 @@ impl<'t> Field<'t> {
         self.refuse(format!("expected {what}, found {found}{way_out}"));
     }
 
+    /// How many mistakes were found so far, anywhere.
+    pub(super) fn mistakes(&self) -> usize {
+        self.log.found.borrow().len()
+    }
+
+    /// Whether this is one of these words.
+    pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
+        matches!(self.node, Node::Text(text) if words.contains(&text.as_str()))
+    }
+
+    /// A single value as it was written: text, a number, true or false.
+    pub(super) fn plain(&self) -> Option<String> {
+        match self.node {
+            Node::Text(text) => Some(text.clone()),
+            Node::Integer(number) => Some(number.to_string()),
+            Node::Bool(flag) => Some(flag.to_string()),
+            _ => {
+                self.expected("a single value", "");
+                None
+            }
+        }
+    }
+
+    /// The items of a list, or the value itself if it is none.
+    pub(super) fn items(&self, max: usize, example: &str) -> Option<Vec<Field<'t>>> {
+        if matches!(self.node, Node::List(_)) { self.list(max, example) } else { Some(vec![self.clone()]) }
+    }
+
     /// Whether this is text.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))

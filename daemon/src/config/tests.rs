@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use weir_sketch::hash::{Key, mix};
 
+use crate::view::{Condition, FLOW, Measure, Standard, Values, View, filter::Of};
 use super::limits::{self, FILE_MAX, MISTAKES_MAX};
 use super::units::{parse_bytes, show_bytes, show_duration};
 use super::*;
@@ -92,6 +93,7 @@ fn shipped_file_tells_the_limits() {
 fn examples_parse() {
     let mut examples: Vec<PathBuf> =
         fs::read_dir(repository("config/examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    examples.retain(|path| path.is_file());
     examples.sort();
     let names: Vec<&str> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["fleet.yaml", "router.yaml", "two-sinks.yaml"]);
@@ -112,6 +114,20 @@ fn examples_parse() {
     assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
 }
 
+#[test]
+fn examples_of_views_parse_and_differ() {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(repository("config/examples/views")).unwrap() {
+        let path = entry.unwrap().path();
+        let config = Config::parse(&fs::read_to_string(&path).unwrap(), &path.display().to_string());
+        let config = config.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        assert!(!config.views.is_empty(), "{}", path.display());
+        names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["networks.yaml", "peers.yaml", "quality-of-service.yaml", "scans-and-floods.yaml", "services.yaml"]);
+}
+
 /// Every setting with a value that is not its default.
 const EVERYTHING: &str = r#"
 observer: {name: edge-1, site: fra1}
@@ -127,6 +143,8 @@ sinks:
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
 sampling: {packets: auto, cpu: 0.25}
+standard_views: [services, flows]
+views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
 "#;
 
 #[test]
@@ -148,6 +166,21 @@ fn every_setting_is_read() {
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
+        standard_views: vec![Standard::Flows, Standard::Services],
+        views: vec![View {
+            name: "web".into(),
+            conditions: vec![Condition {
+                key: "dst_port",
+                is_negated: false,
+                texts: vec!["443".into()],
+                values: Values::Ranges(Of::DstPort, vec![(443, 443)]),
+            }],
+            by: vec![FLOW[0]],
+            measure: Measure::Packets,
+            top: 7,
+            per_interface: true,
+            error: 0.002,
+        }],
         datapath: Datapath {
             cache_flows: Some(8192),
             ring: Some(262_144),
@@ -269,7 +302,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "'tpo level\\':\n  x: 1",
         &[
-            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, report, estimates, seen_flows, datapath, \
+            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, report, estimates, seen_flows, standard_views, views, datapath, \
          sampling, hash_key, sinks)",
         ],
     ),
@@ -710,4 +743,114 @@ fn a_pattern_without_quotes_is_no_alias() {
         let found = &mistakes(text)[0];
         assert!(found.starts_with("1:") && found.contains("in quotes: \"*\""), "{found}");
     }
+}
+
+/// A view, and the mistake in it: where, and what its message has to say.
+const WRONG_VIEWS: &[(&str, &str, &str)] = &[
+    ("web", "1:9: views[0]", "expected a map such as {name: web"),
+    ("{by: [src_ip]}", "1:9: views[0].name", "is missing: what reports call this view"),
+    ("{name: ''}", "1:16: views[0].name", "1 to 64 letters"),
+    ("{name: a b}", "1:16: views[0].name", "\"a b\" is no name"),
+    ("{name: 5}", "1:16: views[0].name", "put it in quotes"),
+    ("{name: w, by: [srcip]}", "1:24: views[0].by[0]", "did you mean src_ip?"),
+    ("{name: w, by: [source]}", "1:24: views[0].by[0]", "there is no field \"source\""),
+    ("{name: w, by: [5]}", "1:24: views[0].by[0]", "expected text"),
+    ("{name: w, by: {src_ip: 24}}", "1:23: views[0].by", "expected text"),
+    ("{name: w, by: [src_ip, src_ip]}", "1:32: views[0].by[1]", "src_ip is there twice"),
+    ("{name: w, by: [flow, src_port]}", "1:30: views[0].by[1]", "src_port is there twice"),
+    ("{name: w, by: [src_ip/33]}", "1:24: views[0].by[0]", "expected 0 to 32"),
+    ("{name: w, by: [src_ip/24/129]}", "1:24: views[0].by[0]", "expected 0 to 128"),
+    ("{name: w, by: [src_ip/24/48/8]}", "1:24: views[0].by[0]", "more than two lengths"),
+    ("{name: w, by: [src_ip/x]}", "1:24: views[0].by[0]", "is no length of an IPv4 prefix"),
+    ("{name: w, by: [proto/8]}", "1:24: views[0].by[0]", "proto is no address: it has no length"),
+    ("{name: w, by: [host, src_ip]}", "1:23: views[0].by", "`host` is either address"),
+    ("{name: w, by: [src_ip, dst_ip, src_ip/24]}", "1:23: views[0].by", "at most two addresses"),
+    (
+        "{name: w, by: [src_port, dst_port, port, vlan, proto]}",
+        "1:23: views[0].by",
+        "these fields take 68 bits, and a key has room for 63",
+    ),
+    ("{name: w, measure: byte}", "1:28: views[0].measure", "did you mean bytes?"),
+    ("{name: w, measure: least}", "1:28: views[0].measure", "cannot be answered"),
+    ("{name: w, measure: quantiles}", "1:28: views[0].measure", "records hold sums"),
+    ("{name: w, measure: [bytes]}", "1:28: views[0].measure", "found the list"),
+    ("{name: w, measure: {}}", "1:28: views[0].measure.distinct", "is missing"),
+    ("{name: w, measure: {distinct: []}}", "1:39: views[0].measure.distinct", "names no field"),
+    ("{name: w, measure: {distinct: dstip}}", "1:39: views[0].measure.distinct", "did you mean dst_ip?"),
+    ("{name: w, measure: {distinct: host}}", "1:39: views[0].measure.distinct", "two addresses of each record"),
+    ("{name: w, measure: {distict: dst_ip}}", "1:29: views[0].measure.distict", "did you mean distinct?"),
+    ("{name: w, by: [src_ip], measure: {distinct: src_ip}}", "1:23: views[0].by", "says nothing"),
+    ("{name: w, by: flow, measure: flows}", "1:23: views[0].by", "each row is one flow"),
+    ("{name: w, top: 0}", "1:24: views[0].top", "below the minimum of 1"),
+    ("{name: w, top: 101}", "1:24: views[0].top", "above the maximum of 100"),
+    ("{name: w, top: ten}", "1:24: views[0].top", "expected a whole number"),
+    ("{name: w, per: vlan}", "1:24: views[0].per", "expected one of interface"),
+    ("{name: w, by: [interface], per: interface}", "1:41: views[0].per", "`by` has `interface` already"),
+    ("{name: w, error: 0.5}", "1:26: views[0].error", "above the maximum"),
+    ("{name: w, matc: {proto: tcp}}", "1:19: views[0].matc", "did you mean match?"),
+    ("{name: w, match: tcp}", "1:26: views[0].match", "expected a map such as"),
+    ("{name: w, match: {dst_prt: 80}}", "1:27: views[0].match.dst_prt", "did you mean dst_port?"),
+    ("{name: w, match: {proto: tpc}}", "1:34: views[0].match.proto", "\"tpc\" is no protocol"),
+    ("{name: w, match: {proto: 256}}", "1:34: views[0].match.proto", "\"256\" is no protocol"),
+    ("{name: w, match: {proto: []}}", "1:34: views[0].match.proto", "an empty list matches nothing"),
+    ("{name: w, match: {dst_port: 9000-80}}", "1:37: views[0].match.dst_port", "upside down: did you mean 80-9000?"),
+    ("{name: w, match: {dst_port: 70000}}", "1:37: views[0].match.dst_port", "\"70000\" is no port"),
+    ("{name: w, match: {dst_port: [80, http]}}", "1:42: views[0].match.dst_port[1]", "\"http\" is no port"),
+    ("{name: w, match: {vlan: 4096}}", "1:33: views[0].match.vlan", "4096 is no VLAN: the largest is 4095"),
+    ("{name: w, match: {src_ip: 10.0.0.1/8}}", "1:35: views[0].match.src_ip", "did you mean 10.0.0.0/8?"),
+    ("{name: w, match: {src_ip: 10.0.0.0/33}}", "1:35: views[0].match.src_ip", "expected 0 to 32"),
+    ("{name: w, match: {src_ip: example.org}}", "1:35: views[0].match.src_ip", "is no address and no prefix"),
+    ("{name: w, match: {ip_version: 5}}", "1:39: views[0].match.ip_version", "\"5\" is no IP version: 4 or 6"),
+    ("{name: w, match: {fragment: maybe}}", "1:37: views[0].match.fragment", "true or false"),
+    ("{name: w, match: {direction: in}}", "1:38: views[0].match.direction", "expected one of ingress, egress"),
+    ("{name: w, match: {interface: a/b}}", "1:38: views[0].match.interface", "cannot be the name of an interface"),
+    ("{name: w, match: {dscp: 64}}", "1:33: views[0].match.dscp", "0 to 63, or a name"),
+    ("{name: w, match: {ecn: 1}}", "1:32: views[0].match.ecn", "not-ect, ect0, ect1 or ce"),
+    ("{name: w, match: {tcp_flags: SYN}}", "1:38: views[0].match.tcp_flags", "is no TCP flag: fin, syn"),
+    ("{name: w, match: {not: tcp}}", "1:32: views[0].match.not", "expected a map such as"),
+    ("{name: w, match: {not: {not: {}}}}", "1:33: views[0].match.not.not", "unknown key"),
+    ("{name: w, match: {proto: {a: b}}}", "1:34: views[0].match.proto", "expected a single value"),
+];
+
+#[test]
+fn wrong_views_are_refused_at_their_place() {
+    for (view, place, message) in WRONG_VIEWS {
+        let found = mistakes(&format!("views: [{view}]"));
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{place}: ")) && found[0].contains(message),
+            "{view}: expected {place}: ..{message}.., found {found:#?}");
+    }
+    let twice = "views: [{name: w}, {name: w, by: [src_ip]}]";
+    assert_eq!(mistakes(twice), ["1:20: views[1]: the name w is taken by views[0]"]);
+    let many: Vec<_> = (0..=limits::VIEWS_MAX).map(|nth| format!("{{name: v{nth}}}")).collect();
+    assert_eq!(mistakes(&format!("views: [{}]", many.join(", "))), ["1:8: views: 65 items are more than the 64 allowed"]);
+}
+
+#[test]
+fn views_are_written_as_they_are_read() {
+    let text = "views:
+- name: web
+  match:
+    dst_ip: [198.51.100.0/24, '2001:db8::/32']
+    dst_port: ['443', 8000-8999]
+    proto: [tcp]
+    not:
+      src_ip: [198.51.100.7]
+  by: [dst_ip/24/56, interface]
+  measure: packets
+  top: 20
+  error: 0.001
+- name: scanners
+  by: [src_ip]
+  measure: {distinct: [dst_ip, dst_port]}
+  top: 10
+  per: interface
+  error: 0.0005
+";
+    let config = parse(text).unwrap();
+    let again = parse(&config.to_yaml().replace("hash_key: <set>", "hash_key: null")).unwrap();
+    assert_eq!(config.views, again.views);
+    let written: serde_yaml::Value = serde_yaml::from_str(&config.to_yaml()).unwrap();
+    let expected: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
+    assert_eq!(written["views"], expected["views"]);
+    assert_eq!(parse("views: [{name: w, by: service}]").unwrap().views[0].by, parse("views: [{name: w, by: [proto, port]}]").unwrap().views[0].by);
 }

@@ -120,7 +120,7 @@ pub(super) mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge};
+    use crate::{config::Estimates, datapath::edge::Edge, view::Views};
 
     /// What one look into a ring brings: how full it was, and records.
     pub(in crate::measure) type Drain = (f64, Vec<Record>);
@@ -162,7 +162,7 @@ pub(super) mod tests {
 
     pub(in crate::measure) fn shard() -> Box<Shard> {
         let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
-        Box::new(Shard::new(&settings, Key([3, 4])))
+        Box::new(Shard::new(&settings, &Views::built_in(&settings, 10), Key([3, 4])))
     }
 
     pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Vec<Record> {

@@ -7,13 +7,17 @@
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
 //! Bounds come from the tails of the [`binomial`] distribution.
 
+pub mod answer;
 pub mod batch;
 pub mod binomial;
 pub mod collector;
+pub mod doubt;
+pub mod heavy_hitters;
 pub mod interface;
 pub mod lane;
 pub mod new_flows;
 pub mod order;
+pub mod price;
 pub mod reader;
 pub mod sampling_control;
 pub mod sampling_error;
@@ -22,5 +26,6 @@ pub mod shard;
 pub mod summary;
 pub mod tcp;
 pub mod userspace;
+pub mod view;
 pub mod window;
 pub mod worker;

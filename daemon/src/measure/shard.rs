@@ -9,73 +9,42 @@
 //!     totals += record
 //!     unique sources, destinations, flows: insert
 //! for each record: flow absent from the filter of seen flows? one more new flow
-//! for top flows, sources, destinations, pairs, services:
-//!     for each record: add
+//! for each view, such as that of the largest sources:
+//!     for each record that it matches: add
 //! ```
 //!
 //! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
 //! sketch first prefetches the lines of all these records, and then uses them.
 
+use std::sync::Arc;
+
 use weir_common::{
     control::INTERFACES_MAX,
-    flow::{Address, FlowKey, ip},
+    flow::FlowKey,
     hash::FlowHashes,
     ledger::Tally,
     packet::proto,
     record::Record,
 };
 use weir_sketch::{
-    HyperLogLog, Seen, TopK,
+    HyperLogLog, Seen,
     hash::{Key, KeyedHash},
 };
 
-use crate::config::Estimates;
+use super::view::ViewSketch;
+use crate::{config::Estimates, view::Views};
 
 /// Records that are taken through the sketches together.
-const TOGETHER: usize = 32;
-
-/// An address with the IP version that its packets had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Host {
-    /// The address.
-    pub address: Address,
-    /// Whether it is IPv6.
-    pub v6: bool,
-}
-
-impl Host {
-    /// The address as the packets had it.
-    pub const fn ip(self) -> core::net::IpAddr {
-        ip(self.address, self.v6)
-    }
-}
-
-/// A source and a destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pair {
-    /// Who sends.
-    pub source: Host,
-    /// Who receives.
-    pub destination: Host,
-}
-
-/// A protocol and a destination port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Service {
-    /// IP protocol number.
-    pub proto: u8,
-    /// Destination port.
-    pub dst_port: u16,
-}
+pub const TOGETHER: usize = 32;
 
 /// A record on its way through the sketches.
 #[derive(Clone, Copy, Default)]
 pub struct Item {
     /// Of the flow and its parts.
     pub hashes: FlowHashes,
-    /// The flow, without its scope.
-    pub key: FlowKey,
-    /// The record's packets and bytes, scaled by its sampling rate.
+    /// The record.
+    pub record: Record,
+    /// Its packets and bytes, scaled by its sampling rate.
     pub tally: Tally,
 }
 
@@ -87,19 +56,9 @@ impl Item {
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self {
             hashes: FlowHashes::new(hash, &record.key),
-            key: record.key.identity(),
+            record: *record,
             tally: Tally::new(counted.packets * rate, counted.bytes * rate),
         }
-    }
-
-    #[inline(always)]
-    const fn source(&self) -> Host {
-        Host { address: self.key.src, v6: self.key.is_v6() }
-    }
-
-    #[inline(always)]
-    const fn destination(&self) -> Host {
-        Host { address: self.key.dst, v6: self.key.is_v6() }
     }
 }
 
@@ -192,74 +151,6 @@ impl Unique {
     }
 }
 
-/// The dimensions: one table of top talkers each.
-pub struct Tops {
-    /// Flows.
-    pub flows: TopK<FlowKey, Tally>,
-    /// Source addresses.
-    pub sources: TopK<Host, Tally>,
-    /// Destination addresses.
-    pub destinations: TopK<Host, Tally>,
-    /// Source-destination pairs.
-    pub pairs: TopK<Pair, Tally>,
-    /// Protocols with destination ports.
-    pub services: TopK<Service, Tally>,
-}
-
-impl Tops {
-    /// Empty tables for keys with this fingerprint.
-    pub fn new(settings: &Estimates, key_id: u64) -> Self {
-        let &Estimates { unique_error: _, top_error, top_candidates } = settings;
-        Self {
-            flows: TopK::with_error(top_error, top_candidates, key_id),
-            sources: TopK::with_error(top_error, top_candidates, key_id),
-            destinations: TopK::with_error(top_error, top_candidates, key_id),
-            pairs: TopK::with_error(top_error, top_candidates, key_id),
-            services: TopK::with_error(top_error, top_candidates, key_id),
-        }
-    }
-
-    /// Adds to flows and to their parts.
-    #[inline]
-    pub fn add_batch(&mut self, items: &[Item]) {
-        self.flows.add_batch((items, |item| item.hashes.flow), (items, |item| (item.key, item.tally)));
-        self.sources.add_batch((items, |item| item.hashes.source), (items, |item| (item.source(), item.tally)));
-        self.destinations
-            .add_batch((items, |item| item.hashes.destination), (items, |item| (item.destination(), item.tally)));
-        let pair = |item: &Item| Pair { source: item.source(), destination: item.destination() };
-        self.pairs.add_batch((items, |item| item.hashes.pair), (items, |item| (pair(item), item.tally)));
-        let service = |item: &Item| Service { proto: item.key.proto(), dst_port: item.key.dst_port() };
-        self.services.add_batch((items, |item| item.hashes.service), (items, |item| (service(item), item.tally)));
-    }
-
-    fn clear(&mut self) {
-        let Self { flows, sources, destinations, pairs, services } = self;
-        flows.clear();
-        sources.clear();
-        destinations.clear();
-        pairs.clear();
-        services.clear();
-    }
-
-    fn rekey(&mut self, key_id: u64, coins: impl Fn(u8) -> u64) {
-        let Self { flows, sources, destinations, pairs, services } = self;
-        flows.rekey(key_id, coins(0));
-        sources.rekey(key_id, coins(1));
-        destinations.rekey(key_id, coins(2));
-        pairs.rekey(key_id, coins(3));
-        services.rekey(key_id, coins(4));
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let Self { flows, sources, destinations, pairs, services } = self;
-        flows.memory_bytes()
-            + sources.memory_bytes()
-            + destinations.memory_bytes()
-            + pairs.memory_bytes()
-            + services.memory_bytes()
-    }
-}
-
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
@@ -276,8 +167,10 @@ pub struct Shard {
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
-    /// Top talkers.
-    pub top: Tops,
+    /// What is asked.
+    plan: Arc<Views>,
+    /// The sketch of each of its questions.
+    pub views: Vec<ViewSketch>,
     /// Records absorbed.
     pub records: u64,
     /// The lowest sampling rate of a record; the largest number there is before the first.
@@ -288,7 +181,7 @@ pub struct Shard {
 
 impl Shard {
     /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
-    pub fn new(settings: &Estimates, key: Key) -> Self {
+    pub fn new(settings: &Estimates, plan: &Arc<Views>, key: Key) -> Self {
         let mut shard = Self {
             hash: KeyedHash::new(key),
             key_id: key.id(),
@@ -298,7 +191,8 @@ impl Shard {
             protocols: Protocols::default(),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
-            top: Tops::new(settings, key.id()),
+            views: plan.questions.iter().map(|question| ViewSketch::new(question, key.id(), TOGETHER)).collect(),
+            plan: plan.clone(),
             records: 0,
             sampling_least: u16::MAX,
             sampling: 1,
@@ -308,7 +202,7 @@ impl Shard {
     }
 
     /// Makes an empty shard ready for a window with another key. `earlier` are those keys of the generations of seen
-    /// flows that are others; `coins` gives each top list its coins.
+    /// flows that are others; `coins` gives each view its coins.
     pub fn rekey(&mut self, key: Key, earlier: &[Key], coins: impl Fn(u8) -> u64) {
         let key_id = key.id();
         self.hash = KeyedHash::new(key);
@@ -316,7 +210,17 @@ impl Shard {
         self.earlier.clear();
         self.earlier.extend(earlier.iter().map(|key| (key.id(), KeyedHash::new(*key))));
         self.unique.rekey(key_id);
-        self.top.rekey(key_id, coins);
+        (0..).zip(&mut self.views).for_each(|(nth, view)| view.rekey(key_id, coins(nth)));
+    }
+
+    /// What is asked.
+    pub const fn plan(&self) -> &Arc<Views> {
+        &self.plan
+    }
+
+    /// The hash function of its sketches.
+    pub const fn hash(&self) -> &KeyedHash {
+        &self.hash
     }
 
     /// The fingerprint of the key of its hashes.
@@ -329,24 +233,34 @@ impl Shard {
         self.records += records.len() as u64;
         let mut items = [Item::default(); TOGETHER];
         for records in records.chunks(TOGETHER) {
-            let mut feeding = 0;
+            // Those that feed come first, in order.
+            let (mut feeding, mut repeated) = (0, TOGETHER);
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
+                    if self.plan.has_repeated() {
+                        repeated -= 1;
+                        items[repeated] = Item::new(&self.hash, record);
+                    }
                     continue;
                 }
                 let item = &mut items[feeding];
                 *item = Item::new(&self.hash, record);
                 seen.prefetch(item.hashes.flow);
                 self.total.add(item.tally);
-                self.protocols.add(&item.key, item.tally.packets);
+                self.protocols.add(&item.record.key, item.tally.packets);
                 feeding += 1;
             }
-            let items = &items[..feeding];
+            let (repeated, items) = (&items[repeated..], &items[..feeding]);
             self.unique.insert_batch(items);
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
             self.new_flows += items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
-            self.top.add_batch(items);
+            for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
+                view.absorb(question, &self.hash, self.plan.facts(), items);
+                if question.is_fed_by_all {
+                    view.absorb(question, &self.hash, self.plan.facts(), repeated);
+                }
+            }
         }
     }
 
@@ -360,7 +274,7 @@ impl Shard {
     #[inline(never)]
     fn earlier_hash(&self, key_id: u64, item: &Item) -> u64 {
         let hash = self.earlier.iter().find(|(id, _)| *id == key_id).map_or(&self.hash, |(_, hash)| hash);
-        FlowHashes::new(hash, &item.key).flow
+        FlowHashes::new(hash, &item.record.key).flow
     }
 
     #[inline(always)]
@@ -381,13 +295,14 @@ impl Shard {
             protocols,
             unique,
             new_flows,
-            top,
+            plan: _,
+            views,
             records,
             sampling_least,
             sampling,
         } = self;
         unique.clear();
-        top.clear();
+        views.iter_mut().for_each(ViewSketch::clear);
         attributed.fill(Tally::default());
         *total = Tally::default();
         *protocols = Protocols::default();
@@ -399,6 +314,6 @@ impl Shard {
 
     /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.unique.memory_bytes() + self.top.memory_bytes()
+        size_of::<Self>() + self.unique.memory_bytes() + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
     }
 }

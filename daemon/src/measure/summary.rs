@@ -1,23 +1,22 @@
 //! All shards of a window merged: what the window comes to, with the error of each estimate.
 
-use std::cmp::Reverse;
-
 use hdrhistogram::Histogram;
 use weir_common::{
-    flow::FlowKey,
     ledger::{Ledger, Loss, Tally},
     size::{SIZE_CLASSES, class_bytes},
-    sketch::Metric,
 };
-use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError, TopK};
+use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
+    answer::{Answer, Ranked},
+    doubt::{Doubt, largest},
     new_flows::{Asked, Counted, NewFlows},
     order::Closed,
-    sampling_error::{Sampling, SamplingError},
-    shard::{Host, Pair, Protocols, Service, Shard},
+    sampling_error::Sampling,
+    shard::{Protocols, Shard},
     tcp::TcpCounts,
 };
+use crate::view::{Ask, ViewKey, Views};
 
 /// One window of one observer.
 pub struct Summary {
@@ -35,8 +34,10 @@ pub struct Summary {
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
-    /// Top talkers.
-    pub top: Tops,
+    /// What the views come to, in their order.
+    pub views: Vec<Answer>,
+    /// What is known of the keys that were asked for, in their order.
+    pub asked: Vec<Option<Ranked<ViewKey>>>,
     /// Packets by their size in bytes.
     pub sizes: Histogram<u64>,
     /// Records absorbed.
@@ -49,54 +50,19 @@ pub struct Summary {
     pub confidence: f64,
 }
 
-/// The largest keys of each dimension.
-pub struct Tops {
-    /// Flows.
-    pub flows: Ranking<FlowKey>,
-    /// Source addresses.
-    pub sources: Ranking<Host>,
-    /// Destination addresses.
-    pub destinations: Ranking<Host>,
-    /// Source-destination pairs.
-    pub pairs: Ranking<Pair>,
-    /// Protocols with destination ports.
-    pub services: Ranking<Service>,
-}
-
-/// The largest keys of one dimension, in two orders.
-pub struct Ranking<K> {
-    /// By bytes.
-    pub by_bytes: Vec<Ranked<K>>,
-    /// By packets.
-    pub by_packets: Vec<Ranked<K>>,
-}
-
-/// One of the largest keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ranked<K> {
-    /// The key.
-    pub key: K,
-    /// Its packets.
-    pub packets: Estimate,
-    /// Its bytes.
-    pub bytes: Estimate,
-    /// What was sampled of it: where the rate changed, what was taken at a lower one counts for less. `None` if every
-    /// packet was taken.
-    pub sampled: Option<Tally>,
-}
-
 impl Summary {
-    /// Merges a window's shards into the first of them; each list has at most `top` entries. The bounds of a dimension's
-    /// lists all hold with the probability `confidence`; so do those of each distinct count, and those of new flows.
+    /// Merges a window's shards, which have the sketches of `plan`, into the first of them, and looks up the
+    /// keys that are asked for. The bounds of all rows of a
+    /// view hold with the probability `confidence`; so do those of each distinct count, and those of new flows.
     ///
     /// # Errors
     ///
     /// The shards were built differently.
     pub fn merge(
         window: &mut [Closed],
+        (plan, asks): (&Views, &[Ask]),
         interfaces: usize,
         seen: Asked<'_>,
-        top: usize,
         confidence: f64,
     ) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);
@@ -115,26 +81,20 @@ impl Summary {
         let is_late = window.iter().any(|closed| !closed.late.is_empty());
         let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
         let doubt = Doubt {
-            total: window.iter().map(|closed| closed.shard.total).sum(),
             lost: [dropped, beyond].into_iter().sum(),
             drawn,
-            sampling: (sampling > 1).then(|| {
-                let sampling = Sampling {
-                    rate: sampling,
-                    is_steady: least == sampling,
-                    largest: largest(sizes.max(), has_merged),
-                    total: [taken, sampled_out, drawn].into_iter().sum(),
-                };
-                SamplingError::new(sampling, confidence)
+            unknown,
+            sampling: (sampling > 1).then(|| Sampling {
+                rate: sampling,
+                is_steady: least == sampling,
+                largest: largest(sizes.max(), has_merged),
+                total: [taken, sampled_out, drawn].into_iter().sum(),
             }),
+            confidence,
         };
-        let tops = Tops {
-            flows: rank(window, |shard| &mut shard.top.flows, &doubt, top)?,
-            sources: rank(window, |shard| &mut shard.top.sources, &doubt, top)?,
-            destinations: rank(window, |shard| &mut shard.top.destinations, &doubt, top)?,
-            pairs: rank(window, |shard| &mut shard.top.pairs, &doubt, top)?,
-            services: rank(window, |shard| &mut shard.top.services, &doubt, top)?,
-        };
+        let views = (0..plan.questions.len()).map(|nth| Answer::new(window, plan, nth, &doubt));
+        let views = views.collect::<Result<_, _>>()?;
+        let asked = asks.iter().map(|ask| Answer::look_up(window, plan, ask, &doubt)).collect();
         let is_steady = least == sampling;
         let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
         let mut protocols = Protocols::default();
@@ -154,7 +114,8 @@ impl Summary {
             destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
             flows,
             new_flows: NewFlows::new(counted, seen, confidence),
-            top: tops,
+            views,
+            asked,
             records,
             ring_peak,
             sampling,
@@ -215,100 +176,6 @@ fn distinct(
     Ok(estimate)
 }
 
-/// Why the true sums of a window may differ from those of its records.
-struct Doubt {
-    /// The sum of all records, scaled by their sampling rates: no key has more.
-    total: Tally,
-    /// The most that is missing of what was never drawn.
-    lost: Tally,
-    /// What is missing of the packets that were drawn. Each stands for as many as the sampling rate says.
-    drawn: Tally,
-    /// What sampling leaves open, where packets were left out.
-    sampling: Option<SamplingError>,
-}
-
-impl Doubt {
-    /// The true sum of a key whose records, scaled by their sampling rates, add up to between `lower` and `upper`.
-    fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
-        let (lower, upper) = (metric.of(lower), metric.of(upper).min(metric.of(self.total)));
-        let (lower, upper) = match &self.sampling {
-            None => (lower, upper.saturating_add(metric.of(self.drawn))),
-            Some(error) => error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(self.drawn)))),
-        };
-        (lower, upper.saturating_add(metric.of(self.lost)))
-    }
-
-    /// A list's entry. `needed` is what a key needed to get into it; 0 if the list has room for all.
-    fn ranked<K: Copy>(&self, candidate: &Candidate<K>, order: Metric, needed: u64) -> Ranked<K> {
-        let Candidate { key, lower, value, upper } = *candidate;
-        let likeliest = self.sampling.as_ref().map_or(value, |error| error.likeliest(value, order, needed));
-        let estimate = |metric: Metric| {
-            let (lower, upper) = self.bounds(metric, lower, upper);
-            Estimate { value: metric.of(likeliest).clamp(lower, upper), lower, upper }
-        };
-        Ranked {
-            key,
-            packets: estimate(Metric::Packets),
-            bytes: estimate(Metric::Bytes),
-            sampled: self.sampling.as_ref().map(|error| error.taken(value)),
-        }
-    }
-}
-
-/// The most that one draw takes: a whole socket buffer, however many packets an offload merged into it.
-fn largest(largest_bytes: u64, has_merged: bool) -> Tally {
-    /// The most that offloads merge into one buffer (64 KiB), with the headers that each packet had. "BIG TCP" can be
-    /// configured to merge more; these bounds do not cover it.
-    const BUFFER: Tally = Tally::new(128, 128 << 10);
-    if has_merged { BUFFER } else { Tally::new(1, largest_bytes) }
-}
-
-/// A key that may be listed, and what its records add up to, scaled by their sampling rates.
-#[derive(Clone, Copy)]
-struct Candidate<K> {
-    key: K,
-    lower: Tally,
-    value: Tally,
-    upper: Tally,
-}
-
-fn rank<K: Copy + Ord + Default>(
-    window: &mut [Closed],
-    table: impl Fn(&mut Shard) -> &mut TopK<K, Tally>,
-    doubt: &Doubt,
-    top: usize,
-) -> Result<Ranking<K>, MergeError> {
-    // One more than is listed: it tells what it took to get into the list.
-    let (mut by_bytes, mut by_packets) = (Vec::with_capacity(top + 1), Vec::with_capacity(top + 1));
-    for held in merged(window, table)?.into_iter().flat_map(TopK::iter) {
-        let value = Metric::each(|metric| metric.of(held.value()).min(metric.of(doubt.total)));
-        let candidate = Candidate { key: held.key, lower: held.lower(), value, upper: held.upper() };
-        keep_largest(&mut by_bytes, top + 1, candidate, |c| (Reverse((c.value.bytes, c.value.packets)), c.key));
-        keep_largest(&mut by_packets, top + 1, candidate, |c| (Reverse((c.value.packets, c.value.bytes)), c.key));
-    }
-    let list = |candidates: Vec<Candidate<K>>, order: Metric| {
-        let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-        let mut list: Vec<_> = candidates.iter().take(top).map(|c| doubt.ranked(c, order, needed)).collect();
-        let estimate = |ranked: &Ranked<K>| match order {
-            Metric::Bytes => ranked.bytes.value,
-            Metric::Packets => ranked.packets.value,
-        };
-        list.sort_by_key(|ranked| Reverse(estimate(ranked)));
-        list
-    };
-    Ok(Ranking { by_bytes: list(by_bytes, Metric::Bytes), by_packets: list(by_packets, Metric::Packets) })
-}
-
-/// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a
-/// window's end must not depend on the number of candidates.
-fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
-    let place = list.partition_point(|kept| order(kept) < order(&new));
-    if place < top {
-        list.truncate(top - 1);
-        list.insert(place, new);
-    }
-}
-
 fn sizes(window: &[Closed]) -> Histogram<u64> {
     const LARGEST: u64 = class_bytes(SIZE_CLASSES - 1);
     let mut histogram = Histogram::new_with_max(LARGEST, 3).expect("the bounds are constant, and valid");
@@ -322,16 +189,32 @@ fn sizes(window: &[Closed]) -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::{record::Record, size::size_class};
+    use std::{cmp::Reverse, sync::Arc};
+
+    use weir_common::{flow::FlowKey, record::Record, size::size_class};
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge};
+    use crate::{
+        config::Estimates,
+        datapath::edge::Edge,
+    };
+
+    fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
+        Views::built_in(estimates, top)
+    }
+
+    /// The list of flows.
+    fn flows(closed: Closed, plan: &Views) -> Vec<Ranked<ViewKey>> {
+        let summary = Summary::merge(&mut [closed], (plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+        summary.views[0].ranking().unwrap().by_bytes.clone()
+    }
 
     /// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: so many of these came, and so
     /// many were lost.
     fn sampled(came: u64, lost: u64) -> Closed {
-        let mut shard = Box::new(Shard::new(&Estimates { top_error: 0.01, ..Estimates::default() }, Key([1, 2])));
+        let estimates = Estimates { top_error: 0.01, ..Estimates::default() };
+        let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
         let key = FlowKey::default().with_proto(17);
         let record = Record { key, packets: came as u32, bytes: came * 100, sampling: 10, ..Record::default() };
         shard.absorb(&[record], &seen());
@@ -349,8 +232,9 @@ mod tests {
         Seen::with_capacity(1_000, 0.01, Key([1, 2]).id())
     }
 
-    fn only_flow(closed: Closed) -> Ranked<FlowKey> {
-        Summary::merge(&mut [closed], 1, Asked::steadily(&seen()), 10, 0.999).unwrap().top.flows.by_packets[0]
+    fn only_flow(closed: Closed) -> Ranked<ViewKey> {
+        let plan = closed.shard.plan().clone();
+        flows(closed, &plan)[0]
     }
 
     #[test]
@@ -381,7 +265,8 @@ mod tests {
     #[test]
     fn values_of_a_list_that_was_cut_allow_for_luck() {
         let listed = |top| {
-            let mut shard = Box::new(Shard::new(&Estimates::default(), Key([1, 2])));
+            let plan = plan(&Estimates::default(), top);
+            let mut shard = Box::new(Shard::new(&Estimates::default(), &plan, Key([1, 2])));
             let record = |flow: u16| {
                 let key = FlowKey::default().with_proto(17).with_ports(flow, 53);
                 let packets = 20 + u32::from(flow);
@@ -391,8 +276,7 @@ mod tests {
             let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
             edge.counters[0].sampled_out = Tally::new(10_000, 1_000_000);
             edge.sizes[size_class(100)] = 11_000;
-            let closed = Closed::new(shard, edge);
-            Summary::merge(&mut [closed], 1, Asked::steadily(&seen()), top, 0.999).unwrap().top.flows.by_bytes
+            flows(Closed::new(shard, edge), &plan)
         };
         for (list, top) in [(listed(50), 30), (listed(5), 5)] {
             assert_eq!(list.len(), top);
@@ -403,28 +287,6 @@ mod tests {
             assert!(list.is_sorted_by_key(|ranked| Reverse(ranked.bytes.value)));
             let proportion = last.bytes.value as f64 / last.packets.value as f64;
             assert!((proportion - 100.0).abs() < 5.0, "{last:?}");
-        }
-    }
-
-    #[test]
-    fn a_draw_takes_a_whole_buffer() {
-        assert_eq!(largest(1_514, false), Tally::new(1, 1_514));
-        // Forty-five segments of 1,448 bytes, each with 66 of headers, came as one.
-        let buffer = largest(1_514, true);
-        assert!(buffer.packets >= 45 && buffer.bytes >= 45 * 1_514, "{buffer:?}");
-    }
-
-    #[test]
-    fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {
-        let numbers: Vec<u64> = (0..500).map(|n| n * 7919 % 500).collect();
-        let mut sorted = numbers.clone();
-        sorted.sort_unstable_by_key(|n| Reverse(*n));
-        for top in [0, 1, 10, 499, 1_000] {
-            let mut kept = Vec::with_capacity(top);
-            let capacity = kept.capacity();
-            numbers.iter().for_each(|n| keep_largest(&mut kept, top, *n, |n| Reverse(*n)));
-            assert_eq!(kept, sorted[..top.min(500)]);
-            assert_eq!(kept.capacity(), capacity);
         }
     }
 }

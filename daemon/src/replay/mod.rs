@@ -45,6 +45,7 @@ use crate::{
     memory::Memory,
     observer::Observer,
     report::Report,
+    view::{Ask, Views},
 };
 
 /// How the time of a capture is divided into windows.
@@ -65,6 +66,8 @@ pub struct Options {
     pub windows: Windows,
     /// Through the kernel's program instead of its counterpart in userspace.
     pub kernel: bool,
+    /// Keys that each report tells of, as [`Ask::parse`] reads them.
+    pub asks: Vec<String>,
     /// Fixes the hash keys and the run's number.
     pub seed: Option<u64>,
     /// Whether to show a progress bar on standard error.
@@ -77,6 +80,14 @@ pub enum ReplayError {
     /// A report could not be written.
     #[error("cannot write the report")]
     Write(#[from] io::Error),
+    /// A question that nothing answers.
+    #[error("--ask {text}: {why}")]
+    Ask {
+        /// The question.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -105,9 +116,16 @@ pub fn replay(
         Some(seed) => Key([seed, !seed]).derive("seed"),
         None => config.hash_key.key()?,
     };
+    let views = Views::new(config, 1);
+    let interface = interface_name(&options.files);
+    let asks = options.asks.iter().map(|text| {
+        Ask::parse(text, &views).map_err(|why| ReplayError::Ask { text: text.clone(), why })
+    });
+    let asks = asks.collect::<Result<_, _>>()?;
+    views.directory.assign(0, &interface, None);
     // The first packet will tell the day.
     let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
-    let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates));
+    let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates, &views));
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     // One thread measures, as on a machine with one CPU.
     let cpus = Cpus::of(1);
@@ -115,7 +133,7 @@ pub fn replay(
     let run = Run {
         timeline: Timeline::new(options.windows),
         captures: 0,
-        interface: interface_name(&options.files),
+        interface,
         spare: Some(spare),
         closing: Closing {
             key_id: keys.id(),
@@ -123,7 +141,8 @@ pub fn replay(
             seen: seen.clone(),
             rotation: Rotation::new(config.seen_flows.generation, None),
             interfaces: 1,
-            top: config.report.top,
+            views,
+            asks,
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
             memory_bytes: Memory::plan(config, &cpus, true).resident(),
             cpu_time: clock::cpu_time(),

@@ -1,36 +1,47 @@
 //! Makes a report from a summary.
 
 use hdrhistogram::Histogram as Distribution;
-use weir_common::{flow::class, ledger};
+use std::sync::Arc;
+
+use weir_common::{
+    flow::{FlowKey, class},
+    ledger,
+};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
     Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics,
-    TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window,
+    TcpBounds, KeyAnswer, Spread, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, View, Window,
     protocol_name,
 };
 use crate::{
     measure::{
         interface::MeasuredInterface,
+        answer::{Answer, Ranked},
         shard::Protocols,
-        summary::{Ranked, Ranking, Summary, Tops},
+        summary::Summary,
         tcp::TcpCounts,
         window::Span,
     },
     observer::Numbered,
+    view::{Ask, By, Standard, ViewKey, Views},
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
 /// What a report needs in addition to the summary.
-pub struct Context {
+pub struct Context<'a> {
     /// The fingerprint of the window's key.
     pub key_id: u64,
     /// The time.
     pub span: Span,
     /// Who measured, and the report's number.
     pub numbered: Numbered,
+    /// What was asked.
+    pub views: Arc<Views>,
+    /// The keys that were asked for.
+    pub asks: &'a [Ask],
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
     /// What it cost.
@@ -39,8 +50,8 @@ pub struct Context {
 
 impl Report {
     /// The report of a window.
-    pub fn compose(context: Context, summary: &Summary) -> Self {
-        let Context { key_id, span, numbered, interfaces, self_metrics } = context;
+    pub fn compose(context: Context<'_>, summary: &Summary) -> Self {
+        let Context { key_id, span, numbered, views, asks, interfaces, self_metrics } = context;
         let Numbered { observer, id, previous } = numbered;
         let Summary {
             ledgers,
@@ -50,13 +61,16 @@ impl Report {
             destinations,
             flows,
             new_flows,
-            top,
+            views: answers,
+            asked,
             sizes,
             records: _,
             ring_peak: _,
             sampling,
             confidence,
         } = summary;
+        let own = View::all(&views, answers, &interfaces);
+        let spread = Spread::new(&views, answers, &interfaces);
         Self {
             schema: SCHEMA.to_owned(),
             id,
@@ -81,8 +95,11 @@ impl Report {
                 false_positive_rate: new_flows.false_positive_rate,
                 fill: new_flows.fill,
             },
-            top: list(top, "bytes", *sampling, *confidence),
-            top_by_packets: list(top, "packets", *sampling, *confidence),
+            spread,
+            top: list(&views, answers, "bytes", *sampling, *confidence),
+            top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
+            views: own,
+            answers: KeyAnswer::all(&views, asks, asked),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }
@@ -149,56 +166,56 @@ fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(tops: &Tops, by: &str, sampling: u32, confidence: f64) -> Top {
-    let Tops { flows, sources, destinations, pairs, services } = tops;
+fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: f64) -> Top {
+    let rows = |standard: Standard| {
+        let ranking = views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
+        let row = |(rank, ranked): (u32, &Ranked<ViewKey>), of: &By| {
+            let Ranked { key, packets, bytes, sampled } = *ranked;
+            let packets = estimate(packets, sampled.map(|sampled| sampled.packets));
+            let bytes = estimate(bytes, sampled.map(|sampled| sampled.bytes));
+            (rank, of.flow(&key), packets, bytes)
+        };
+        let rows = ranking.map(|(of, ranking)| {
+            let rows = if by == "bytes" { &ranking.by_bytes } else { &ranking.by_packets };
+            (1..).zip(rows).map(|ranked| row(ranked, of)).collect::<Vec<_>>()
+        });
+        rows.unwrap_or_default().into_iter()
+    };
+    let flow = |(rank, key, packets, bytes): (u32, FlowKey, Estimate, Estimate)| TopFlow {
+        rank,
+        src_ip: key.src_ip(),
+        dst_ip: key.dst_ip(),
+        src_port: key.src_port(),
+        dst_port: key.dst_port(),
+        proto: protocol_name(key.proto()),
+        fragment: key.class() & class::FRAGMENT != 0,
+        packets,
+        bytes,
+    };
     Top {
         by: by.to_owned(),
         sampling,
         confidence,
-        flows: entries(flows, by, |rank, Ranked { key, packets, bytes, sampled }| TopFlow {
-            rank,
-            src_ip: key.src_ip(),
-            dst_ip: key.dst_ip(),
-            src_port: key.src_port(),
-            dst_port: key.dst_port(),
-            proto: protocol_name(key.proto()),
-            fragment: key.class() & class::FRAGMENT != 0,
-            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
-            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
-        }),
-        sources: entries(sources, by, |rank, Ranked { key, packets, bytes, sampled }| TopSource {
-            rank,
-            src_ip: key.ip(),
-            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
-            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
-        }),
-        destinations: entries(destinations, by, |rank, Ranked { key, packets, bytes, sampled }| TopDestination {
-            rank,
-            dst_ip: key.ip(),
-            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
-            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
-        }),
-        pairs: entries(pairs, by, |rank, Ranked { key, packets, bytes, sampled }| TopPair {
-            rank,
-            src_ip: key.source.ip(),
-            dst_ip: key.destination.ip(),
-            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
-            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
-        }),
-        services: entries(services, by, |rank, Ranked { key, packets, bytes, sampled }| TopService {
-            rank,
-            proto: protocol_name(key.proto),
-            dst_port: key.dst_port,
-            packets: estimate(packets, sampled.map(|sampled| sampled.packets)),
-            bytes: estimate(bytes, sampled.map(|sampled| sampled.bytes)),
-        }),
+        flows: rows(Standard::Flows).map(flow).collect(),
+        sources: rows(Standard::Sources)
+            .map(|(rank, key, packets, bytes)| TopSource { rank, src_ip: key.src_ip(), packets, bytes })
+            .collect(),
+        destinations: rows(Standard::Destinations)
+            .map(|(rank, key, packets, bytes)| TopDestination { rank, dst_ip: key.dst_ip(), packets, bytes })
+            .collect(),
+        pairs: rows(Standard::Pairs)
+            .map(|(rank, key, packets, bytes)| {
+                let (src_ip, dst_ip) = (key.src_ip(), key.dst_ip());
+                TopPair { rank, src_ip, dst_ip, packets, bytes }
+            })
+            .collect(),
+        services: rows(Standard::Services)
+            .map(|(rank, key, packets, bytes)| {
+                let (proto, port) = (protocol_name(key.proto()), key.port());
+                TopService { rank, proto, port, packets, bytes }
+            })
+            .collect(),
     }
-}
-
-fn entries<K: Copy, E>(ranking: &Ranking<K>, by: &str, entry: impl Fn(u32, Ranked<K>) -> E) -> Vec<E> {
-    let Ranking { by_bytes, by_packets } = ranking;
-    let ranked = if by == "bytes" { by_bytes } else { by_packets };
-    (1..).zip(ranked).map(|(rank, ranked)| entry(rank, *ranked)).collect()
 }
 
 fn histogram(sizes: &Distribution<u64>) -> Histogram {
@@ -225,7 +242,7 @@ fn histogram(sizes: &Distribution<u64>) -> Histogram {
     }
 }
 
-fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Estimate {
+pub(super) fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Estimate {
     let weir_sketch::Estimate { value, lower, upper } = estimate;
     Estimate { value, lower, upper, sampled }
 }

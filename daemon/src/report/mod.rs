@@ -11,6 +11,8 @@ mod protocol;
 mod schema;
 mod tables;
 mod units;
+mod view;
+mod view_table;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -18,8 +20,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use protocol::protocol_name;
+pub use protocol::{protocol_name, protocol_number};
 pub use schema::report_schema;
+pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};
 pub use tables::{Style, write_styled_tables, write_tables};
 
 /// The schema that these structs serialise to.
@@ -59,6 +62,15 @@ pub struct Report {
     pub top: Top,
     /// The largest talkers by packets.
     pub top_by_packets: Top,
+    /// Who touches many others: floods and scans.
+    #[serde(default)]
+    pub spread: Spread,
+    /// What the views of the configuration come to. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<View>,
+    /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<KeyAnswer>,
     /// Distributions.
     pub histograms: Histograms,
     /// What measuring and reporting cost.
@@ -306,7 +318,7 @@ pub struct Top {
     pub destinations: Vec<TopDestination>,
     /// The largest pairs of source and destination address, in that direction.
     pub pairs: Vec<TopPair>,
-    /// The largest services: protocol and destination port.
+    /// The largest services: protocol and port.
     pub services: Vec<TopService>,
 }
 
@@ -383,11 +395,12 @@ pub struct TopService {
     pub rank: u32,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
-    pub dst_port: u16,
-    /// Packets to it.
+    /// The lower of the two ports, so that both directions of a conversation count; 0 for ICMP and for protocols without
+    /// ports.
+    pub port: u16,
+    /// Packets to it and from it.
     pub packets: Estimate,
-    /// Bytes on the wire to it.
+    /// Bytes on the wire to it and from it.
     pub bytes: Estimate,
 }
 

@@ -44,6 +44,11 @@ pub fn protocol_name(number: u8) -> Cow<'static, str> {
     Cow::Borrowed(name)
 }
 
+/// The number of the protocol with this name, as [`protocol_name`] has it.
+pub fn protocol_number(name: &str) -> Option<u8> {
+    (0..=u8::MAX).find(|number| protocol_name(*number) == name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -89,6 +89,8 @@ mod tests {
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),
             ("/interfaces/1/tcp", "bounds"),
+            ("", "views"),
+            ("", "answers"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/sinks/0", "last_error"),
             ("/top/flows/1", "fragment"),

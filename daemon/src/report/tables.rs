@@ -6,14 +6,15 @@ use std::{
 };
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Tally, TcpBounds,
-    TcpPackets, Top, TopFlow, Totals, Unique, Window,
+    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally, TcpBounds,
+    TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
     units::{bytes, count, percent, scaled},
+    view_table,
 };
 use crate::text::grouped;
 
@@ -60,6 +61,9 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         new_flows,
         top,
         top_by_packets,
+        spread,
+        views,
+        answers,
         histograms,
         self_metrics,
     } = report;
@@ -75,6 +79,13 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
     page.top(top, totals)?;
     page.top(top_by_packets, totals)?;
+    page.spread(spread)?;
+    for view in views {
+        page.view(view, window)?;
+    }
+    if !answers.is_empty() {
+        page.section("ANSWERS", "", &view_table::answers(answers, window.seconds))?;
+    }
     let sizes = &histograms.packet_size_bytes;
     page.section("PACKET SIZES", &quantiles(sizes), &chart(sizes))?;
     page.section("WEIR ITSELF", "", &costs(self_metrics))
@@ -113,6 +124,41 @@ impl<W: Write> Page<'_, W> {
         grid.write(self.style.color, self.out)
     }
 
+    fn spread(&mut self, spread: &Spread) -> io::Result<()> {
+        let Spread { confidence, sources_per_destination, destinations_per_source, ports_per_source } = spread;
+        let lists = [
+            ("DESTINATIONS WITH MOST SOURCES", "sources", sources_per_destination),
+            ("SOURCES WITH MOST DESTINATIONS", "destinations", destinations_per_source),
+            ("SOURCES WITH MOST PORTS", "ports", ports_per_source),
+        ];
+        for (title, counted, rows) in lists {
+            let remark = format!("± for the whole list at {}", confidence_text(*confidence));
+            self.section(title, if rows.is_empty() { "none" } else { &remark }, &view_table::spread(counted, rows))?;
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, view: &View, window: &Window) -> io::Result<()> {
+        let View { name, confidence, rows, tables, .. } = view;
+        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows));
+        let each = tables.iter().flatten().map(|table| {
+            let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
+            (format!("VIEW {name}: {}{direction}", table.interface), &table.rows)
+        });
+        for (title, rows) in one.chain(each) {
+            let remark = match *confidence {
+                1.0.. => "± always holds".to_owned(),
+                confidence => format!("± for the whole list at {}", confidence_text(confidence)),
+            };
+            let remark = if rows.is_empty() { "nothing matched" } else { &remark };
+            self.section(&title, remark, &view_table::grid(view, rows, window.seconds))?;
+        }
+        if tables.as_ref().is_some_and(Vec::is_empty) {
+            self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
+        }
+        Ok(())
+    }
+
     fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
         let Top { by, sampling, confidence, flows, sources, destinations, pairs, services } = top;
         let lists = [
@@ -133,7 +179,7 @@ impl<W: Write> Page<'_, W> {
                 "SERVICES",
                 services
                     .iter()
-                    .map(|e| Entry::new(e.rank, [service(&e.proto, e.dst_port)], e.packets, e.bytes))
+                    .map(|e| Entry::new(e.rank, [service(&e.proto, e.port)], e.packets, e.bytes))
                     .collect::<Vec<_>>(),
             ),
         ];
@@ -371,7 +417,7 @@ fn confidence_text(confidence: f64) -> String {
 }
 
 /// An estimate and how far the truth may be off, both for a column.
-fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
+pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;
     let error = match off(value, lower, upper) {
         0 => "exact  ".to_owned(),
@@ -381,7 +427,7 @@ fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
 }
 
 /// Makes the numbers of a flush-right column stand below each other: what has no prefix gets a blank in its place.
-fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
+pub(super) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
     let blanks = if unit.is_empty() { "  " } else { " " };
     move |value| if value < 1000 { text(value) + blanks } else { text(value) }
 }
@@ -398,10 +444,9 @@ fn towards(destination: &str) -> String {
     format!("→ {destination}")
 }
 
-fn service(proto: &str, dst_port: u16) -> String {
+fn service(proto: &str, port: u16) -> String {
     match proto {
-        "icmp" | "icmpv6" => format!("{proto} code {dst_port}"),
-        proto if has_ports(proto) => format!("{proto}/{dst_port}"),
+        proto if has_ports(proto) => format!("{proto}/{port}"),
         proto => proto.to_owned(),
     }
 }

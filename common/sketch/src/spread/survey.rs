@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{LINES_PER_KEY, Line, Sample, Spread, place::REGISTERS};
-use crate::{Estimate, hash::mix, ultraloglog};
+use crate::{Estimate, hash::mix, normal::deviations, ultraloglog};
 
 /// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
@@ -44,18 +44,34 @@ struct Idle {
     least: f64,
     median: f64,
     most: f64,
+    /// The least and the most that any of the drawn keys found.
+    extremes: [f64; 2],
+}
+
+/// How far off the estimate of one key may be.
+#[derive(Clone, Copy, Debug)]
+struct Margin {
+    /// Standard deviations.
+    deviations: f64,
+    /// What its lines may hold of other keys, at least and at most.
+    idle: [f64; 2],
 }
 
 impl<'a, K: Copy> Survey<'a, K> {
     pub(super) fn of(spread: &'a Spread<K>) -> Self {
         let counts = spread.lines.iter().map(Line::count).collect();
-        let mut survey = Self { spread, counts, idle: Idle { least: 0.0, median: 0.0, most: 0.0 } };
+        let idle = Idle { least: 0.0, median: 0.0, most: 0.0, extremes: [0.0; 2] };
+        let mut survey = Self { spread, counts, idle };
+        if survey.counts.iter().all(|count| *count == 0.0) {
+            return survey;
+        }
         let mut found: Vec<f64> = (0..IDLE_KEYS as u64).map(|hash| survey.found(mix(hash))).collect();
         found.sort_unstable_by(f64::total_cmp);
         survey.idle = Idle {
             least: found[IDLE_KEYS_BEYOND],
             median: found[IDLE_KEYS / 2],
             most: found[IDLE_KEYS - 1 - IDLE_KEYS_BEYOND],
+            extremes: [found[0], found[IDLE_KEYS - 1]],
         };
         survey
     }
@@ -66,15 +82,21 @@ impl<'a, K: Copy> Survey<'a, K> {
     /// much or little of other keys, or the estimates of the lines and the key's share in each are off by more than `Z`
     /// standard deviations.
     pub fn estimate(&self, key_hash: u64) -> Estimate {
+        let Idle { least, most, .. } = self.idle;
+        self.estimate_within(key_hash, Margin { deviations: Z, idle: [least, most] })
+    }
+
+    fn estimate_within(&self, key_hash: u64, allowed: Margin) -> Estimate {
+        let Margin { deviations, idle: [least, most] } = allowed;
         let lines = self.spread.lines_per_key as f64;
         let found = self.found(key_hash);
-        let margin = Z * self.spread.relative_error();
+        let margin = (deviations * self.spread.relative_error()).min(0.9);
         let value = (lines * (found - self.idle.median)).max(0.0);
-        let lower = (lines * (found * (1.0 - margin) - self.idle.most)).max(0.0);
-        let upper = (lines * (found / (1.0 - margin) - self.idle.least)).max(0.0);
+        let lower = (lines * (found * (1.0 - margin) - most)).max(0.0);
+        let upper = (lines * (found / (1.0 - margin) - least)).max(0.0);
         // How far the middle moves if so many pairs spread unevenly over the lines. The truth may be above the upper
         // bound that this is computed from, which adds less than the square of the factor.
-        let factor = Z * libm::sqrt(QUARTILES_VARIANCE);
+        let factor = deviations * libm::sqrt(QUARTILES_VARIANCE);
         let unevenness = |count: f64| factor * libm::sqrt(count);
         let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
         let upper = libm::ceil(upper + unevenness(upper) + factor * factor) as u64;
@@ -82,11 +104,18 @@ impl<'a, K: Copy> Survey<'a, K> {
     }
 
     /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
+    ///
+    /// Their bounds all hold together with the probability [`CONFIDENCE`], whichever keys are the largest: a list shows
+    /// those whom chance has favoured, so each bound allows for all keys that might have been listed. (What other keys
+    /// leave in their lines is known from a sample of keys, and not so far into its tail.)
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
         let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
         samples.sort_unstable_by_key(|sample| sample.hash);
         samples.dedup_by_key(|sample| sample.hash);
-        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate(hash) };
+        let remaining = (1.0 - CONFIDENCE) / (2 * samples.len().max(1)) as f64;
+        let allowed = Margin { deviations: deviations(1.0 - remaining), idle: self.idle.extremes };
+        let spreader =
+            |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, allowed) };
         let mut spreaders: Vec<Spreader<K>> = samples.into_iter().map(spreader).collect();
         spreaders.sort_unstable_by_key(|spreader| (core::cmp::Reverse(spreader.touched.value), spreader.hash));
         spreaders.truncate(count);

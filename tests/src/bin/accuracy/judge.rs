@@ -2,9 +2,12 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use weir::measure::{
-    shard::{Host, Pair, Service},
-    summary::{Ranking, Summary, Tops},
+use weir::{
+    measure::{
+        answer::{Answer, Ranked, Ranking},
+        summary::Summary,
+    },
+    view::{ViewKey, Views},
 };
 use weir_common::{
     flow::{FlowKey, class},
@@ -47,16 +50,10 @@ impl Judge {
     }
 
     /// Judges everything that a summary says at this confidence.
-    pub fn summary(&self, summary: &Summary, confidence: f64, cell: &mut Cell) {
-        let Tops { flows, sources, destinations, pairs, services } = &summary.top;
-        let host = |host: Host| host.ip();
-        let failed = [
-            self.list(0, flows, |key| Subject::Flow(flow(key))),
-            self.list(1, sources, |key| Subject::Source(host(key))),
-            self.list(2, destinations, |key| Subject::Destination(host(key))),
-            self.list(3, pairs, |Pair { source, destination }| Subject::Pair(host(source), host(destination))),
-            self.list(4, services, |Service { proto, dst_port }| Subject::Service(proto, dst_port)),
-        ];
+    pub fn summary(&self, plan: &Views, summary: &Summary, confidence: f64, cell: &mut Cell) {
+        let empty = Ranking::default();
+        let list = |nth: usize| summary.views.get(nth).and_then(Answer::ranking).unwrap_or(&empty);
+        let failed = [0, 1, 2, 3, 4].map(|nth| self.list(plan, nth, list(nth)));
         for (dimension, failed) in Dimension::ALL.into_iter().zip(failed) {
             cell.judge(confidence, About::List(dimension.name()), failed);
         }
@@ -66,23 +63,33 @@ impl Judge {
         }
         cell.judge(confidence, About::New, !holds(summary.new_flows.count, self.new));
         if confidence == STATED {
-            self.largest(flows, cell);
+            self.largest(plan, list(0), cell);
         }
     }
 
     /// Whether any bound of any entry fails.
-    fn list<K: Copy>(&self, dimension: usize, ranking: &Ranking<K>, subject: impl Fn(K) -> Subject) -> bool {
+    fn list(&self, plan: &Views, nth: usize, ranking: &Ranking<ViewKey>) -> bool {
+        let subject = |ranked: &Ranked<ViewKey>| {
+            let key = plan.questions[nth].by.flow(&ranked.key);
+            match Dimension::ALL[nth] {
+                Dimension::Flows => Subject::Flow(flow(key)),
+                Dimension::Sources => Subject::Source(key.src_ip()),
+                Dimension::Destinations => Subject::Destination(key.dst_ip()),
+                Dimension::Pairs => Subject::Pair(key.src_ip(), key.dst_ip()),
+                Dimension::Services => Subject::Service(key.proto(), key.port()),
+            }
+        };
         ranking.by_bytes.iter().chain(&ranking.by_packets).any(|ranked| {
-            let truth = self.dimensions[dimension].get(&subject(ranked.key)).copied().unwrap_or_default();
+            let truth = self.dimensions[nth].get(&subject(ranked)).copied().unwrap_or_default();
             !holds(ranked.packets, truth.packets) || !holds(ranked.bytes, truth.bytes)
         })
     }
 
     /// How well the largest flows are known, and found.
-    fn largest(&self, flows: &Ranking<FlowKey>, cell: &mut Cell) {
+    fn largest(&self, plan: &Views, flows: &Ranking<ViewKey>, cell: &mut Cell) {
         let mut found = 0;
         for ranked in &flows.by_bytes {
-            let truth = self.dimensions[0].get(&Subject::Flow(flow(ranked.key))).map_or(0, |tally| tally.bytes);
+            let truth = self.dimensions[0].get(&Subject::Flow(flow(plan.questions[0].by.flow(&ranked.key)))).map_or(0, |tally| tally.bytes);
             if truth > 0 {
                 let Estimate { value, lower, upper } = ranked.bytes;
                 cell.width.add((upper - lower) as f64 / truth as f64);

@@ -6,6 +6,7 @@ use anyhow::Result;
 use weir::{
     datapath::{Cpus, Plan, userspace::Buffer},
     measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
+    view::Views,
 };
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
 use weir_sketch::hash::{Key, KeyedHash};
@@ -39,8 +40,9 @@ pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Resul
         let asked = Asked::steadily(&seen);
         let confidences: &[f64] = if workers == 1 { &CONFIDENCES } else { &[STATED] };
         for &confidence in confidences {
-            let summary = Summary::merge(&mut window, 1, asked, TOP, confidence)?;
-            judge.summary(&summary, confidence, found.cell((scenario.name, geometry, rate), memory));
+            let plan = window[0].shard.plan().clone();
+            let summary = Summary::merge(&mut window, (&plan, &[]), 1, asked, confidence)?;
+            judge.summary(&plan, &summary, confidence, found.cell((scenario.name, geometry, rate), memory));
         }
     }
     Ok(())
@@ -64,7 +66,8 @@ fn measure(
 ) -> Measured {
     let config = geometry.config(rate);
     let sketch_key = key.derive("sketches");
-    let shard = || Box::new(Shard::new(&config.estimates, sketch_key));
+    let views = Views::built_in(&config.estimates, TOP);
+    let shard = || Box::new(Shard::new(&config.estimates, &views, sketch_key));
     let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key.id()));
     let hash = KeyedHash::new(sketch_key);
     for packet in before {

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use weir::{
     datapath::edge::Edge,
     measure::{new_flows::Asked, order::Closed, shard::Shard, summary::Summary},
+    view::Views,
 };
 use weir_common::{ledger::Tally, record::Record, size::size_class};
 use weir_sketch::Seen;
@@ -47,9 +48,10 @@ fn round(rate: u16) -> Result<f64> {
     let mut window: Vec<Closed> = (0..WORKERS).map(|worker| closed(worker, rate, &seen)).collect();
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();
-    let summary = Summary::merge(&mut window, 1, Asked::steadily(&seen), TOP, 0.999)?;
+    let plan = window[0].shard.plan().clone();
+    let summary = Summary::merge(&mut window, (&plan, &[]), 1, Asked::steadily(&seen), 0.999)?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
-    let sources = &summary.top.sources.by_packets;
+    let sources = &summary.views[1].ranking().context("a list of sources")?.by_packets;
     ensure!(sources.len() == TOP && sources.is_sorted_by(|one, next| one.packets.value >= next.packets.value));
     for ranked in sources {
         let weir_sketch::Estimate { value, lower, upper } = ranked.packets;
@@ -60,7 +62,7 @@ fn round(rate: u16) -> Result<f64> {
 
 /// A worker's window.
 fn closed(worker: u64, rate: u16, seen: &Seen) -> Closed {
-    let mut shard = Box::new(Shard::new(&ESTIMATES, KEY));
+    let mut shard = Box::new(Shard::new(&ESTIMATES, &Views::built_in(&ESTIMATES, TOP), KEY));
     let record = |nth| {
         let key = flow(zipf(weir_sketch::hash::mix(worker << 32 | nth)), false);
         Record { key, bytes: BYTES, packets: 1, sampling: rate, ..Record::default() }

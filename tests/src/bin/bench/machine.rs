@@ -29,6 +29,7 @@ use weir::{
     observer::Observer,
     report::Report,
     sink::Encoded,
+    view::Views,
 };
 use weir_common::{
     control::{Flush, INTERFACES_MAX},
@@ -136,17 +137,18 @@ pub fn bench() -> Result<()> {
 
 /// Milliseconds of the slowest worker, and of everything after it.
 fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Result<[f64; 2]> {
+    let views = Views::new(config, interfaces);
     let mut keys = Keys::new(KEY, KEY, Timestamp::UNIX_EPOCH);
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let cache_flows = u64::from(Shares::new(&config.datapath, cpus).cache_flows);
     let (mut window, mut slowest) = (Vec::<Closed>::new(), 0_f64);
     for nth in 0..workers {
-        let mut collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates));
+        let mut collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates, &views));
         for cpu in cpus.online.iter().skip(nth).step_by(workers) {
             collector.add(Simulated::new(*cpu, interfaces, cache_flows));
         }
         collector.drain();
-        let spare = keys.shard(&config.estimates);
+        let spare = keys.shard(&config.estimates, &views);
         let (closed, took) = timed(|| collector.close(spare));
         window.push(closed?);
         slowest = slowest.max(took);
@@ -157,7 +159,8 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         seen,
         rotation: Rotation::new(config.seen_flows.generation, None),
         interfaces,
-        top: config.report.top,
+        views,
+        asks: Vec::new(),
         observer: Observer::of_replay(&config.observer, 1),
         memory_bytes: 0,
         cpu_time: Duration::ZERO,

@@ -7,11 +7,11 @@ use weir_tests::table;
 mod closing;
 mod datapath;
 mod frames;
+mod heavy_hitters;
 mod machine;
 mod pipeline;
 mod reader;
 mod replay;
-
 mod tax;
 
 /// Measures what weir costs.
@@ -21,6 +21,8 @@ enum Bench {
     Datapath,
     /// Nanoseconds per record in a worker's sketches, whole and part by part, and what the end of a window takes
     Pipeline,
+    /// What a count-min beside the candidates of a list is worth, in the same memory
+    HeavyHitters,
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// Forwarding cost and daemon CPU per packet on a router, with weir and with other tools (needs root)
@@ -38,6 +40,7 @@ fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
         Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
+        Bench::HeavyHitters => heavy_hitters::bench(),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),

@@ -5,16 +5,20 @@ use std::{array, collections::HashSet, hint::black_box, time::Instant};
 use anyhow::{Context, Result, ensure};
 use weir::{
     config::Estimates,
-    measure::shard::{Item, Shard, Tops, Unique},
+    measure::{
+        heavy_hitters::Held,
+        shard::{Item, Shard, Unique},
+        view::ViewSketch,
+    },
+    view::{Side, Views},
 };
 use weir_common::{
     flow::{Address, FlowKey, class},
-    hash::FlowHashes,
     ledger::Tally,
     record::Record,
 };
 use weir_sketch::{
-    Bounds, Seen,
+    Seen,
     hash::{Key, KeyedHash, mix},
 };
 
@@ -26,6 +30,8 @@ const RECORDS: u64 = 1 << 19;
 const BATCH: usize = 256;
 /// weir's defaults.
 pub const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
+/// Entries of a list.
+pub const TOP: usize = 10;
 pub const KEY: Key = Key([7, 11]);
 
 /// Which flow each record is of.
@@ -96,7 +102,8 @@ const PARTS: usize = 5;
 
 /// A window's records through a shard and through its parts: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
-    let mut shard = Shard::new(&ESTIMATES, KEY);
+    let plan = Views::built_in(&ESTIMATES, TOP);
+    let mut shard = Shard::new(&ESTIMATES, &plan, KEY);
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
     let whole = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
@@ -114,8 +121,12 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
             batch.iter().for_each(|item| _ = black_box(seen.insert(item.hashes.flow)));
         }
     });
-    let mut tables = Tops::new(&ESTIMATES, KEY.id());
-    let tops = timed(|| items.chunks(BATCH).for_each(|batch| tables.add_batch(batch)));
+    let mut lists: Vec<_> = plan.questions.iter().map(|list| (list, ViewSketch::new(list, KEY.id(), BATCH))).collect();
+    let tops = timed(|| {
+        for batch in items.chunks(BATCH) {
+            lists.iter_mut().for_each(|(list, sketch)| sketch.absorb(list, &hash, plan.facts(), batch));
+        }
+    });
     Ok([whole, hashes, unique, seen_flows, tops])
 }
 
@@ -138,7 +149,10 @@ fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
     ensure!(shard.new_flows <= flows && missed <= allowed, "{} new flows of {flows}", shard.new_flows);
     let first = records[0].key;
     let truth: Tally = records.iter().filter(|record| record.key == first).map(Record::tally).sum();
-    let Bounds { lower, upper } = shard.top.flows.bounds(FlowHashes::new(&KeyedHash::new(KEY), &first).flow, &first);
+    let by = &shard.plan().questions[0].by;
+    let key = by.key(&records[0], Side::Src, shard.plan().facts());
+    let known = shard.views[0].look_up(by.hash_of(&KeyedHash::new(KEY), &key), &key);
+    let Held { lower, upper, .. } = known.context("flows have bytes")?;
     let holds = |lower, truth, upper| lower <= truth && truth <= upper;
     ensure!(
         holds(lower.bytes, truth.bytes, upper.bytes) && holds(lower.packets, truth.packets, upper.packets),

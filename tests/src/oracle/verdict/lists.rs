@@ -79,7 +79,7 @@ impl Truths {
             Dimension::Sources => vec![Subject::Source(ip("src_ip")?)],
             Dimension::Destinations => vec![Subject::Destination(ip("dst_ip")?)],
             Dimension::Pairs => vec![Subject::Pair(ip("src_ip")?, ip("dst_ip")?)],
-            Dimension::Services => vec![Subject::Service(proto()?, port("dst_port")?)],
+            Dimension::Services => vec![Subject::Service(proto()?, port("port")?)],
             Dimension::Flows => {
                 let (src, dst) = (ip("src_ip")?, ip("dst_ip")?);
                 let (src_port, dst_port, proto) = (port("src_port")?, port("dst_port")?, proto()?);

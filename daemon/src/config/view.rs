@@ -1,0 +1,385 @@
+//! Views: the questions of the user. Each field, value and combination that makes no sense is refused at its place.
+
+use std::{net::IpAddr, ops::RangeInclusive};
+
+use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEWS_MAX, VIEW_NAME_BYTES};
+use super::mistake::short;
+use super::section::{Field, Section};
+use super::suggest::nearest;
+use super::read::{WAYS, interface_name};
+use super::Config;
+use crate::{
+    report::protocol_number,
+    view::{
+        By, Condition, FLOW, Measure, Values, View,
+        by::Unpackable,
+        field::{self, Side, TCP_FLAGS},
+        filter::Of,
+        networks::Scope,
+    },
+};
+
+/// Code points with names (RFC 2474, 2597, 3246, 5865, 8622).
+const DSCP: [(&str, u8); 24] = [
+    ("be", 0),
+    ("default", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("va", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+/// Explicit congestion notification (RFC 3168).
+const ECN: [(&str, u8); 4] = [("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
+
+/// Names that stand for several fields.
+const ALIASES: [(&str, &[&str]); 3] = [
+    ("flow", &["src_ip", "dst_ip", "src_port", "dst_port", "proto"]),
+    ("pair", &["src_ip", "dst_ip"]),
+    ("service", &["proto", "port"]),
+];
+
+/// All views, without those that are wrong.
+pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
+    let mut taken: Vec<(Field<'_>, View)> = Vec::new();
+    for field in field.list(VIEWS_MAX, "[{name: web, match: {dst_port: 443}, by: [src_ip], measure: bytes}]")? {
+        let Some(view) = view(&field, defaults, None) else { continue };
+        match taken.iter().find(|(_, earlier)| earlier.name == view.name) {
+            Some((earlier, _)) => field.refuse(format!("the name {} is taken by {}", view.name, earlier.path())),
+            None => taken.push((field, view)),
+        }
+    }
+    Some(taken.into_iter().map(|(_, view)| view).collect())
+}
+
+/// One view; `name` is for one that needs none.
+pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> Option<View> {
+    let before = field.mistakes();
+    let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
+        let own = match name {
+            Some(default) => s.get("name", default.to_owned(), |f| view_name(&f)),
+            None => s.require("name", "what reports call this view", |f| view_name(&f)).unwrap_or_default(),
+        };
+        let measure = s.get("measure", Measure::Bytes, |f| measure(&f));
+        let by_field = s.field("by");
+        let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_default();
+        let per_field = s.field("per");
+        let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
+        let view = View {
+            name: own,
+            conditions: s.get("match", Vec::new(), |f| conditions(&f)),
+            top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
+            error: s.get("error", defaults.estimates.top_error, |f| f.ratio(TOP_ERROR)),
+            by,
+            measure,
+            per_interface,
+        };
+        check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        view
+    })?;
+    (field.mistakes() == before).then_some(view)
+}
+
+fn view_name(field: &Field<'_>) -> Option<String> {
+    let name = field.text()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if VIEW_NAME_BYTES.contains(&name.len()) && name.chars().all(is_plain) {
+        return Some(name.to_owned());
+    }
+    let (min, max) = VIEW_NAME_BYTES.into_inner();
+    field.refuse(format!("{:?} is no name: {min} to {max} letters, digits, _, - and .", short(name)));
+    None
+}
+
+/// What only the parts together tell.
+fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
+    use field::Field as F;
+    let has = |wanted: fn(&F) -> bool| view.by.iter().any(wanted);
+    if let Some(per) = per.filter(|_| view.per_interface && has(|field| *field == F::Interface)) {
+        per.refuse("`by` has `interface` already: a table for each interface, or a row for each, but not both");
+        return;
+    }
+    let interface = view.per_interface.then_some(F::Interface);
+    let all: Vec<F> = view.by.iter().copied().chain(interface).collect();
+    match By::new(&all, super::SLOTS_MAX) {
+        Ok(_) => (),
+        Err(Unpackable::Addresses) => by.refuse("a key has at most two addresses"),
+        Err(Unpackable::Bits(bits)) => {
+            by.refuse(format!("these fields take {bits} bits, and a key has room for 63 besides addresses: leave one out"));
+        }
+    }
+    let sides = |side| view.by.iter().filter(|field| matches!(field, F::Ip(one, _) if *one == side)).count();
+    if sides(Side::Host) > 0 && sides(Side::Src) + sides(Side::Dst) > 0 {
+        by.refuse("`host` is either address: it cannot stand beside `src_ip` or `dst_ip`");
+    }
+    if let Measure::Distinct(of) = &view.measure
+        && let Some(same) = of.iter().find(|field| view.by.contains(field))
+    {
+        by.refuse(format!("each row has one {same} only: counting how many different ones it has says nothing"));
+    }
+    if view.measure == Measure::Flows && FLOW.iter().all(|field| view.by.contains(field)) {
+        by.refuse("each row is one flow: counting its flows says nothing");
+    }
+}
+
+/// Fields, each once; one field needs no list.
+fn fields(field: &Field<'_>, max: usize) -> Option<Vec<field::Field>> {
+    let before = field.mistakes();
+    let mut fields: Vec<field::Field> = Vec::new();
+    let items = field.items(max, "[src_ip, dst_port]")?;
+    for item in &items {
+        let Some(text) = item.text() else { continue };
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == text);
+        for name in alias.map_or(vec![text], |(_, names)| names.to_vec()) {
+            let parsed = match field::Field::parse(name) {
+                Ok(parsed) => parsed,
+                Err(why) => {
+                    item.refuse(why.unwrap_or_else(|| unknown_field(name)));
+                    continue;
+                }
+            };
+            if fields.contains(&parsed) {
+                item.refuse(format!("{parsed} is there twice"));
+            } else {
+                fields.push(parsed);
+            }
+        }
+    }
+    (field.mistakes() == before).then_some(fields)
+}
+
+fn unknown_field(name: &str) -> String {
+    let known = || field::Field::names().chain(ALIASES.iter().map(|(alias, _)| *alias));
+    let written = short(name);
+    match nearest(name, known()) {
+        Some(meant) => format!("there is no field {written:?}, did you mean {meant}?"),
+        None => format!("there is no field {written:?} (there are: {})", known().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn measure(field: &Field<'_>) -> Option<Measure> {
+    if field.is_map() {
+        let of = field.section("{distinct: [src_ip]}", |s| {
+            s.require("distinct", "the field or fields of which to count different values", |f| {
+                fields(&f, *DISTINCT_FIELDS.end()).filter(|of| {
+                    let has_host = of.iter().any(|one| matches!(one, field::Field::Ip(Side::Host, _)));
+                    if of.is_empty() {
+                        f.refuse("names no field");
+                    } else if has_host {
+                        f.refuse("`host` is two addresses of each record: count `src_ip` or `dst_ip`");
+                    } else if let Err(why) = By::new(of, super::SLOTS_MAX) {
+                        f.refuse(match why {
+                            Unpackable::Addresses => "at most two addresses".to_owned(),
+                            Unpackable::Bits(bits) => format!("these fields take {bits} bits, of 63 at most"),
+                        });
+                    } else {
+                        return true;
+                    }
+                    false
+                })
+            })
+        })?;
+        return of.map(Measure::Distinct);
+    }
+    const LEAST: &str = "least";
+    if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
+        field.refuse(
+            "cannot be answered: of keys without a limit only the largest can be known in fixed memory, and records hold \
+             sums. Use bytes, packets, flows or {distinct: FIELD}",
+        );
+        return None;
+    }
+    field.choice_of(
+        "one of bytes, packets, flows, or a map such as {distinct: src_ip}",
+        &[("bytes", 0), ("packets", 1), ("flows", 2)],
+    )
+    .map(|nth| match nth {
+        0 => Measure::Bytes,
+        1 => Measure::Packets,
+        _ => Measure::Flows,
+    })
+}
+
+fn conditions(field: &Field<'_>) -> Option<Vec<Condition>> {
+    let mut conditions = Vec::new();
+    field.section("{proto: tcp, dst_port: [80, 443]}", |s| {
+        read_conditions(s, false, &mut conditions);
+        if let Some(not) = s.field("not") {
+            not.section("{dst_port: 22}", |s| read_conditions(s, true, &mut conditions));
+        }
+    })?;
+    Some(conditions)
+}
+
+type Read = fn(&Field<'_>) -> Option<(Vec<String>, Values)>;
+
+/// The keys of `match`.
+const CONDITIONS: [(&str, Read); 18] = [
+    ("src_ip", |f| prefixes(f, Side::Src)),
+    ("dst_ip", |f| prefixes(f, Side::Dst)),
+    ("host", |f| prefixes(f, Side::Host)),
+    ("src_port", |f| ranges(f, Of::SrcPort, 0..=u16::MAX, "port")),
+    ("dst_port", |f| ranges(f, Of::DstPort, 0..=u16::MAX, "port")),
+    ("port", |f| ranges(f, Of::Port, 0..=u16::MAX, "port")),
+    ("proto", |f| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
+    ("ip_version", |f| numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
+        "4" => Some(0),
+        "6" => Some(1),
+        _ => None,
+    })),
+    ("fragment", |f| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
+    ("interface", interfaces),
+    ("direction", |f| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
+    ("vlan", |f| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
+    ("dscp", |f| numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
+        named(text, &DSCP).or_else(|| text.parse().ok().filter(|number| *number < 64))
+    })),
+    ("ecn", |f| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
+    ("tcp_flags", |f| numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
+        TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
+    })),
+    ("src_net", |f| networks(f, Side::Src)),
+    ("dst_net", |f| networks(f, Side::Dst)),
+    ("net", |f| networks(f, Side::Host)),
+];
+
+fn read_conditions(s: &mut Section<'_>, is_negated: bool, conditions: &mut Vec<Condition>) {
+    for (key, read) in CONDITIONS {
+        let read = s.field(key).and_then(|field| read(&field));
+        conditions.extend(read.map(|(texts, values)| Condition { key, is_negated, texts, values }));
+    }
+    let scope = s.field("scope").and_then(|f| {
+        numbers(&f, Of::Scope, "scope: in, out, transit or internal", |text| {
+            Scope::ALL.iter().position(|scope| scope.name() == text).map(|nth| nth as u8)
+        })
+    });
+    conditions.extend(scope.map(|(texts, values)| Condition { key: "scope", is_negated, texts, values }));
+}
+
+fn named(text: &str, names: &[(&str, u8)]) -> Option<u8> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number)
+}
+
+fn protocol(text: &str) -> Option<u8> {
+    text.parse().ok().or_else(|| protocol_number(text))
+}
+
+/// Each value as it was written, and what `read` makes of it.
+fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option<T>) -> Option<(Vec<String>, Vec<T>)> {
+    let items = field.items(CONDITION_VALUES_MAX, "[80, 443]")?;
+    if items.is_empty() {
+        field.refuse("an empty list matches nothing: leave the key out, or name a value");
+        return None;
+    }
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    for item in items {
+        let Some(text) = item.plain() else { continue };
+        if let Some(value) = read(&item, &text) {
+            texts.push(text);
+            values.push(value);
+        }
+    }
+    (!values.is_empty()).then_some((texts, values))
+}
+
+fn numbers(
+    field: &Field<'_>,
+    of: Of,
+    what: &str,
+    read: impl Fn(&str) -> Option<u8>,
+) -> Option<(Vec<String>, Values)> {
+    let (texts, numbers) = values(field, |item, text| {
+        let number = read(text);
+        if number.is_none() {
+            item.refuse(format!("{:?} is no {what}", short(text)));
+        }
+        number
+    })?;
+    Some((texts, Values::Numbers(of, numbers)))
+}
+
+fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u16>, what: &str) -> Option<(Vec<String>, Values)> {
+    let (texts, ranges) = values(field, |item, text| {
+        let range = match text.split_once('-') {
+            Some((first, last)) => first.trim().parse().ok().zip(last.trim().parse().ok()),
+            None => text.parse().ok().map(|number| (number, number)),
+        };
+        let (min, max) = (all.start(), all.end());
+        match range {
+            Some((first, last)) if first > last => {
+                item.refuse(format!("the range {text} is upside down: did you mean {last}-{first}?"));
+                None
+            }
+            Some((_, last)) if last > *max => {
+                item.refuse(format!("{last} is no {what}: the largest is {max}"));
+                None
+            }
+            None => {
+                item.refuse(format!("{:?} is no {what}: expected {min} to {max}, or a range such as 80-90", short(text)));
+                None
+            }
+            range => range,
+        }
+    })?;
+    Some((texts, Values::Ranges(of, ranges)))
+}
+
+fn prefixes(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
+    let (texts, prefixes) = values(field, |item, text| match prefix(text) {
+        Ok(prefix) => Some(prefix),
+        Err(why) => {
+            item.refuse(why);
+            None
+        }
+    })?;
+    Some((texts, Values::Prefixes(side, prefixes)))
+}
+
+/// An address, or one with the length of its prefix.
+fn prefix(text: &str) -> Result<(IpAddr, u8), String> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().map_err(|_| {
+        format!("{:?} is no address and no prefix such as 192.0.2.0/24 or \"2001:db8::/32\"", short(text))
+    })?;
+    let whole = if address.is_ipv4() { 32 } else { 128 };
+    let Some(length) = length else { return Ok((address, whole)) };
+    let length: u8 = length
+        .parse()
+        .ok()
+        .filter(|length| *length <= whole)
+        .ok_or_else(|| format!("/{} is no length of this prefix: expected 0 to {whole}", short(length)))?;
+    let lengths = field::Lengths { v4: length.min(32), v6: length };
+    let network = field::network(address, lengths);
+    if network != address {
+        return Err(format!("{text} has bits beyond its length: did you mean {network}/{length}?"));
+    }
+    Ok((address, length))
+}
+
+fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
+    let (texts, names) = values(field, |item, _| interface_name(item))?;
+    Some((texts, Values::Interfaces(names)))
+}
+
+fn networks(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
+    let (texts, names) = values(field, |_, text| Some(text.to_owned()))?;
+    Some((texts, Values::Networks(side, names)))
+}

@@ -1,0 +1,103 @@
+//! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates.
+//!
+//! Two structures are fed with every record. The candidates ([`TopK`]) say which keys are large, and bound what each had
+//! from below. The count-min bounds every key from above, listed or not, and adds exactly: after any number of merges it
+//! is what one alone would be. Of two upper bounds the lower one holds.
+
+use weir_common::ledger::Tally;
+use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, TopK, count_min::Plain};
+
+/// Candidates and count-min.
+pub struct HeavyHitters<K> {
+    candidates: TopK<K, Tally>,
+    counts: BlockedCountMin<Tally, Plain>,
+}
+
+/// What is known of a listed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held<K> {
+    /// The key.
+    pub key: K,
+    /// The likeliest.
+    pub value: Tally,
+    /// It has at least this.
+    pub lower: Tally,
+    /// It has at most this.
+    pub upper: Tally,
+}
+
+impl<K: Copy + Eq + Default> HeavyHitters<K> {
+    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added; the bounds of
+    /// the candidates alone, of which there are at least so many, may be `error_of_candidates` apart.
+    pub fn new(error: f64, error_of_candidates: f64, candidates: usize, key_id: u64) -> Self {
+        Self {
+            candidates: TopK::with_error(error_of_candidates, candidates, key_id),
+            counts: BlockedCountMin::plain_with_error(error, key_id),
+        }
+    }
+
+    /// Adds to keys; `hashes`, `keys` and `tallies` are of one length.
+    #[inline]
+    pub fn add_batch(&mut self, hashes: &[u64], keys: &[K], tallies: &[Tally]) {
+        self.counts.add_batch(hashes, tallies);
+        let mut parts = keys.iter().zip(tallies).map(|(key, tally)| (*key, *tally));
+        let next = |_: &u64| parts.next().unwrap_or_default();
+        self.candidates.add_batch((hashes, |hash| *hash), (hashes, next));
+    }
+
+    /// The candidates.
+    pub fn iter(&self) -> impl Iterator<Item = Held<K>> + '_ {
+        self.candidates.iter().map(|held: &Candidate<K, Tally>| Held {
+            key: held.key,
+            value: held.value(),
+            lower: held.lower(),
+            upper: held.upper(),
+        })
+    }
+
+    /// What a candidate has, after a look at the count-min as well.
+    pub fn tightened(&self, hash: u64, held: Held<K>) -> Held<K> {
+        let upper = least(held.upper, self.counts.estimate(hash));
+        Held { value: least(held.value, upper), upper, ..held }
+    }
+
+    /// What is known of any key. One that is no candidate may have anything up to its upper bound: the value is half.
+    pub fn look_up(&self, hash: u64, key: &K) -> Held<K> {
+        let Bounds { lower, upper } = self.candidates.bounds(hash, key);
+        let upper = least(upper, self.counts.estimate(hash));
+        let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
+        let value = self.candidates.get(hash, key).map_or(half, |held| least(held.value(), upper));
+        Held { key: *key, value, lower, upper }
+    }
+
+    /// Merges what another one has.
+    ///
+    /// # Errors
+    ///
+    /// It was built differently.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.counts.merge(&other.counts)?;
+        self.candidates.merge(&other.candidates)
+    }
+
+    /// Empties it; every page stays resident.
+    pub fn clear(&mut self) {
+        self.candidates.clear();
+        self.counts.clear();
+    }
+
+    /// Makes an empty one ready for hashes of another key, with these coins.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+        self.candidates.rekey(key_id, coins);
+        self.counts.rekey(key_id);
+    }
+
+    /// The memory that it takes, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.candidates.memory_bytes() + self.counts.memory_bytes()
+    }
+}
+
+fn least(one: Tally, other: Tally) -> Tally {
+    Tally::new(one.packets.min(other.packets), one.bytes.min(other.bytes))
+}

@@ -1,0 +1,224 @@
+//! One view's sketch in a shard: what its question comes to, in the open window.
+
+use weir_common::ledger::Tally;
+use weir_sketch::{HyperLogLog, MergeError, Spread, hash::KeyedHash};
+
+use super::{
+    heavy_hitters::{HeavyHitters, Held},
+    shard::Item,
+};
+use crate::view::{By, Facts, Question, Side, Structure, ViewKey};
+
+/// What records add to a view.
+pub struct ViewSketch {
+    /// The sum of all records that it matched, scaled by their sampling rates.
+    pub total: Tally,
+    answers: Answers,
+    batch: Batch,
+}
+
+/// The structure that answers.
+enum Answers {
+    Total,
+    Table(Box<[Tally]>),
+    HeavyHitters(HeavyHitters<ViewKey>),
+    Unique(HyperLogLog),
+    Spread(Spread<ViewKey>),
+}
+
+/// The records of a batch that a view matches, in columns.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<ViewKey>,
+    hashes: Vec<u64>,
+    tallies: Vec<Tally>,
+    /// Of what is counted distinct.
+    items: Vec<u64>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        let Self { keys, hashes, tallies, items } = self;
+        keys.clear();
+        hashes.clear();
+        tallies.clear();
+        items.clear();
+    }
+
+    const fn memory_bytes(&self) -> usize {
+        let Self { keys, hashes, tallies, items } = self;
+        keys.capacity() * size_of::<ViewKey>()
+            + (hashes.capacity() + items.capacity()) * size_of::<u64>()
+            + tallies.capacity() * size_of::<Tally>()
+    }
+}
+
+impl ViewSketch {
+    /// An empty sketch for keys with this fingerprint, which takes so many records at once.
+    pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
+        let answers = match question.structure {
+            Structure::Total => Answers::Total,
+            Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
+            Structure::HeavyHitters { error, candidates } => {
+                Answers::HeavyHitters(HeavyHitters::new(error, 2.0 * error, candidates, key_id))
+            }
+            Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
+            Structure::Spread { pairs, smallest, error } => {
+                Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
+            }
+        };
+        // A record may count for both of its addresses.
+        let room = if question.by.has_host() { 2 * together } else { together };
+        let distinct = if question.of.is_some() { room } else { 0 };
+        let batch = Batch {
+            keys: Vec::with_capacity(room),
+            hashes: Vec::with_capacity(room),
+            tallies: Vec::with_capacity(room),
+            items: Vec::with_capacity(distinct),
+        };
+        Self { total: Tally::default(), answers, batch }
+    }
+
+    /// Adds what the view matches of these records.
+    #[inline]
+    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item]) {
+        self.batch.clear();
+        for item in items {
+            if question.filter.passes(&item.record, facts) {
+                self.total.add(item.tally);
+                self.gather(question, hash, facts, item);
+            }
+        }
+        let Batch { keys, hashes, tallies, items } = &self.batch;
+        match &mut self.answers {
+            Answers::Total => (),
+            Answers::Table(cells) => {
+                keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
+            }
+            Answers::HeavyHitters(hitters) => hitters.add_batch(hashes, keys, tallies),
+            Answers::Unique(distinct) => distinct.insert_batch(items),
+            Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
+        }
+    }
+
+    #[inline]
+    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, item: &Item) {
+        let Question { by, of, structure, .. } = question;
+        let record = &item.record;
+        if *structure == Structure::Total {
+            return;
+        }
+        let has_other = by.has_host() && record.key.src != record.key.dst;
+        let hosts: &[Side] = if has_other { &[Side::Src, Side::Dst] } else { &[Side::Src] };
+        for host in hosts {
+            let key = by.key(record, *host, facts);
+            self.batch.keys.push(key);
+            if !matches!(structure, Structure::Table { .. } | Structure::Unique { .. }) {
+                self.batch.hashes.push(by.hash(hash, &key, &item.hashes));
+            }
+            self.batch.tallies.push(item.tally);
+            if let Some(of) = of {
+                let key = of.key(record, *host, facts);
+                self.batch.items.push(of.hash(hash, &key, &item.hashes));
+            }
+        }
+    }
+
+    /// Merges another shard's sketch of the same view.
+    ///
+    /// # Errors
+    ///
+    /// It was built differently.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.total.add(other.total);
+        match (&mut self.answers, &other.answers) {
+            (Answers::Table(cells), Answers::Table(others)) => {
+                cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
+            }
+            (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => one.merge(other)?,
+            (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
+            (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// What is known of each key, where the view has bytes and packets; those that chance may know of only.
+    pub fn held(&self) -> Box<dyn Iterator<Item = Held<ViewKey>> + '_> {
+        let exact = |key, sum| Held { key, value: sum, lower: sum, upper: sum };
+        match &self.answers {
+            Answers::Total => Box::new([exact(By::at(0), self.total)].into_iter()),
+            Answers::Table(cells) => {
+                let used = cells.iter().enumerate().filter(|(_, sum)| sum.packets > 0);
+                Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
+            }
+            Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
+            Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
+        }
+    }
+
+    /// A second look at a key.
+    pub fn tightened(&self, hash: u64, held: Held<ViewKey>) -> Held<ViewKey> {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => hitters.tightened(hash, held),
+            _ => held,
+        }
+    }
+
+    /// What is known of any key, where the view has bytes and packets.
+    pub fn look_up(&self, hash: u64, key: &ViewKey) -> Option<Held<ViewKey>> {
+        let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
+        match &self.answers {
+            Answers::Total => Some(exact(self.total)),
+            Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
+            Answers::HeavyHitters(hitters) => Some(hitters.look_up(hash, key)),
+            Answers::Unique(_) | Answers::Spread(_) => None,
+        }
+    }
+
+    /// The sketch of distinct values without a key.
+    pub const fn unique(&self) -> Option<&HyperLogLog> {
+        if let Answers::Unique(distinct) = &self.answers { Some(distinct) } else { None }
+    }
+
+    /// The sketch of distinct values by key.
+    pub const fn spread(&self) -> Option<&Spread<ViewKey>> {
+        if let Answers::Spread(spread) = &self.answers { Some(spread) } else { None }
+    }
+
+    /// Empties it; every page stays resident.
+    pub fn clear(&mut self) {
+        let Self { total, answers, batch } = self;
+        *total = Tally::default();
+        batch.clear();
+        match answers {
+            Answers::Total => (),
+            Answers::Table(cells) => cells.fill(Tally::default()),
+            Answers::HeavyHitters(hitters) => hitters.clear(),
+            Answers::Unique(distinct) => distinct.clear(),
+            Answers::Spread(spread) => spread.clear(),
+        }
+    }
+
+    /// Makes an empty sketch ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+        match &mut self.answers {
+            Answers::Total | Answers::Table(_) => (),
+            Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
+            Answers::Unique(distinct) => distinct.rekey(key_id),
+            Answers::Spread(spread) => spread.rekey(key_id),
+        }
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let answers = match &self.answers {
+            Answers::Total => 0,
+            Answers::Table(cells) => size_of_val(&**cells),
+            Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
+            Answers::Unique(distinct) => distinct.memory_bytes(),
+            Answers::Spread(spread) => spread.memory_bytes(),
+        };
+        size_of::<Self>() + answers + self.batch.memory_bytes()
+    }
+}

@@ -1,0 +1,258 @@
+//! Views in a report: one shape for every question.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use weir_sketch::{Estimate as Sketched, hyperloglog::CONFIDENCE};
+
+use super::{Estimate, compose};
+use crate::{
+    measure::{
+        answer::{Answer, Ranked, Rows, Table},
+        interface::MeasuredInterface,
+    },
+    view::{Ask, Measure, Question, Standard, ViewKey, Views},
+};
+
+/// What a view of the configuration comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// The fields that make a row's key.
+    pub by: Vec<String>,
+    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, or `distinct` with
+    /// the fields of which different values are counted.
+    #[schemars(with = "serde_json::Value")]
+    pub measure: Value,
+    /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each interface
+    /// that carried it, because the view tells interfaces apart.
+    pub counted: String,
+    /// The probability that the true numbers of all rows lie between their bounds, 0 to 1; 1 for exact numbers.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// The rows, the largest first. Absent if each interface has a table of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Vec<ViewRow>>,
+    /// A table for each interface and direction that has rows. Absent if there is one for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<ViewTable>>,
+}
+
+/// The rows of one interface and direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ViewTable {
+    /// The interface's name.
+    pub interface: String,
+    /// `ingress` or `egress`; absent for a capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// The rows, the largest first.
+    pub rows: Vec<ViewRow>,
+}
+
+/// One row: the fields of its key by their names, and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ViewRow {
+    /// Its place, from 1.
+    pub rank: u32,
+    /// The fields of its key.
+    #[serde(flatten)]
+    pub key: Map<String, Value>,
+    /// Packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Estimate>,
+    /// Bytes on the wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Estimate>,
+    /// Different flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Estimate>,
+    /// Different values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct: Option<Estimate>,
+}
+
+/// What was measured of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Amount {
+    /// Packets.
+    pub packets: Option<Estimate>,
+    /// Bytes on the wire.
+    pub bytes: Option<Estimate>,
+    /// Different flows.
+    pub flows: Option<Estimate>,
+    /// Different values.
+    pub distinct: Option<Estimate>,
+}
+
+impl ViewRow {
+    fn new(rank: u32, key: Map<String, Value>, amount: Amount) -> Self {
+        let Amount { packets, bytes, flows, distinct } = amount;
+        Self { rank, key, packets, bytes, flows, distinct }
+    }
+
+    pub(super) const fn amount(&self) -> Amount {
+        let Self { packets, bytes, flows, distinct, .. } = *self;
+        Amount { packets, bytes, flows, distinct }
+    }
+}
+
+impl KeyAnswer {
+    pub(super) const fn amount(&self) -> Amount {
+        let Self { packets, bytes, flows, distinct, .. } = *self;
+        Amount { packets, bytes, flows, distinct }
+    }
+}
+
+/// Who touches many: floods and scans. Each list has the largest, with bounds for all its rows together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// The probability that the true numbers of all rows of a list lie between their bounds, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// Destinations by how many different sources send to them: floods have many.
+    pub sources_per_destination: Vec<ViewRow>,
+    /// Sources by how many different destinations they send to: scans of a network have many.
+    pub destinations_per_source: Vec<ViewRow>,
+    /// Sources by how many different destination ports they send to: scans of hosts have many.
+    pub ports_per_source: Vec<ViewRow>,
+}
+
+impl Spread {
+    /// The lists of these answers; empty for those that are switched off.
+    pub fn new(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Self {
+        let mut confidence = CONFIDENCE;
+        let mut list = |standard| {
+            let Some(answer) = plan.standard(standard).and_then(|nth| answers.get(nth).zip(plan.questions.get(nth))) else {
+                return Vec::new();
+            };
+            let (answer, question) = answer;
+            confidence = answer.confidence;
+            answer.tables.first().map(|table| rows(plan, question, &table.rows, interfaces)).unwrap_or_default()
+        };
+        Self {
+            sources_per_destination: list(Standard::SourcesPerDestination),
+            destinations_per_source: list(Standard::DestinationsPerSource),
+            ports_per_source: list(Standard::PortsPerSource),
+            confidence,
+        }
+    }
+}
+
+/// What is known of one key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KeyAnswer {
+    /// The fields of the key.
+    #[serde(flatten)]
+    pub key: Map<String, Value>,
+    /// Packets. If no list holds the key, the truth may be anything between the bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Estimate>,
+    /// Bytes on the wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Estimate>,
+    /// Different flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Estimate>,
+    /// Different values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct: Option<Estimate>,
+}
+
+impl KeyAnswer {
+    /// The answers to these questions.
+    pub fn all(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Self> {
+        let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
+            let key = plan.questions[ask.view].by.show(&ask.key, plan.facts(), |_, _| ());
+            let Amount { packets, bytes, flows, distinct } = answer.as_ref().map(Amount::of).unwrap_or_default();
+            Self { key, packets, bytes, flows, distinct }
+        };
+        asks.iter().zip(answers).map(answer).collect()
+    }
+}
+
+impl View {
+    /// The user's views, in the order of the configuration.
+    pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
+        let own = plan.own().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
+        own.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
+    }
+
+    fn new(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> Self {
+        let view = &question.view;
+        let rows = |table: &Table| rows(plan, question, &table.rows, interfaces);
+        let table = |table: &Table| {
+            let found = interfaces.iter().find(|interface| Some(interface.slot) == table.slot);
+            ViewTable {
+                interface: found.map_or_else(|| "?".to_owned(), |interface| interface.name.clone()),
+                direction: found.and_then(|interface| interface.direction).map(str::to_owned),
+                rows: rows(table),
+            }
+        };
+        let (one, each) = if view.per_interface {
+            (None, Some(answer.tables.iter().map(table).collect()))
+        } else {
+            (Some(answer.tables.first().map(rows).unwrap_or_default()), None)
+        };
+        Self {
+            name: view.name.clone(),
+            by: view.by.iter().map(ToString::to_string).collect(),
+            measure: serde_json::to_value(&view.measure).unwrap_or_default(),
+            counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),
+            confidence: answer.confidence,
+            rows: one,
+            tables: each,
+        }
+    }
+}
+
+fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredInterface]) -> Vec<ViewRow> {
+    let key = |key: &ViewKey| {
+        let mut shown = question.by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
+        if question.view.per_interface {
+            // The table says it.
+            shown.remove("interface");
+            shown.remove("direction");
+        }
+        shown
+    };
+    match rows {
+        Rows::Tallies(ranking) => {
+            let ranked =
+                if question.view.measure == Measure::Packets { &ranking.by_packets } else { &ranking.by_bytes };
+            (1..).zip(ranked).map(|(rank, row)| ViewRow::new(rank, key(&row.key), Amount::of(row))).collect()
+        }
+        Rows::Distinct(counted) => {
+            let row = |(rank, (row, count)): (u32, &(ViewKey, Sketched))| {
+                let counted = Some(compose::estimate(*count, None));
+                let amount = match question.view.measure {
+                    Measure::Flows => Amount { flows: counted, ..Amount::default() },
+                    _ => Amount { distinct: counted, ..Amount::default() },
+                };
+                ViewRow::new(rank, key(row), amount)
+            };
+            (1..).zip(counted).map(row).collect()
+        }
+    }
+}
+
+fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map<String, Value>) {
+    let found = interfaces.iter().find(|interface| interface.slot == slot);
+    shown.insert("interface".to_owned(), json!(found.map_or("?", |interface| interface.name.as_str())));
+    if let Some(direction) = found.and_then(|interface| interface.direction) {
+        shown.insert("direction".to_owned(), json!(direction));
+    }
+}
+
+impl Amount {
+    /// Packets and bytes.
+    fn of<K>(row: &Ranked<K>) -> Self {
+        let Ranked { key: _, packets, bytes, sampled } = row;
+        Self {
+            packets: Some(compose::estimate(*packets, sampled.map(|sampled| sampled.packets))),
+            bytes: Some(compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes))),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The key of a view: the fields that it groups by, packed into five words.
+//!
+//! Two addresses take two words each. All other fields share the last word, one after the other from the lowest bit on,
+//! and its highest bit is the IP version if there is an address. So every view has keys of one type, whatever it groups
+//! by, and a key tells all its fields again. A flow is packed as [`FlowKey`] has it.
+
+use serde_json::{Map, Value, json};
+use weir_common::{
+    flow::{Address, FlowKey},
+    hash::FlowHashes,
+    record::Record,
+};
+use weir_sketch::hash::KeyedHash;
+
+use super::{
+    FLOW,
+    field::{Facts, Field, Lengths, Side, show_address},
+};
+
+/// Words of a key.
+pub const WORDS: usize = 5;
+/// The word that all fields but addresses share.
+const SHARED: usize = WORDS - 1;
+/// The most bits that fields may take there: the highest one tells the IP version of addresses.
+const BITS_MAX: u32 = 63;
+/// Addresses of a key.
+const ADDRESSES_MAX: usize = 2;
+/// The most bits of a key whose values are all counted apart, in a table of 1 MiB.
+const EXACT_BITS: u32 = 16;
+
+/// A packed key.
+pub type ViewKey = [u64; WORDS];
+
+/// How fields make a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    fields: Vec<Field>,
+    /// The addresses among them, in order.
+    addresses: Vec<(Side, Lengths)>,
+    /// The others.
+    packed: Vec<Packed>,
+    /// The bit of the IP version.
+    version: u32,
+    kind: Kind,
+}
+
+/// A field's place in the shared word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packed {
+    field: Field,
+    shift: u32,
+    bits: u32,
+}
+
+impl Packed {
+    const fn of(self, key: &ViewKey) -> u64 {
+        key[SHARED] >> self.shift & ((1 << self.bits) - 1)
+    }
+}
+
+/// Keys that many views have are hashed once for all of them: see [`FlowHashes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Flow,
+    Source,
+    Destination,
+    Pair,
+    Service,
+    Other,
+}
+
+/// Why fields make no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpackable {
+    /// A key holds two addresses.
+    Addresses,
+    /// The fields take so many bits, which is more than there is room for.
+    Bits(u32),
+}
+
+impl By {
+    /// The key of these fields. `interfaces` are the slots in use.
+    ///
+    /// # Errors
+    ///
+    /// They do not fit into a key.
+    pub fn new(fields: &[Field], interfaces: usize) -> Result<Self, Unpackable> {
+        let (mut addresses, mut packed, mut bits) = (Vec::new(), Vec::new(), 0);
+        for &field in fields {
+            if let Field::Ip(side, lengths) = field {
+                addresses.push((side, lengths));
+            } else {
+                let width = field.bits(interfaces);
+                packed.push(Packed { field, shift: bits, bits: width });
+                bits += width;
+            }
+        }
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(Unpackable::Addresses);
+        }
+        if bits > BITS_MAX {
+            return Err(Unpackable::Bits(bits));
+        }
+        let kind = Kind::of(fields);
+        let fields = fields.to_vec();
+        if kind == Kind::Flow {
+            let flow = |field, shift, bits| Packed { field, shift, bits };
+            packed = vec![flow(Field::SrcPort, 16, 16), flow(Field::DstPort, 0, 16), flow(Field::Proto, 32, 8)];
+            return Ok(Self { fields, addresses, packed, version: FLOW_VERSION, kind });
+        }
+        Ok(Self { fields, addresses, packed, version: BITS_MAX, kind })
+    }
+
+    /// The fields, in the order in which they were asked for.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Whether a record has two keys: one for each of its addresses.
+    pub fn has_host(&self) -> bool {
+        self.addresses.iter().any(|(side, _)| *side == Side::Host)
+    }
+
+    /// The number of keys, if they are so few that each has a place in a table.
+    pub fn domain(&self) -> Option<usize> {
+        let bits: u32 = self.packed.iter().map(|packed| packed.bits).sum();
+        (self.addresses.is_empty() && bits <= EXACT_BITS).then_some(1 << bits)
+    }
+
+    /// The key of a record. `host` says which of its addresses is the host.
+    #[inline]
+    pub fn key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
+        let key = &record.key;
+        let version = u64::from(key.is_v6()) << BITS_MAX;
+        let ([a, b], [c, d]) = (key.src.0, key.dst.0);
+        match self.kind {
+            Kind::Flow => [a, b, c, d, key.identity().tail()],
+            Kind::Source => [a, b, 0, 0, version],
+            Kind::Destination => [c, d, 0, 0, version],
+            Kind::Pair => [a, b, c, d, version],
+            Kind::Service => [0, 0, 0, 0, u64::from(key.port()) << 8 | u64::from(key.proto())],
+            Kind::Other => self.packed_key(record, host, facts),
+        }
+    }
+
+    fn packed_key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
+        let mut key = [0; WORDS];
+        let is_v6 = record.key.is_v6();
+        for (nth, (side, lengths)) in self.addresses.iter().enumerate() {
+            let side = if *side == Side::Host { host } else { *side };
+            let address = if side == Side::Dst { record.key.dst } else { record.key.src };
+            let Address(words) = if lengths.is_whole() { address } else { lengths.network(address, is_v6) };
+            key[2 * nth..2 * nth + 2].copy_from_slice(&words);
+            key[SHARED] = u64::from(is_v6) << self.version;
+        }
+        for Packed { field, shift, .. } in &self.packed {
+            key[SHARED] |= field.number(record, facts) << shift;
+        }
+        key
+    }
+
+    /// The hash of a record's key; `hashes` are those of its flow.
+    #[inline]
+    pub fn hash(&self, hash: &KeyedHash, key: &ViewKey, hashes: &FlowHashes) -> u64 {
+        match self.kind {
+            Kind::Flow => hashes.flow,
+            Kind::Source => hashes.source,
+            Kind::Destination => hashes.destination,
+            Kind::Pair => hashes.pair,
+            Kind::Service => hashes.service,
+            Kind::Other => hash.words(*key),
+        }
+    }
+
+    /// The hash of a key.
+    pub fn hash_of(&self, hash: &KeyedHash, key: &ViewKey) -> u64 {
+        self.hash(hash, key, &FlowHashes::new(hash, &self.flow(key)))
+    }
+
+    /// A flow with the addresses and ports of a key.
+    pub fn flow(&self, key: &ViewKey) -> FlowKey {
+        let [a, b, c, d, shared] = *key;
+        let class = u8::from(shared >> self.version & 1 == 1);
+        match self.kind {
+            Kind::Flow => {
+                let ports = FlowKey::new(Address([a, b]), Address([c, d]), (shared >> 32) as u8, (shared >> 40) as u8);
+                ports.with_both_ports(shared as u32)
+            }
+            Kind::Service => {
+                let port = (shared >> 8) as u16;
+                FlowKey::default().with_proto(shared as u8).with_ports(port, port)
+            }
+            Kind::Destination => FlowKey::new(Address::default(), Address([a, b]), 0, class),
+            Kind::Source | Kind::Pair | Kind::Other => FlowKey::new(Address([a, b]), Address([c, d]), 0, class),
+        }
+    }
+
+    /// The slot of the interface that is a part of the key.
+    pub fn slot(&self, key: &ViewKey) -> Option<usize> {
+        let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
+        Some(interface.of(key) as usize)
+    }
+
+    /// The place of a key in a table of all keys; see [`By::domain`].
+    #[inline]
+    pub const fn index(key: &ViewKey) -> usize {
+        key[SHARED] as usize
+    }
+
+    /// The key at this place of the table.
+    pub const fn at(index: usize) -> ViewKey {
+        let mut key = [0; WORDS];
+        key[SHARED] = index as u64;
+        key
+    }
+
+    /// The number of a field that is no address, if it is a part of the key.
+    pub fn number(&self, key: &ViewKey, field: Field) -> Option<u64> {
+        self.packed.iter().find(|packed| packed.field == field).map(|packed| packed.of(key))
+    }
+
+    /// Sets a field that is no address, which must be 0 before.
+    pub fn set(&self, key: &mut ViewKey, field: Field, number: u64) {
+        if let Some(packed) = self.packed.iter().find(|packed| packed.field == field) {
+            key[SHARED] |= number << packed.shift;
+        }
+    }
+
+    /// Sets the IP version of the addresses, if there are any.
+    pub fn set_version(&self, key: &mut ViewKey, is_v6: bool) {
+        if !self.addresses.is_empty() {
+            key[SHARED] |= u64::from(is_v6) << self.version;
+        }
+    }
+
+    /// The fields of a key with their names, as reports show them. `interface` shows a slot.
+    pub fn show(
+        &self,
+        key: &ViewKey,
+        facts: Facts<'_>,
+        interface: impl Fn(usize, &mut Map<String, Value>),
+    ) -> Map<String, Value> {
+        let mut shown = Map::new();
+        let is_v6 = key[SHARED] >> self.version & 1 == 1;
+        let mut addresses = self.addresses.iter().zip(key.chunks_exact(2));
+        for field in &self.fields {
+            match field {
+                Field::Ip(..) => {
+                    let Some(((_, lengths), words)) = addresses.next() else { continue };
+                    let address = Address([words[0], words[1]]);
+                    shown.insert(field.name().to_owned(), json!(show_address(address, is_v6, *lengths)));
+                }
+                Field::Interface => interface(self.slot(key).unwrap_or(0), &mut shown),
+                field => {
+                    let number = self.number(key, *field).unwrap_or(0);
+                    shown.insert(field.name().to_owned(), field.show(number, facts));
+                }
+            }
+        }
+        shown
+    }
+}
+
+/// The bit of [`FlowKey::tail`] that tells the IP version.
+const FLOW_VERSION: u32 = 40;
+
+impl Kind {
+    fn of(fields: &[Field]) -> Self {
+        const SOURCE: Field = FLOW[0];
+        const DESTINATION: Field = FLOW[1];
+        match fields {
+            [SOURCE] => Self::Source,
+            [DESTINATION] => Self::Destination,
+            [SOURCE, DESTINATION] => Self::Pair,
+            [Field::Proto, Field::Port] => Self::Service,
+            flow if *flow == FLOW => Self::Flow,
+            _ => Self::Other,
+        }
+    }
+}

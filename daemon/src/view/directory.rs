@@ -1,0 +1,72 @@
+//! Which interface has which slot: views that match by interface or by direction ask here, as interfaces come and go.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use weir_common::control::INTERFACES_MAX;
+
+use crate::config::Way;
+
+const WORDS: usize = INTERFACES_MAX as usize / 64;
+
+/// The slots that one test selects.
+#[derive(Debug, Default)]
+pub struct Selected([AtomicU64; WORDS]);
+
+impl Selected {
+    /// Whether this slot is selected.
+    #[inline]
+    pub fn has(&self, slot: u8) -> bool {
+        self.0[usize::from(slot) / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
+    fn set(&self, slot: u8, is_selected: bool) {
+        let (word, bit) = (&self.0[usize::from(slot) / 64], 1 << (slot % 64));
+        if is_selected {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What selects slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Interfaces whose names are one of these, or fit one of these patterns.
+    Names(Vec<String>),
+    /// One direction.
+    Direction(Way),
+}
+
+impl Selector {
+    fn selects(&self, name: &str, way: Option<Way>) -> bool {
+        match self {
+            Self::Names(names) => names.iter().any(|wanted| crate::config::fits(wanted, name)),
+            Self::Direction(wanted) => way == Some(*wanted),
+        }
+    }
+}
+
+/// All selectors of all views. Whoever gives slots to interfaces tells it.
+#[derive(Clone, Debug, Default)]
+pub struct Directory(Vec<(Selector, Arc<Selected>)>);
+
+impl Directory {
+    /// The slots that this selects, now and later.
+    pub fn add(&mut self, selector: Selector) -> Arc<Selected> {
+        let selected = Arc::new(Selected::default());
+        self.0.push((selector, selected.clone()));
+        selected
+    }
+
+    /// A slot belongs to this interface and direction from now on; a capture has no direction.
+    pub fn assign(&self, slot: usize, name: &str, way: Option<Way>) {
+        let Ok(slot) = u8::try_from(slot) else { return };
+        for (selector, selected) in &self.0 {
+            selected.set(slot, selector.selects(name, way));
+        }
+    }
+}

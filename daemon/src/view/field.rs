@@ -1,0 +1,260 @@
+//! What a view can group by, and what it can count distinct values of: the fields of a record.
+
+use std::{fmt, net::IpAddr};
+
+use serde_json::{Value, json};
+use weir_common::{
+    flow::{Address, class, ip},
+    record::Record,
+};
+
+use super::networks::{Networks, Scope};
+use crate::report::protocol_name;
+
+/// A field of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// An address of this side, or the network of these lengths that it is in.
+    Ip(Side, Lengths),
+    /// The source port; the type for ICMP.
+    SrcPort,
+    /// The destination port; the code for ICMP.
+    DstPort,
+    /// The service's port: the lower of the two. So both directions of a conversation have the same. 0 for ICMP.
+    Port,
+    /// The IP protocol.
+    Proto,
+    /// The IP version.
+    IpVersion,
+    /// Whether the packets are fragments.
+    Fragment,
+    /// The interface with its direction.
+    Interface,
+    /// The VLAN, 0 without.
+    Vlan,
+    /// The differentiated services code point.
+    Dscp,
+    /// The bits of explicit congestion notification.
+    Ecn,
+    /// All TCP flags of the record.
+    TcpFlags,
+    /// The network that an address is in, by its name in the configuration.
+    Net(Side),
+    /// Which way the packets went between the operator's own networks and all others.
+    Scope,
+}
+
+/// Which address of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Who sends.
+    Src,
+    /// Who receives.
+    Dst,
+    /// Either: a record counts for both, once if both are the same.
+    Host,
+}
+
+/// How many leading bits of an address count, by IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lengths {
+    /// Of IPv4, 0 to 32.
+    pub v4: u8,
+    /// Of IPv6, 0 to 128.
+    pub v6: u8,
+}
+
+impl Lengths {
+    /// The whole address.
+    pub const WHOLE: Self = Self { v4: 32, v6: 128 };
+    /// The length for IPv6 where only that for IPv4 is given.
+    pub const V6: u8 = 48;
+
+    /// The network of an address: its leading bits, the others 0.
+    #[inline]
+    pub fn network(self, address: Address, is_v6: bool) -> Address {
+        let length = if is_v6 { self.v6 } else { 96 + self.v4 };
+        let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0).to_be_bytes();
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&mask[at..at + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        // An IPv4 address of which no bit counts is still one: the 96 bits before it stay.
+        Address([address.0[0] & word(0), address.0[1] & word(8)])
+    }
+
+    /// Whether every bit counts.
+    #[inline]
+    pub const fn is_whole(self) -> bool {
+        self.v4 == Self::WHOLE.v4 && self.v6 == Self::WHOLE.v6
+    }
+
+    const fn of(self, is_v6: bool) -> u8 {
+        if is_v6 { self.v6 } else { self.v4 }
+    }
+
+    const fn whole(is_v6: bool) -> u8 {
+        Self::WHOLE.of(is_v6)
+    }
+}
+
+/// What fields are read from, besides the record.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The networks with names.
+    pub networks: &'a Networks,
+}
+
+impl Field {
+    /// The fields whose names have no parts, with their names.
+    const PLAIN: [(&'static str, Self); 17] = [
+        ("src_ip", Self::Ip(Side::Src, Lengths::WHOLE)),
+        ("dst_ip", Self::Ip(Side::Dst, Lengths::WHOLE)),
+        ("host", Self::Ip(Side::Host, Lengths::WHOLE)),
+        ("src_port", Self::SrcPort),
+        ("dst_port", Self::DstPort),
+        ("port", Self::Port),
+        ("proto", Self::Proto),
+        ("ip_version", Self::IpVersion),
+        ("fragment", Self::Fragment),
+        ("interface", Self::Interface),
+        ("vlan", Self::Vlan),
+        ("dscp", Self::Dscp),
+        ("ecn", Self::Ecn),
+        ("tcp_flags", Self::TcpFlags),
+        ("src_net", Self::Net(Side::Src)),
+        ("dst_net", Self::Net(Side::Dst)),
+        ("scope", Self::Scope),
+    ];
+
+    /// The names of all fields, without lengths of prefixes.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::PLAIN.into_iter().map(|(name, _)| name)
+    }
+
+    /// The name without a prefix's length, as rows of reports have it.
+    pub fn name(self) -> &'static str {
+        let plain = match self {
+            Self::Ip(side, _) => Self::Ip(side, Lengths::WHOLE),
+            other => other,
+        };
+        Self::PLAIN.into_iter().find(|(_, field)| *field == plain).map_or("host", |(name, _)| name)
+    }
+
+    /// The field of this name: one of [`Field::names`], and an address may have lengths: `src_ip/24` or `src_ip/24/56`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it; nothing if it is no field's name.
+    pub fn parse(text: &str) -> Result<Self, Option<String>> {
+        let mut parts = text.split('/');
+        let name = parts.next().unwrap_or_default();
+        let lengths: Vec<&str> = parts.collect();
+        let (_, field) = Self::PLAIN.into_iter().find(|(plain, _)| *plain == name).ok_or(None)?;
+        let Self::Ip(side, whole) = field else {
+            return if lengths.is_empty() { Ok(field) } else { Err(Some(format!("{name} is no address: it has no length"))) };
+        };
+        let length = |text: &str, max: u8, version: &str| {
+            let number = text.parse().ok().filter(|length| *length <= max);
+            number.ok_or_else(|| Some(format!("{text:?} is no length of an {version} prefix: expected 0 to {max}")))
+        };
+        let lengths = match lengths[..] {
+            [] => whole,
+            [v4] => Lengths { v4: length(v4, 32, "IPv4")?, v6: Lengths::V6 },
+            [v4, v6] => Lengths { v4: length(v4, 32, "IPv4")?, v6: length(v6, 128, "IPv6")? },
+            _ => return Err(Some(format!("{text:?} has more than two lengths: one for IPv4, one for IPv6"))),
+        };
+        Ok(Self::Ip(side, lengths))
+    }
+
+    /// How many bits its values take in a key, besides the words of an address. `interfaces` are the slots in use.
+    pub fn bits(self, interfaces: usize) -> u32 {
+        match self {
+            Self::Ip(..) => 0,
+            Self::SrcPort | Self::DstPort | Self::Port => 16,
+            Self::Vlan => 12,
+            Self::Proto | Self::TcpFlags | Self::Net(_) => 8,
+            Self::Dscp => 6,
+            Self::Ecn | Self::Scope => 2,
+            Self::IpVersion | Self::Fragment => 1,
+            Self::Interface => interfaces.next_power_of_two().trailing_zeros(),
+        }
+    }
+
+    /// Its value in a record, as a number of so many bits. An address has none.
+    #[inline]
+    pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {
+        let key = &record.key;
+        let is_v6 = key.is_v6();
+        let net = |side| facts.networks.of(if side == Side::Dst { key.dst } else { key.src }, is_v6);
+        match self {
+            Self::Ip(..) => 0,
+            Self::SrcPort => key.src_port().into(),
+            Self::DstPort => key.dst_port().into(),
+            Self::Port => key.port().into(),
+            Self::Proto => key.proto().into(),
+            Self::IpVersion => is_v6.into(),
+            Self::Fragment => (key.class() & class::FRAGMENT != 0).into(),
+            Self::Interface => key.interface().into(),
+            Self::Vlan => (record.vlan & 0xfff).into(),
+            Self::Dscp => (record.tos >> 2).into(),
+            Self::Ecn => (record.tos & 3).into(),
+            Self::TcpFlags => record.tcp_flags.into(),
+            Self::Net(side) => net(side).into(),
+            Self::Scope => facts.networks.scope(net(Side::Src), net(Side::Dst)) as u64,
+        }
+    }
+
+    /// Such a number as reports show it. Interfaces are shown by whoever knows their names.
+    pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
+        match self {
+            Self::Proto => json!(protocol_name(number as u8)),
+            Self::IpVersion => json!(if number == 0 { 4 } else { 6 }),
+            Self::Fragment => json!(number != 0),
+            Self::TcpFlags => json!(flag_letters(number as u8)),
+            Self::Net(_) => facts.networks.name(number as u8).map_or(Value::Null, |name| json!(name)),
+            Self::Scope => json!(Scope::ALL[number as usize % Scope::ALL.len()].name()),
+            _ => json!(number),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::Ip(_, lengths) if *lengths != Lengths::WHOLE => write!(f, "/{}/{}", lengths.v4, lengths.v6),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The network of an address.
+pub fn network(address: IpAddr, lengths: Lengths) -> IpAddr {
+    let is_v6 = address.is_ipv6();
+    ip(lengths.network(address.into(), is_v6), is_v6)
+}
+
+/// An address, or a network with its length.
+pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
+    let (ip, length): (IpAddr, u8) = (ip(address, is_v6), lengths.of(is_v6));
+    if length == Lengths::whole(is_v6) { ip.to_string() } else { format!("{ip}/{length}") }
+}
+
+/// TCP flags and their letters, from the lowest bit on (RFC 9293): FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.
+pub const TCP_FLAGS: [(&str, char); 8] = [
+    ("fin", 'F'),
+    ("syn", 'S'),
+    ("rst", 'R'),
+    ("psh", 'P'),
+    ("ack", 'A'),
+    ("urg", 'U'),
+    ("ece", 'E'),
+    ("cwr", 'C'),
+];
+
+/// The letters of the flags that are set, in the order of their bits.
+fn flag_letters(flags: u8) -> String {
+    TCP_FLAGS.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1).map(|(_, (_, letter))| letter).collect()
+}

@@ -1,0 +1,157 @@
+//! What a view matches: tests on the fields of a record, all of which have to hold.
+
+use std::sync::Arc;
+
+use weir_common::{
+    flow::{Address, class},
+    record::Record,
+};
+
+use super::{
+    directory::Selected,
+    field::{Facts, Side},
+    networks::Networks,
+};
+
+/// Tests that all have to hold.
+#[derive(Clone, Debug, Default)]
+pub struct Filter(pub Vec<Test>);
+
+/// A test, or its contrary.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Whether the record passes if it does not hold.
+    pub is_negated: bool,
+    /// What it is about.
+    pub of: Of,
+    /// The values that pass.
+    pub among: Among,
+}
+
+/// What a test reads from a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// Addresses; for [`Side::Host`] one of the two has to pass.
+    Ip(Side),
+    /// The source port.
+    SrcPort,
+    /// The destination port.
+    DstPort,
+    /// One of the two ports.
+    Port,
+    /// The protocol.
+    Proto,
+    /// The IP version.
+    IpVersion,
+    /// Whether it is a fragment.
+    Fragment,
+    /// The interface, by its slot.
+    Slot,
+    /// The VLAN.
+    Vlan,
+    /// The differentiated services code point.
+    Dscp,
+    /// Explicit congestion notification.
+    Ecn,
+    /// TCP flags: one of these has to be set.
+    TcpFlags,
+    /// Networks by their number; for [`Side::Host`] one of the two has to pass.
+    Net(Side),
+    /// Which way, by the number of a [`super::networks::Scope`].
+    Scope,
+}
+
+/// The values that pass.
+#[derive(Clone, Debug)]
+pub enum Among {
+    /// Addresses in these networks.
+    Prefixes(Arc<Networks>),
+    /// Numbers in these ranges, both ends included.
+    Ranges(Box<[(u16, u16)]>),
+    /// Numbers whose bits are set.
+    Bits(Box<[u64; 4]>),
+    /// Interfaces, by what is there now.
+    Interfaces(Arc<Selected>),
+}
+
+impl Among {
+    /// Numbers below 256 that pass.
+    pub fn bits(numbers: impl IntoIterator<Item = u8>) -> Self {
+        let mut bits = Box::new([0; 4]);
+        for number in numbers {
+            bits[usize::from(number) / 64] |= 1 << (number % 64);
+        }
+        Self::Bits(bits)
+    }
+
+    #[inline]
+    fn has(&self, number: u16) -> bool {
+        match self {
+            Self::Ranges(ranges) => ranges.iter().any(|(first, last)| (*first..=*last).contains(&number)),
+            Self::Bits(bits) => bits[usize::from(number) / 64 % 4] >> (number % 64) & 1 == 1,
+            Self::Interfaces(selected) => selected.has(number as u8),
+            Self::Prefixes(_) => false,
+        }
+    }
+
+    #[inline]
+    fn has_address(&self, address: Address, is_v6: bool) -> bool {
+        matches!(self, Self::Prefixes(networks) if networks.of(address, is_v6) != Networks::NONE)
+    }
+}
+
+impl Test {
+    /// Whether a record passes.
+    #[inline]
+    pub fn passes(&self, record: &Record, facts: Facts<'_>) -> bool {
+        self.holds(record, facts) != self.is_negated
+    }
+
+    #[inline]
+    fn holds(&self, record: &Record, facts: Facts<'_>) -> bool {
+        let (key, among) = (&record.key, &self.among);
+        let is_v6 = key.is_v6();
+        let net = |address| among.has(facts.networks.of(address, is_v6).into());
+        match self.of {
+            Of::Ip(Side::Src) => among.has_address(key.src, is_v6),
+            Of::Ip(Side::Dst) => among.has_address(key.dst, is_v6),
+            Of::Ip(Side::Host) => among.has_address(key.src, is_v6) || among.has_address(key.dst, is_v6),
+            Of::SrcPort => among.has(key.src_port()),
+            Of::DstPort => among.has(key.dst_port()),
+            Of::Port => among.has(key.src_port()) || among.has(key.dst_port()),
+            Of::Proto => among.has(key.proto().into()),
+            Of::IpVersion => among.has(is_v6.into()),
+            Of::Fragment => among.has((key.class() & class::FRAGMENT != 0).into()),
+            Of::Slot => among.has(key.interface().into()),
+            Of::Vlan => among.has(record.vlan & 0xfff),
+            Of::Dscp => among.has((record.tos >> 2).into()),
+            Of::Ecn => among.has((record.tos & 3).into()),
+            Of::TcpFlags => (0..8).any(|bit| record.tcp_flags >> bit & 1 == 1 && among.has(bit)),
+            Of::Net(Side::Src) => net(key.src),
+            Of::Net(Side::Dst) => net(key.dst),
+            Of::Net(Side::Host) => net(key.src) || net(key.dst),
+            Of::Scope => {
+                let [src, dst] = [key.src, key.dst].map(|address| facts.networks.of(address, is_v6));
+                among.has(facts.networks.scope(src, dst) as u16)
+            }
+        }
+    }
+}
+
+impl Filter {
+    /// Whether a record passes all tests.
+    #[inline]
+    pub fn passes(&self, record: &Record, facts: Facts<'_>) -> bool {
+        self.0.iter().all(|test| test.passes(record, facts))
+    }
+
+    /// Whether there are no tests.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it tells interfaces apart.
+    pub fn has_interface(&self) -> bool {
+        self.0.iter().any(|test| test.of == Of::Slot)
+    }
+}

@@ -1,0 +1,81 @@
+//! The planner: which structure answers a view, and what it costs.
+
+use std::fmt;
+
+use super::{By, Measure, View};
+use crate::config::Estimates;
+
+/// What answers a view.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Structure {
+    /// One sum.
+    Total,
+    /// A sum for each of so many keys: all there can be.
+    Table {
+        /// How many.
+        cells: usize,
+    },
+    /// Count-min with candidates.
+    HeavyHitters {
+        /// The usual distance of bounds, as a share of the whole.
+        error: f64,
+        /// Candidates at least.
+        candidates: usize,
+    },
+    /// One `HyperLogLog`.
+    Unique {
+        /// Its relative standard error.
+        error: f64,
+    },
+    /// Distinct counts by key.
+    Spread {
+        /// Pairs of key and item that it is made for.
+        pairs: u64,
+        /// Keys with so many items stand out.
+        smallest: u64,
+        /// Relative error of large counts.
+        error: f64,
+    },
+}
+
+/// Candidates for each row that is listed.
+const CANDIDATES_PER_ROW: usize = 8;
+/// Tables of interfaces that share their candidates, at most: there may be more interfaces, but few carry much.
+const TABLES_MAX: usize = 16;
+
+impl Structure {
+    /// The structure for a view.
+    pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
+        let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
+        match view.measure {
+            Measure::Bytes | Measure::Packets if by.fields().is_empty() => Self::Total,
+            Measure::Bytes | Measure::Packets => match by.domain() {
+                Some(cells) => Self::Table { cells },
+                None => Self::HeavyHitters {
+                    error: view.error,
+                    candidates: estimates.top_candidates.max(CANDIDATES_PER_ROW * view.top * tables),
+                },
+            },
+            Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => {
+                Self::Unique { error: estimates.unique_error }
+            }
+            Measure::Flows | Measure::Distinct(_) => Self::Spread { pairs: 250_000, smallest: 1_000, error: 0.04 },
+        }
+    }
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total => write!(f, "one sum: exact"),
+            Self::Table { cells } => write!(f, "a table of {cells} sums: exact"),
+            Self::HeavyHitters { error, candidates: _ } => {
+                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)
+            }
+            Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", error * 100.0),
+            Self::Spread { pairs: _, smallest, error } => {
+                write!(f, "spread: keys with {smallest} or more, standard error {} %", error * 100.0)
+            }
+        }
+    }
+}

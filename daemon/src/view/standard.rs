@@ -1,0 +1,85 @@
+//! The standard views: those that every report has unless they are switched off.
+
+use serde::{Serialize, Serializer};
+
+use super::{FLOW, Field, Measure, View};
+use crate::config::Estimates;
+
+/// A standard view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// The largest flows.
+    Flows,
+    /// The sources that send most.
+    Sources,
+    /// The destinations that receive most.
+    Destinations,
+    /// The largest pairs of source and destination.
+    Pairs,
+    /// The largest services.
+    Services,
+    /// Destinations with many sources: floods.
+    SourcesPerDestination,
+    /// Sources with many destinations: scans of a network.
+    DestinationsPerSource,
+    /// Sources with many destination ports: scans of hosts.
+    PortsPerSource,
+}
+
+impl Standard {
+    /// All of them, in the order of the report.
+    pub const ALL: [Self; 8] = [
+        Self::Flows,
+        Self::Sources,
+        Self::Destinations,
+        Self::Pairs,
+        Self::Services,
+        Self::SourcesPerDestination,
+        Self::DestinationsPerSource,
+        Self::PortsPerSource,
+    ];
+
+    /// Its name in the configuration and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flows => "flows",
+            Self::Sources => "sources",
+            Self::Destinations => "destinations",
+            Self::Pairs => "pairs",
+            Self::Services => "services",
+            Self::SourcesPerDestination => "sources_per_destination",
+            Self::DestinationsPerSource => "destinations_per_source",
+            Self::PortsPerSource => "ports_per_source",
+        }
+    }
+
+    /// The question, with lists of so many rows.
+    pub fn view(self, estimates: &Estimates, top: usize) -> View {
+        let [src, dst, _, dst_port, _] = FLOW;
+        let (by, measure) = match self {
+            Self::Flows => (FLOW.to_vec(), Measure::Bytes),
+            Self::Sources => (vec![src], Measure::Bytes),
+            Self::Destinations => (vec![dst], Measure::Bytes),
+            Self::Pairs => (vec![src, dst], Measure::Bytes),
+            Self::Services => (vec![Field::Proto, Field::Port], Measure::Bytes),
+            Self::SourcesPerDestination => (vec![dst], Measure::Distinct(vec![src])),
+            Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
+            Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
+        };
+        View {
+            name: self.name().to_owned(),
+            conditions: Vec::new(),
+            by,
+            measure,
+            top,
+            per_interface: false,
+            error: estimates.top_error,
+        }
+    }
+}
+
+impl Serialize for Standard {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,281 @@
+//! Views: every row of many questions against the truth about a capture.
+
+use std::{collections::HashMap, net::IpAddr, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+use weir_common::ledger::Tally;
+use weir_tests::{
+    oracle::{By, Oracle, proto},
+    scratch::Scratch,
+    traffic::Plan,
+    truth::{Key, Lacks},
+};
+
+use crate::command::{DONE, capture, text, weir_replay};
+
+/// A question, and what the truth about a flow says to it: the keys for which it counts, as rows of reports have them.
+struct Question {
+    view: &'static str,
+    /// Rows at most.
+    top: usize,
+    by: By,
+    keys: fn(&Key) -> Vec<Value>,
+}
+
+const QUESTIONS: [Question; 14] = [
+    Question { view: "{by: [src_ip]}", top: 10, by: By::Bytes, keys: |flow| vec![json!({"src_ip": flow.src})] },
+    Question {
+        view: "{by: [dst_ip], match: {proto: udp}, measure: packets, top: 7}", top: 7,
+        by: By::Packets,
+        keys: |flow| only(flow.proto == 17, json!({"dst_ip": flow.dst})),
+    },
+    Question {
+        view: "{by: [proto, ip_version]}", top: 10,
+        by: By::Bytes,
+        keys: |flow| vec![json!({"proto": flow.proto, "ip_version": version(flow)})],
+    },
+    Question {
+        view: "{by: [src_ip/24, dst_port], match: {ip_version: 4, proto: [tcp, udp]}, top: 50}", top: 50,
+        by: By::Bytes,
+        keys: |flow| match flow.src {
+            IpAddr::V4(src) if matches!(flow.proto, 6 | 17) => {
+                let [a, b, c, _] = src.octets();
+                vec![json!({"src_ip": format!("{a}.{b}.{c}.0/24"), "dst_port": flow.dst_port})]
+            }
+            _ => Vec::new(),
+        },
+    },
+    Question {
+        view: "{by: [dst_ip/24/56]}", top: 10,
+        by: By::Bytes,
+        keys: |flow| match flow.dst {
+            IpAddr::V4(dst) => {
+                let [a, b, c, _] = dst.octets();
+                vec![json!({"dst_ip": format!("{a}.{b}.{c}.0/24")})]
+            }
+            IpAddr::V6(dst) => {
+                let network = std::net::Ipv6Addr::from_bits(dst.to_bits() >> 72 << 72);
+                vec![json!({"dst_ip": format!("{network}/56")})]
+            }
+        },
+    },
+    Question {
+        view: "{by: [host], measure: packets}", top: 10,
+        by: By::Packets,
+        keys: |flow| {
+            let mut hosts = vec![flow.src, flow.dst];
+            hosts.dedup();
+            hosts.into_iter().map(|host| json!({"host": host})).collect()
+        },
+    },
+    Question {
+        view: "{by: service}", top: 10,
+        by: By::Bytes,
+        keys: |flow| vec![json!({"proto": flow.proto, "port": port(flow)})],
+    },
+    Question {
+        view: "{by: [port], match: {proto: tcp}, top: 100}", top: 100,
+        by: By::Bytes,
+        keys: |flow| only(flow.proto == 6, json!({"port": port(flow)})),
+    },
+    Question {
+        view: "{match: {dst_port: [80, 400-500], not: {proto: udp}}}", top: 10,
+        by: By::Bytes,
+        keys: |flow| only(matches!(flow.dst_port, 80 | 400..=500) && flow.proto != 17, json!({})),
+    },
+    Question {
+        view: "{by: [fragment], match: {not: {ip_version: 6}}}", top: 10,
+        by: By::Packets,
+        keys: |flow| only(flow.src.is_ipv4(), json!({"fragment": flow.lacks == Lacks::Fragment})),
+    },
+    Question {
+        view: "{by: [dst_ip, src_port], match: {port: 53}}", top: 10,
+        by: By::Bytes,
+        keys: |flow| {
+            let is_53 = flow.src_port == 53 || flow.dst_port == 53;
+            only(is_53, json!({"dst_ip": flow.dst, "src_port": flow.src_port}))
+        },
+    },
+    Question {
+        view: "{by: [src_ip], match: {dst_ip: [100.64.0.0/10, \"2001:db8::/32\"], src_ip: 10.0.0.0/8}}", top: 10,
+        by: By::Bytes,
+        keys: |flow| {
+            let has_source = matches!(flow.src, IpAddr::V4(src) if src.octets()[0] == 10);
+            let has_destination = match flow.dst {
+                IpAddr::V4(dst) => dst.octets()[0] == 100 && dst.octets()[1] >> 6 == 1,
+                IpAddr::V6(dst) => dst.segments()[..2] == [0x2001, 0xdb8],
+            };
+            only(has_source && has_destination, json!({"src_ip": flow.src}))
+        },
+    },
+    Question {
+        view: "{by: [ip_version, proto], match: {host: 10.0.0.0/8}, top: 100}", top: 100,
+        by: By::Bytes,
+        keys: |flow| {
+            let is_ten = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
+            let row = json!({"proto": flow.proto, "ip_version": version(flow)});
+            only(is_ten(flow.src) || is_ten(flow.dst), row)
+        },
+    },
+    Question {
+        view: "{by: [interface, proto], top: 100}", top: 100,
+        by: By::Bytes,
+        keys: |flow| vec![json!({"interface": "views.pcap", "proto": flow.proto})],
+    },
+];
+
+fn only(counts: bool, row: Value) -> Vec<Value> {
+    if counts { vec![row] } else { Vec::new() }
+}
+
+fn version(flow: &Key) -> u8 {
+    if flow.src.is_ipv4() { 4 } else { 6 }
+}
+
+/// The port of a service.
+fn port(flow: &Key) -> u16 {
+    if matches!(flow.proto, 1 | 58) { 0 } else { flow.src_port.min(flow.dst_port) }
+}
+
+/// Replays a capture with these views, and gives the only report.
+fn report(capture: &Path, views: &[String], more: &[&str]) -> Result<Value> {
+    let mut args = vec!["--json", "--window", "all", "--seed", "7"];
+    args.extend(views.iter().flat_map(|view| ["--view", view]));
+    args.extend(more);
+    args.push(text(capture));
+    let mut reports = weir_replay(args)?.reports(DONE)?;
+    ensure!(reports.len() == 1, "{} reports", reports.len());
+    Ok(reports.remove(0))
+}
+
+fn plan() -> Plan {
+    Plan { packets: 60_000, flows: 20_000, ..Plan::default() }
+}
+
+/// The key of a row: all that is no number of it.
+fn key(row: &Value) -> Result<Value> {
+    let mut key: Map<String, Value> = row.as_object().context("a row is an object")?.clone();
+    for other in ["rank", "packets", "bytes", "flows", "distinct"] {
+        key.remove(other);
+    }
+    // Protocols have more than one name.
+    if let Some(name) = key.get("proto").and_then(Value::as_str) {
+        let number = proto::number(name).with_context(|| format!("{name} is no protocol"))?;
+        key.insert("proto".to_owned(), json!(number));
+    }
+    Ok(Value::Object(key))
+}
+
+fn holds(estimate: &Value, truth: u64) -> bool {
+    let number = |name: &str| estimate[name].as_u64();
+    number("lower").is_some_and(|lower| lower <= truth) && number("upper").is_some_and(|upper| truth <= upper)
+}
+
+pub fn every_row_is_true() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let views: Vec<String> = QUESTIONS.iter().map(|question| question.view.to_owned()).collect();
+    let report = report(&path, &views, &[])?;
+    let answers = report["views"].as_array().context("views")?;
+    ensure!(answers.len() == QUESTIONS.len(), "{} views", answers.len());
+    for (question, answer) in QUESTIONS.iter().zip(answers) {
+        judge(question, answer, &oracle).with_context(|| question.view)?;
+    }
+    Ok(())
+}
+
+fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
+    let truths: HashMap<String, Tally> =
+        oracle.grouped(|flow| (question.keys)(flow).iter().map(ToString::to_string).collect());
+    let rows = answer["rows"].as_array().context("rows")?;
+    ensure!(rows.len() == question.top.min(truths.len()), "{} rows of {} keys", rows.len(), truths.len());
+    ensure!(!rows.is_empty(), "the question is about nothing");
+    let mut listed = Vec::new();
+    for (nth, row) in rows.iter().enumerate() {
+        ensure!(row["rank"] == nth as u64 + 1, "rank {}", row["rank"]);
+        let key = key(row)?.to_string();
+        let truth = truths.get(&key).with_context(|| format!("there is no {key}"))?;
+        ensure!(holds(&row["packets"], truth.packets) && holds(&row["bytes"], truth.bytes), "{row} of {truth:?}");
+        listed.push(key);
+    }
+    let value = |row: &Value| row[question.by.name()]["value"].as_u64().unwrap_or(0);
+    ensure!(rows.is_sorted_by(|one, next| value(one) >= value(next)), "the rows are in no order");
+    // Who has more than the last one may have is listed.
+    let last = rows.last().and_then(|row| row[question.by.name()]["upper"].as_u64()).unwrap_or(0);
+    let missing = truths.iter().find(|(key, truth)| question.by.of(**truth) > last && !listed.contains(key));
+    ensure!(missing.is_none(), "{missing:?} is not listed");
+    Ok(())
+}
+
+pub fn distinct_counts_hold() -> Result<()> {
+    type Pairs = fn(&Key) -> Vec<(Value, Value)>;
+    let questions: [(&str, Pairs); 4] = [
+        ("{by: [src_ip], measure: {distinct: [dst_ip, dst_port]}}", |flow| {
+            vec![(json!({"src_ip": flow.src}), json!([flow.dst, flow.dst_port]))]
+        }),
+        ("{by: [dst_port], measure: {distinct: src_ip}, match: {proto: tcp}}", |flow| {
+            if flow.proto == 6 { vec![(json!({"dst_port": flow.dst_port}), json!(flow.src))] } else { Vec::new() }
+        }),
+        ("{measure: {distinct: dst_ip}, match: {ip_version: 6}}", |flow| {
+            if flow.src.is_ipv6() { vec![(json!({}), json!(flow.dst))] } else { Vec::new() }
+        }),
+        ("{by: [proto], measure: flows}", |flow| {
+            let ports = [flow.src_port, flow.dst_port];
+            vec![(json!({"proto": flow.proto}), json!([flow.src, flow.dst, ports, format!("{:?}", flow.lacks)]))]
+        }),
+    ];
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let views: Vec<String> = questions.iter().map(|(view, _)| (*view).to_owned()).collect();
+    let report = report(&path, &views, &[])?;
+    for ((view, pairs), answer) in questions.iter().zip(report["views"].as_array().context("views")?) {
+        let truths: HashMap<String, u64> = oracle.spread(|flow| {
+            pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        });
+        let rows = answer["rows"].as_array().context("rows")?;
+        ensure!(!rows.is_empty(), "{view}: no rows");
+        for row in rows {
+            let key = key(row)?.to_string();
+            let truth = truths.get(&key).with_context(|| format!("{view}: there is no {key}"))?;
+            let counted = if row["flows"].is_null() { &row["distinct"] } else { &row["flows"] };
+            ensure!(holds(counted, *truth), "{view}: {row}, and it has {truth}");
+        }
+        let listed: Vec<String> = rows.iter().map(|row| Ok(key(row)?.to_string())).collect::<Result<_>>()?;
+        let upper = |row: &Value| if row["flows"].is_null() { row["distinct"]["upper"].as_u64() } else { row["flows"]["upper"].as_u64() };
+        let last = rows.last().and_then(upper).context("an upper bound")?;
+        let missing = truths.iter().find(|(key, truth)| **truth > last && !listed.contains(key));
+        ensure!(missing.is_none(), "{view}: {missing:?} is not listed");
+    }
+    Ok(())
+}
+
+pub fn any_key_can_be_asked_for() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let sources = oracle.grouped(|flow| vec![flow.src]);
+    let mut some: Vec<_> = sources.iter().collect();
+    some.sort_by_key(|(ip, _)| **ip);
+    // Large and small ones, and one that was never there.
+    let asked: Vec<(IpAddr, Tally)> = some.iter().step_by(97).take(30).map(|(ip, tally)| (**ip, **tally)).collect();
+    let nobody: IpAddr = "192.0.2.7".parse()?;
+    let all: Vec<(IpAddr, Tally)> = asked.into_iter().chain([(nobody, Tally::default())]).collect();
+    let asks: Vec<String> = all.iter().map(|(ip, _)| format!("src_ip={ip}")).collect();
+    let mut args: Vec<&str> = asks.iter().flat_map(|ask| ["--ask", ask.as_str()]).collect();
+    args.extend(["--ask", "proto=tcp,port=443"]);
+    let report = report(&path, &[], &args)?;
+    let answers = report["answers"].as_array().context("answers")?;
+    ensure!(answers.len() == all.len() + 1, "{} answers", answers.len());
+    for ((ip, truth), answer) in all.iter().zip(answers) {
+        ensure!(answer["src_ip"] == ip.to_string(), "{answer} is not about {ip}");
+        ensure!(holds(&answer["packets"], truth.packets) && holds(&answer["bytes"], truth.bytes), "{answer}: {truth:?}");
+    }
+    let web = oracle.attributed_where(|flow| flow.proto == 6 && port(flow) == 443);
+    let answer = answers.last().context("an answer")?;
+    ensure!(answer["proto"] == "tcp" && answer["port"] == 443, "{answer}");
+    ensure!(holds(&answer["bytes"], web.bytes) && web.bytes > 0, "{answer}: {web:?}");
+    Ok(())
+}
