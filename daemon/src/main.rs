@@ -152,11 +152,13 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
 fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
     let usage = |error: anyhow::Error| Failure { exit: Exit::Usage, error };
     for (nth, text) in (1..).zip(views) {
-        let view = config
-            .parse_view(text, "--view", &format!("view{nth}"))
-            .map_err(|mistakes| usage(mistakes.into()))?;
+        let view =
+            config.parse_view(text, "--view", &format!("view{nth}")).map_err(|mistakes| usage(mistakes.into()))?;
         if config.views.iter().any(|known| known.name == view.name) {
-            return Err(usage(anyhow::anyhow!("--view {text}: there is a view {} already: give it another `name`", view.name)));
+            return Err(usage(anyhow::anyhow!(
+                "--view {text}: there is a view {} already: give it another `name`",
+                view.name
+            )));
         }
         config.views.push(view);
     }

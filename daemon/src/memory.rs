@@ -96,7 +96,8 @@ impl Memory {
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&config.estimates, &Views::new(config, slots(&config.interfaces)), key).memory_bytes() as u64,
+            shard: Shard::new(&config.estimates, &Views::new(config, slots(&config.interfaces)), key).memory_bytes()
+                as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring,
             caches: if has_programs { caches } else { 0 },

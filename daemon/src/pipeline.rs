@@ -147,7 +147,8 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let attachments = Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, views.clone(), start.strict)?;
+        let attachments =
+            Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, views.clone(), start.strict)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())

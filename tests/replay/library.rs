@@ -36,7 +36,8 @@ pub fn run(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool) -
 ///
 /// As for [`run`].
 pub fn run_with(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool, seed: u64) -> Result<Replayed> {
-    let options = Options { files: files.to_vec(), windows, kernel, seed: Some(seed), asks: Vec::new(), progress: false };
+    let options =
+        Options { files: files.to_vec(), windows, kernel, seed: Some(seed), asks: Vec::new(), progress: false };
     let mut lines = Vec::new();
     let broken = replay(config, &options, &mut |report| write_json(report, &mut lines))?;
     let reports = reports(&lines)?;

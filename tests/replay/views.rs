@@ -26,17 +26,20 @@ struct Question {
 const QUESTIONS: [Question; 14] = [
     Question { view: "{by: [src_ip]}", top: 10, by: By::Bytes, keys: |flow| vec![json!({"src_ip": flow.src})] },
     Question {
-        view: "{by: [dst_ip], match: {proto: udp}, measure: packets, top: 7}", top: 7,
+        view: "{by: [dst_ip], match: {proto: udp}, measure: packets, top: 7}",
+        top: 7,
         by: By::Packets,
         keys: |flow| only(flow.proto == 17, json!({"dst_ip": flow.dst})),
     },
     Question {
-        view: "{by: [proto, ip_version]}", top: 10,
+        view: "{by: [proto, ip_version]}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| vec![json!({"proto": flow.proto, "ip_version": version(flow)})],
     },
     Question {
-        view: "{by: [src_ip/24, dst_port], match: {ip_version: 4, proto: [tcp, udp]}, top: 50}", top: 50,
+        view: "{by: [src_ip/24, dst_port], match: {ip_version: 4, proto: [tcp, udp]}, top: 50}",
+        top: 50,
         by: By::Bytes,
         keys: |flow| match flow.src {
             IpAddr::V4(src) if matches!(flow.proto, 6 | 17) => {
@@ -47,7 +50,8 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: [dst_ip/24/56]}", top: 10,
+        view: "{by: [dst_ip/24/56]}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| match flow.dst {
             IpAddr::V4(dst) => {
@@ -61,7 +65,8 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: [host], measure: packets}", top: 10,
+        view: "{by: [host], measure: packets}",
+        top: 10,
         by: By::Packets,
         keys: |flow| {
             let mut hosts = vec![flow.src, flow.dst];
@@ -70,27 +75,32 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: service}", top: 10,
+        view: "{by: service}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| vec![json!({"proto": flow.proto, "port": port(flow)})],
     },
     Question {
-        view: "{by: [port], match: {proto: tcp}, top: 100}", top: 100,
+        view: "{by: [port], match: {proto: tcp}, top: 100}",
+        top: 100,
         by: By::Bytes,
         keys: |flow| only(flow.proto == 6, json!({"port": port(flow)})),
     },
     Question {
-        view: "{match: {dst_port: [80, 400-500], not: {proto: udp}}}", top: 10,
+        view: "{match: {dst_port: [80, 400-500], not: {proto: udp}}}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| only(matches!(flow.dst_port, 80 | 400..=500) && flow.proto != 17, json!({})),
     },
     Question {
-        view: "{by: [fragment], match: {not: {ip_version: 6}}}", top: 10,
+        view: "{by: [fragment], match: {not: {ip_version: 6}}}",
+        top: 10,
         by: By::Packets,
         keys: |flow| only(flow.src.is_ipv4(), json!({"fragment": flow.lacks == Lacks::Fragment})),
     },
     Question {
-        view: "{by: [dst_ip, src_port], match: {port: 53}}", top: 10,
+        view: "{by: [dst_ip, src_port], match: {port: 53}}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| {
             let is_53 = flow.src_port == 53 || flow.dst_port == 53;
@@ -98,7 +108,8 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: [src_ip], match: {dst_ip: [100.64.0.0/10, \"2001:db8::/32\"], src_ip: 10.0.0.0/8}}", top: 10,
+        view: "{by: [src_ip], match: {dst_ip: [100.64.0.0/10, \"2001:db8::/32\"], src_ip: 10.0.0.0/8}}",
+        top: 10,
         by: By::Bytes,
         keys: |flow| {
             let has_source = matches!(flow.src, IpAddr::V4(src) if src.octets()[0] == 10);
@@ -110,7 +121,8 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: [ip_version, proto], match: {host: 10.0.0.0/8}, top: 100}", top: 100,
+        view: "{by: [ip_version, proto], match: {host: 10.0.0.0/8}, top: 100}",
+        top: 100,
         by: By::Bytes,
         keys: |flow| {
             let is_ten = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
@@ -119,7 +131,8 @@ const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        view: "{by: [interface, proto], top: 100}", top: 100,
+        view: "{by: [interface, proto], top: 100}",
+        top: 100,
         by: By::Bytes,
         keys: |flow| vec![json!({"interface": "views.pcap", "proto": flow.proto})],
     },
@@ -232,9 +245,8 @@ pub fn distinct_counts_hold() -> Result<()> {
     let views: Vec<String> = questions.iter().map(|(view, _)| (*view).to_owned()).collect();
     let report = report(&path, &views, &[])?;
     for ((view, pairs), answer) in questions.iter().zip(report["views"].as_array().context("views")?) {
-        let truths: HashMap<String, u64> = oracle.spread(|flow| {
-            pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
-        });
+        let truths: HashMap<String, u64> = oracle
+            .spread(|flow| pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
         let rows = answer["rows"].as_array().context("rows")?;
         ensure!(!rows.is_empty(), "{view}: no rows");
         for row in rows {
@@ -244,7 +256,9 @@ pub fn distinct_counts_hold() -> Result<()> {
             ensure!(holds(counted, *truth), "{view}: {row}, and it has {truth}");
         }
         let listed: Vec<String> = rows.iter().map(|row| Ok(key(row)?.to_string())).collect::<Result<_>>()?;
-        let upper = |row: &Value| if row["flows"].is_null() { row["distinct"]["upper"].as_u64() } else { row["flows"]["upper"].as_u64() };
+        let upper = |row: &Value| {
+            if row["flows"].is_null() { row["distinct"]["upper"].as_u64() } else { row["flows"]["upper"].as_u64() }
+        };
         let last = rows.last().and_then(upper).context("an upper bound")?;
         let missing = truths.iter().find(|(key, truth)| **truth > last && !listed.contains(key));
         ensure!(missing.is_none(), "{view}: {missing:?} is not listed");
@@ -271,7 +285,10 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
     ensure!(answers.len() == all.len() + 1, "{} answers", answers.len());
     for ((ip, truth), answer) in all.iter().zip(answers) {
         ensure!(answer["src_ip"] == ip.to_string(), "{answer} is not about {ip}");
-        ensure!(holds(&answer["packets"], truth.packets) && holds(&answer["bytes"], truth.bytes), "{answer}: {truth:?}");
+        ensure!(
+            holds(&answer["packets"], truth.packets) && holds(&answer["bytes"], truth.bytes),
+            "{answer}: {truth:?}"
+        );
     }
     let web = oracle.attributed_where(|flow| flow.proto == 6 && port(flow) == 443);
     let answer = answers.last().context("an answer")?;

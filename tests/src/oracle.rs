@@ -55,10 +55,13 @@ impl Dimension {
             Self::Sources => Subject::Source(key.src),
             Self::Destinations => Subject::Destination(key.dst),
             Self::Pairs => Subject::Pair(key.src, key.dst),
-            Self::Services => Subject::Service(key.proto, match key.proto {
-                1 | 58 => 0,
-                _ => key.src_port.min(key.dst_port),
-            }),
+            Self::Services => Subject::Service(
+                key.proto,
+                match key.proto {
+                    1 | 58 => 0,
+                    _ => key.src_port.min(key.dst_port),
+                },
+            ),
         }
     }
 }

@@ -12,11 +12,11 @@ use super::limits::*;
 use super::mistake::short;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
-use crate::view::Standard;
 use super::{
     AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
     Sampling, SeenFlows, Sink, Target, Tunnels, Way,
 };
+use crate::view::Standard;
 
 const MODES: [(&str, Mode); 6] = [
     ("auto", Mode::Auto),

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use weir_sketch::hash::{Key, mix};
 
-use crate::view::{Condition, FLOW, Measure, Standard, Values, View, filter::Of};
 use super::limits::{self, FILE_MAX, MISTAKES_MAX};
 use super::units::{parse_bytes, show_bytes, show_duration};
 use super::*;
+use crate::view::{Condition, FLOW, Measure, Standard, Values, View, filter::Of};
 
 const SHIPPED: &str = include_str!("../../../config/weir.yaml");
 
@@ -125,7 +125,10 @@ fn examples_of_views_parse_and_differ() {
         names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
     }
     names.sort();
-    assert_eq!(names, ["networks.yaml", "peers.yaml", "quality-of-service.yaml", "scans-and-floods.yaml", "services.yaml"]);
+    assert_eq!(
+        names,
+        ["networks.yaml", "peers.yaml", "quality-of-service.yaml", "scans-and-floods.yaml", "services.yaml"]
+    );
 }
 
 /// Every setting with a value that is not its default.
@@ -816,13 +819,18 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
 fn wrong_views_are_refused_at_their_place() {
     for (view, place, message) in WRONG_VIEWS {
         let found = mistakes(&format!("views: [{view}]"));
-        assert!(found.len() == 1 && found[0].starts_with(&format!("{place}: ")) && found[0].contains(message),
-            "{view}: expected {place}: ..{message}.., found {found:#?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with(&format!("{place}: ")) && found[0].contains(message),
+            "{view}: expected {place}: ..{message}.., found {found:#?}"
+        );
     }
     let twice = "views: [{name: w}, {name: w, by: [src_ip]}]";
     assert_eq!(mistakes(twice), ["1:20: views[1]: the name w is taken by views[0]"]);
     let many: Vec<_> = (0..=limits::VIEWS_MAX).map(|nth| format!("{{name: v{nth}}}")).collect();
-    assert_eq!(mistakes(&format!("views: [{}]", many.join(", "))), ["1:8: views: 65 items are more than the 64 allowed"]);
+    assert_eq!(
+        mistakes(&format!("views: [{}]", many.join(", "))),
+        ["1:8: views: 65 items are more than the 64 allowed"]
+    );
 }
 
 #[test]
@@ -852,5 +860,8 @@ fn views_are_written_as_they_are_read() {
     let written: serde_yaml::Value = serde_yaml::from_str(&config.to_yaml()).unwrap();
     let expected: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
     assert_eq!(written["views"], expected["views"]);
-    assert_eq!(parse("views: [{name: w, by: service}]").unwrap().views[0].by, parse("views: [{name: w, by: [proto, port]}]").unwrap().views[0].by);
+    assert_eq!(
+        parse("views: [{name: w, by: service}]").unwrap().views[0].by,
+        parse("views: [{name: w, by: [proto, port]}]").unwrap().views[0].by
+    );
 }

@@ -2,12 +2,12 @@
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
-use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEWS_MAX, VIEW_NAME_BYTES};
+use super::Config;
+use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX};
 use super::mistake::short;
+use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
-use super::read::{WAYS, interface_name};
-use super::Config;
 use crate::{
     report::protocol_number,
     view::{
@@ -123,7 +123,9 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
         Ok(_) => (),
         Err(Unpackable::Addresses) => by.refuse("a key has at most two addresses"),
         Err(Unpackable::Bits(bits)) => {
-            by.refuse(format!("these fields take {bits} bits, and a key has room for 63 besides addresses: leave one out"));
+            by.refuse(format!(
+                "these fields take {bits} bits, and a key has room for 63 besides addresses: leave one out"
+            ));
         }
     }
     let sides = |side| view.by.iter().filter(|field| matches!(field, F::Ip(one, _) if *one == side)).count();
@@ -207,15 +209,16 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
         );
         return None;
     }
-    field.choice_of(
-        "one of bytes, packets, flows, or a map such as {distinct: src_ip}",
-        &[("bytes", 0), ("packets", 1), ("flows", 2)],
-    )
-    .map(|nth| match nth {
-        0 => Measure::Bytes,
-        1 => Measure::Packets,
-        _ => Measure::Flows,
-    })
+    field
+        .choice_of(
+            "one of bytes, packets, flows, or a map such as {distinct: src_ip}",
+            &[("bytes", 0), ("packets", 1), ("flows", 2)],
+        )
+        .map(|nth| match nth {
+            0 => Measure::Bytes,
+            1 => Measure::Packets,
+            _ => Measure::Flows,
+        })
 }
 
 fn conditions(field: &Field<'_>) -> Option<Vec<Condition>> {
@@ -240,22 +243,28 @@ const CONDITIONS: [(&str, Read); 18] = [
     ("dst_port", |f| ranges(f, Of::DstPort, 0..=u16::MAX, "port")),
     ("port", |f| ranges(f, Of::Port, 0..=u16::MAX, "port")),
     ("proto", |f| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
-    ("ip_version", |f| numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
-        "4" => Some(0),
-        "6" => Some(1),
-        _ => None,
-    })),
+    ("ip_version", |f| {
+        numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
+            "4" => Some(0),
+            "6" => Some(1),
+            _ => None,
+        })
+    }),
     ("fragment", |f| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
     ("interface", interfaces),
     ("direction", |f| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
     ("vlan", |f| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
-    ("dscp", |f| numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
-        named(text, &DSCP).or_else(|| text.parse().ok().filter(|number| *number < 64))
-    })),
+    ("dscp", |f| {
+        numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
+            named(text, &DSCP).or_else(|| text.parse().ok().filter(|number| *number < 64))
+        })
+    }),
     ("ecn", |f| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
-    ("tcp_flags", |f| numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
-        TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
-    })),
+    ("tcp_flags", |f| {
+        numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
+            TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
+        })
+    }),
     ("src_net", |f| networks(f, Side::Src)),
     ("dst_net", |f| networks(f, Side::Dst)),
     ("net", |f| networks(f, Side::Host)),
@@ -300,12 +309,7 @@ fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option
     (!values.is_empty()).then_some((texts, values))
 }
 
-fn numbers(
-    field: &Field<'_>,
-    of: Of,
-    what: &str,
-    read: impl Fn(&str) -> Option<u8>,
-) -> Option<(Vec<String>, Values)> {
+fn numbers(field: &Field<'_>, of: Of, what: &str, read: impl Fn(&str) -> Option<u8>) -> Option<(Vec<String>, Values)> {
     let (texts, numbers) = values(field, |item, text| {
         let number = read(text);
         if number.is_none() {
@@ -333,7 +337,10 @@ fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u16>, what: &str) -> Op
                 None
             }
             None => {
-                item.refuse(format!("{:?} is no {what}: expected {min} to {max}, or a range such as 80-90", short(text)));
+                item.refuse(format!(
+                    "{:?} is no {what}: expected {min} to {max}, or a range such as 80-90",
+                    short(text)
+                ));
                 None
             }
             range => range,

@@ -19,12 +19,7 @@
 use std::sync::Arc;
 
 use weir_common::{
-    control::INTERFACES_MAX,
-    flow::FlowKey,
-    hash::FlowHashes,
-    ledger::Tally,
-    packet::proto,
-    record::Record,
+    control::INTERFACES_MAX, flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::proto, record::Record,
 };
 use weir_sketch::{
     HyperLogLog, Seen,

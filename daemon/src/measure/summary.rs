@@ -195,10 +195,7 @@ mod tests {
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
-    use crate::{
-        config::Estimates,
-        datapath::edge::Edge,
-    };
+    use crate::{config::Estimates, datapath::edge::Edge};
 
     fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
         Views::built_in(estimates, top)

@@ -118,9 +118,10 @@ pub fn replay(
     };
     let views = Views::new(config, 1);
     let interface = interface_name(&options.files);
-    let asks = options.asks.iter().map(|text| {
-        Ask::parse(text, &views).map_err(|why| ReplayError::Ask { text: text.clone(), why })
-    });
+    let asks = options
+        .asks
+        .iter()
+        .map(|text| Ask::parse(text, &views).map_err(|why| ReplayError::Ask { text: text.clone(), why }));
     let asks = asks.collect::<Result<_, _>>()?;
     views.directory.assign(0, &interface, None);
     // The first packet will tell the day.

@@ -10,14 +10,14 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics,
-    TcpBounds, KeyAnswer, Spread, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, View, Window,
-    protocol_name,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, KeyAnswer, Ledger, NewFlows, Report, SCHEMA,
+    SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals,
+    Unique, View, Window, protocol_name,
 };
 use crate::{
     measure::{
-        interface::MeasuredInterface,
         answer::{Answer, Ranked},
+        interface::MeasuredInterface,
         shard::Protocols,
         summary::Summary,
         tcp::TcpCounts,
@@ -168,7 +168,8 @@ fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
 
 fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: f64) -> Top {
     let rows = |standard: Standard| {
-        let ranking = views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
+        let ranking =
+            views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
         let row = |(rank, ranked): (u32, &Ranked<ViewKey>), of: &By| {
             let Ranked { key, packets, bytes, sampled } = *ranked;
             let packets = estimate(packets, sampled.map(|sampled| sampled.packets));

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use protocol::{protocol_name, protocol_number};
 pub use schema::report_schema;
-pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};
 pub use tables::{Style, write_styled_tables, write_tables};
+pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally, TcpBounds,
-    TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
+    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally,
+    TcpBounds, TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,

@@ -124,7 +124,8 @@ impl Spread {
     pub fn new(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Self {
         let mut confidence = CONFIDENCE;
         let mut list = |standard| {
-            let Some(answer) = plan.standard(standard).and_then(|nth| answers.get(nth).zip(plan.questions.get(nth))) else {
+            let Some(answer) = plan.standard(standard).and_then(|nth| answers.get(nth).zip(plan.questions.get(nth)))
+            else {
                 return Vec::new();
             };
             let (answer, question) = answer;

@@ -29,8 +29,9 @@ impl Ask {
     pub fn parse(text: &str, views: &Views) -> Result<Self, String> {
         let mut asked: Vec<(Field, &str)> = Vec::new();
         for part in text.split(',') {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| format!("{part:?} has no `=`: write FIELD=VALUE, as src_ip=192.0.2.7"))?;
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part:?} has no `=`: write FIELD=VALUE, as src_ip=192.0.2.7"))?;
             let field = Field::parse(name.trim()).map_err(|why| {
                 why.unwrap_or_else(|| {
                     let names: Vec<_> = Field::names().collect();
@@ -42,9 +43,8 @@ impl Ask {
             }
             asked.push((field, value.trim()));
         }
-        let has_these = |by: &By| {
-            by.fields().len() == asked.len() && asked.iter().all(|(field, _)| by.fields().contains(field))
-        };
+        let has_these =
+            |by: &By| by.fields().len() == asked.len() && asked.iter().all(|(field, _)| by.fields().contains(field));
         let fitting = |is_whole: bool| {
             views.questions.iter().position(|question| {
                 has_these(&question.by)

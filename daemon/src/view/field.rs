@@ -153,7 +153,11 @@ impl Field {
         let lengths: Vec<&str> = parts.collect();
         let (_, field) = Self::PLAIN.into_iter().find(|(plain, _)| *plain == name).ok_or(None)?;
         let Self::Ip(side, whole) = field else {
-            return if lengths.is_empty() { Ok(field) } else { Err(Some(format!("{name} is no address: it has no length"))) };
+            return if lengths.is_empty() {
+                Ok(field)
+            } else {
+                Err(Some(format!("{name} is no address: it has no length")))
+            };
         };
         let length = |text: &str, max: u8, version: &str| {
             let number = text.parse().ok().filter(|length| *length <= max);
@@ -243,16 +247,8 @@ pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
 }
 
 /// TCP flags and their letters, from the lowest bit on (RFC 9293): FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.
-pub const TCP_FLAGS: [(&str, char); 8] = [
-    ("fin", 'F'),
-    ("syn", 'S'),
-    ("rst", 'R'),
-    ("psh", 'P'),
-    ("ack", 'A'),
-    ("urg", 'U'),
-    ("ece", 'E'),
-    ("cwr", 'C'),
-];
+pub const TCP_FLAGS: [(&str, char); 8] =
+    [("fin", 'F'), ("syn", 'S'), ("rst", 'R'), ("psh", 'P'), ("ack", 'A'), ("urg", 'U'), ("ece", 'E'), ("cwr", 'C')];
 
 /// The letters of the flags that are set, in the order of their bits.
 fn flag_letters(flags: u8) -> String {

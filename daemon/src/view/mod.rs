@@ -156,7 +156,10 @@ impl Views {
 
     /// The standard views alone.
     pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
-        Self::new(&Config { estimates: estimates.clone(), report: Report { top, ..Report::default() }, ..Config::default() }, 1)
+        Self::new(
+            &Config { estimates: estimates.clone(), report: Report { top, ..Report::default() }, ..Config::default() },
+            1,
+        )
     }
 
     /// Whether a question is fed by packets that have fed on another interface.

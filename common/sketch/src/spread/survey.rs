@@ -114,8 +114,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         samples.dedup_by_key(|sample| sample.hash);
         let remaining = (1.0 - CONFIDENCE) / (2 * samples.len().max(1)) as f64;
         let allowed = Margin { deviations: deviations(1.0 - remaining), idle: self.idle.extremes };
-        let spreader =
-            |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, allowed) };
+        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, allowed) };
         let mut spreaders: Vec<Spreader<K>> = samples.into_iter().map(spreader).collect();
         spreaders.sort_unstable_by_key(|spreader| (core::cmp::Reverse(spreader.touched.value), spreader.hash));
         spreaders.truncate(count);

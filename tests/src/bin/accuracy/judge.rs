@@ -89,7 +89,9 @@ impl Judge {
     fn largest(&self, plan: &Views, flows: &Ranking<ViewKey>, cell: &mut Cell) {
         let mut found = 0;
         for ranked in &flows.by_bytes {
-            let truth = self.dimensions[0].get(&Subject::Flow(flow(plan.questions[0].by.flow(&ranked.key)))).map_or(0, |tally| tally.bytes);
+            let truth = self.dimensions[0]
+                .get(&Subject::Flow(flow(plan.questions[0].by.flow(&ranked.key))))
+                .map_or(0, |tally| tally.bytes);
             if truth > 0 {
                 let Estimate { value, lower, upper } = ranked.bytes;
                 cell.width.add((upper - lower) as f64 / truth as f64);

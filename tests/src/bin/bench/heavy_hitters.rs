@@ -90,11 +90,22 @@ pub fn bench() -> Result<()> {
     for shards in [1, SHARDS] {
         let alone = || TopK::with_error(ERROR, 1024, key.id());
         rows.push(row("candidates alone", shards, alone)?);
-        rows.push(row("half the candidates, and count-min", shards, || HeavyHitters::new(ERROR, WIDER, 1024, key.id()))?);
+        rows.push(row("half the candidates, and count-min", shards, || {
+            HeavyHitters::new(ERROR, WIDER, 1024, key.id())
+        })?);
         rows.push(row("all candidates, and count-min", shards, || HeavyHitters::new(ERROR, ERROR, 1024, key.id()))?);
     }
     table::write(
-        ["structure", "workers", "KiB", "top 100 found", "width, top 10", "width, top 100", "excess, any key", "of which 99 %"],
+        [
+            "structure",
+            "workers",
+            "KiB",
+            "top 100 found",
+            "width, top 10",
+            "width, top 100",
+            "excess, any key",
+            "of which 99 %",
+        ],
         &rows,
     )?;
     table::say(format!(
@@ -140,7 +151,10 @@ fn row<T: Table>(name: &str, shards: usize, empty: impl Fn() -> T) -> Result<[St
     let mut excesses = Vec::new();
     for (flow, truth) in &truths {
         let Held { lower, upper, .. } = table.look_up(hash.words(wide(*flow)), &wide(*flow));
-        ensure!(lower.bytes <= *truth && *truth <= upper.bytes, "{name}: flow {flow} has {truth}: {lower:?} to {upper:?}");
+        ensure!(
+            lower.bytes <= *truth && *truth <= upper.bytes,
+            "{name}: flow {flow} has {truth}: {lower:?} to {upper:?}"
+        );
         if lower.bytes == 0 {
             excesses.push(upper.bytes - truth);
         }
