@@ -8,8 +8,10 @@ mod key;
 pub mod limits;
 mod locate;
 mod mistake;
+mod network;
 mod node;
 mod pattern;
+mod prefix;
 mod read;
 mod secret;
 mod section;
@@ -18,8 +20,8 @@ mod suggest;
 mod tests;
 mod units;
 
-use std::fs::{File, Metadata};
-use std::io::Read;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ use weir_common::{
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::network::{Network, PrefixFile};
+pub use self::prefix::{Prefix, PrefixError};
 pub use self::secret::Exposed;
 
 use self::limits::FILE_MAX;
@@ -44,6 +48,11 @@ pub struct Config {
     pub observer: Observer,
     /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
+    /// Names for addresses: at most [`limits::NETWORKS_MAX`], whose names differ; no prefix is in two of them.
+    #[serde(serialize_with = "network::write_networks")]
+    pub networks: Vec<Network>,
+    /// The databases of autonomous systems and countries.
+    pub geo: Geo,
     /// When and how much is reported.
     pub report: Report,
     /// How exact the estimates are.
@@ -171,6 +180,15 @@ impl Way {
             Self::Egress => "egress",
         }
     }
+}
+
+/// The databases of autonomous systems and countries, in `MaxMind`'s format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Geo {
+    /// The file with autonomous systems, if any.
+    pub asn: Option<PathBuf>,
+    /// The file with countries, if any.
+    pub country: Option<PathBuf>,
 }
 
 /// When and how much is reported.
@@ -419,6 +437,8 @@ impl Default for Config {
         Self {
             observer: Observer::default(),
             interfaces: Vec::new(),
+            networks: Vec::new(),
+            geo: Geo::default(),
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
@@ -428,6 +448,14 @@ impl Default for Config {
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
     }
+}
+
+/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    File::open(path)
 }
 
 impl Sink {
