@@ -8,6 +8,7 @@ mod closing;
 mod datapath;
 mod frames;
 mod machine;
+mod networks;
 mod pipeline;
 mod reader;
 mod replay;
@@ -21,6 +22,8 @@ enum Bench {
     Datapath,
     /// Nanoseconds per record in a worker's sketches, whole and part by part, and what the end of a window takes
     Pipeline,
+    /// Nanoseconds to find the network of an address
+    Networks,
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// Forwarding cost and daemon CPU per packet on a router, with weir and with other tools (needs root)
@@ -38,6 +41,7 @@ fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
         Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
+        Bench::Networks => networks::bench(),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),

@@ -1,0 +1,3 @@
+//! Views: questions on the traffic, and the names of addresses that they are asked by.
+
+pub mod networks;
