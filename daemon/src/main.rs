@@ -24,6 +24,7 @@ use weir::{
     report::{report_schema, write_tables},
     signals,
     sink::OpenError,
+    view::geo::{Geo, GeoError},
 };
 
 /// Where the configuration is unless told otherwise.
@@ -147,6 +148,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
 fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     let config = read_config(config)?;
     config.hash_key.check_kept().map_err(RunError::from)?;
+    Geo::open(&config.geo)?;
     let cpus = match cpus {
         Some(count) => Cpus::of(*count),
         None => Cpus::of_this_machine().map_err(RunError::from)?,
@@ -268,6 +270,12 @@ impl From<ReplayError> for Failure {
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
+    }
+}
+
+impl From<GeoError> for Failure {
+    fn from(error: GeoError) -> Self {
+        Self { exit: Exit::Usage, error: error.into() }
     }
 }
 
