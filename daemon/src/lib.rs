@@ -10,9 +10,10 @@
 //!
 //! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
 //! and the [`closing`] makes the report of it; the [`fleet`] gives the ring of each CPU to one of them; [`keys`] has the key of each day. [`replay`] measures captures by the same
-//! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for. [`memory`] says what that
-//! costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to end. [`clock`] alone reads
-//! a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
+//! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for, [`view`] has the names that
+//! addresses go by. [`memory`] says what that costs, [`observer`] who reports, [`state`] what is known after a restart,
+//! [`signals`] when to end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and
+//! [`text`] writes numbers and errors for people.
 
 #![deny(unsafe_code)]
 

@@ -25,7 +25,7 @@ use weir::{
     report::{report_schema, write_tables},
     signals,
     sink::OpenError,
-    view::Views,
+    view::{Views, geo::GeoError},
 };
 
 /// Where the configuration is unless told otherwise.
@@ -173,7 +173,9 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
         None => Cpus::of_this_machine().map_err(RunError::from)?,
     };
     let has_programs = tap::needs_programs(&config.interfaces);
-    let memory = Memory::plan(&config, &cpus, has_programs);
+    let views = Views::new(&config, slots(&config.interfaces))?;
+    let memory = Memory::plan(&config, &views, &cpus, has_programs);
+    memory.check_budget(config.memory, &views).map_err(RunError::from)?;
     let mut plan = format!("# settings in force\n{}", config.to_yaml());
     if !config.interfaces.is_empty() {
         plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";
@@ -182,7 +184,6 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
             Err(error) => format!("the kernel does not tell its interfaces: {error}\n"),
         };
     }
-    let views = Views::new(&config, slots(&config.interfaces));
     let prices = Prices::of(&views, memory.shards()).measured(&views);
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
     print(format!("{plan}\n# memory, fixed\n{memory}").trim_end())
@@ -269,9 +270,11 @@ fn say(message: fmt::Arguments<'_>) {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {
-            RunError::Attach(AttachError::NotFound { .. }) | RunError::Key(_) | RunError::Sink(OpenError::Http(_)) => {
-                Exit::Usage
-            }
+            RunError::Attach(AttachError::NotFound { .. })
+            | RunError::Key(_)
+            | RunError::Geo(_)
+            | RunError::Budget(_)
+            | RunError::Sink(OpenError::Http(_)) => Exit::Usage,
             RunError::Kernel(_)
             | RunError::Attach(_)
             | RunError::Taps(_)
@@ -287,11 +290,17 @@ impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Self {
         let exit = match &error {
             ReplayError::Kernel(_) | ReplayError::Pin(_) => Exit::Impossible,
-            ReplayError::Key(_) | ReplayError::Ask { .. } => Exit::Usage,
+            ReplayError::Key(_) | ReplayError::Ask { .. } | ReplayError::Geo(_) => Exit::Usage,
             ReplayError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
+    }
+}
+
+impl From<GeoError> for Failure {
+    fn from(error: GeoError) -> Self {
+        Self { exit: Exit::Usage, error: error.into() }
     }
 }
 

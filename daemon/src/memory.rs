@@ -1,6 +1,6 @@
 //! The memory that a configuration needs: one fixed number, known before the daemon starts.
 
-use std::{fmt, fs, time::Duration};
+use std::{fmt, fs, sync::Arc, time::Duration};
 
 use weir_common::{
     cpu::{Cpu, HandedOver},
@@ -14,7 +14,7 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
-    measure::{lane::LATE_BYTES, shard::Shard},
+    measure::{lane::LATE_BYTES, price::Prices, shard::Shard},
     text::grouped,
     view::Views,
 };
@@ -28,8 +28,6 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// An interface's account as JSON, with every reason in it.
 const INTERFACE_BYTES: u64 = 1536;
-/// Top lists of a report: five dimensions in two orders.
-const LISTS: u64 = 10;
 /// Each worker has the shard of the open window and the one of the next.
 pub const SHARDS_PER_WORKER: u64 = 2;
 /// Each CPU's reader has the counters of an even and of an odd window, by which the next one of that kind is told.
@@ -77,8 +75,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `config` on a machine with these CPUs, with programs in the kernel or without.
-    pub fn plan(config: &Config, cpus: &Cpus, has_programs: bool) -> Self {
+    /// The memory of `config`, with these views, on a machine with these CPUs, with programs in the kernel or without.
+    pub fn plan(config: &Config, views: &Arc<Views>, cpus: &Cpus, has_programs: bool) -> Self {
         let online = cpus.online.len();
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         let (caches, blocks) = cpus.layout(cache_flows).map_or((0, 0), |layout| {
@@ -96,16 +94,14 @@ impl Memory {
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&config.estimates, &Views::new(config, slots(&config.interfaces)), key).memory_bytes()
-                as u64,
+            shard: Shard::new(&config.estimates, views, key).memory_bytes() as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring,
             caches: if has_programs { caches } else { 0 },
             blocks: if has_programs { blocks } else { 0 },
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
-            queues: queued
-                * (REPORT_BYTES + LISTS * config.report.top as u64 * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
+            queues: queued * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
         }
     }
 
@@ -138,6 +134,45 @@ impl Memory {
     /// The memory of daemon and kernel together. Rings count once: the daemon has the kernel's own pages mapped.
     pub fn total(&self) -> u64 {
         self.resident() - self.cpus * (RING_MAPPINGS - 1) * self.ring + self.kernel()
+    }
+}
+
+/// More memory than the configuration allows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory: {} are allowed, but this configuration needs {} in all, of which the views take {}. The largest are {}. Leave \
+     some of them out (`standard_views`, `views`), raise `estimates.top_error`, or set `memory` to {}MiB",
+    mib(*allowed), mib(*needed), mib(*views), largest.join(", "), needed.div_ceil(1 << 20)
+)]
+pub struct OverBudget {
+    /// What is allowed, in bytes.
+    pub allowed: u64,
+    /// What is needed, in bytes.
+    pub needed: u64,
+    /// What views take of it, in bytes.
+    pub views: u64,
+    /// The views that take most, with what they take.
+    pub largest: Vec<String>,
+}
+
+impl Memory {
+    /// Whether all of it is within what is allowed.
+    ///
+    /// # Errors
+    ///
+    /// It is more; which views take most.
+    pub fn check_budget(&self, allowed: Option<u64>, views: &Arc<Views>) -> Result<(), OverBudget> {
+        const NAMED: usize = 5;
+        let (Some(allowed), needed) = (allowed, self.total()) else { return Ok(()) };
+        if needed <= allowed {
+            return Ok(());
+        }
+        let prices = Prices::of(views, self.shards());
+        let mut sizes: Vec<(u64, &str)> =
+            prices.views.iter().map(|price| (self.shards() * price.bytes, price.name.as_str())).collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let largest = sizes.iter().take(NAMED).map(|(bytes, name)| format!("{name} ({})", mib(*bytes))).collect();
+        Err(OverBudget { allowed, needed, views: prices.bytes(), largest })
     }
 }
 
@@ -207,24 +242,46 @@ fn mib(bytes: u64) -> String {
 mod tests {
     use super::*;
 
+    fn default_plan(cpus: u32, has_programs: bool) -> Memory {
+        let config = Config::default();
+        Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(cpus), has_programs)
+    }
+
+    #[test]
+    fn more_than_is_allowed_is_refused_with_what_takes_most() {
+        let config = Config::default();
+        let views = Views::new(&config, 1).unwrap();
+        let memory = default_plan(2, true);
+        assert_eq!(memory.check_budget(None, &views), Ok(()));
+        assert_eq!(memory.check_budget(Some(memory.total()), &views), Ok(()));
+        let refused = memory.check_budget(Some(memory.total() - 1), &views).unwrap_err();
+        assert_eq!((refused.needed, refused.largest.len()), (memory.total(), 5));
+        let told = refused.to_string();
+        assert!(
+            told.contains("flows (")
+                && told.contains(&format!("set `memory` to {}MiB", memory.total().div_ceil(1 << 20)))
+        );
+    }
+
     #[test]
     fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
         // A pattern may need the accounts of all interfaces.
         for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 288 << 20)] {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
-            let plan = |cpus| Memory::plan(&config, &Cpus::of(cpus), true);
+            let views = Views::new(&config, slots(&config.interfaces)).unwrap();
+            let plan = |cpus| Memory::plan(&config, &views, &Cpus::of(cpus), true);
             assert!(plan(128).total() <= limit, "{interfaces}: {}", plan(128));
             assert_eq!(plan(128).workers, WORKERS_MAX as u64);
         }
-        let few = Memory::plan(&Config::default(), &Cpus::of(2), true);
+        let few = default_plan(2, true);
         assert!(few.resident() <= 64 << 20, "{few}");
     }
 
     #[test]
     fn a_ring_counts_once_in_all() {
-        let plan = Memory::plan(&Config::default(), &Cpus::of(2), true);
+        let plan = default_plan(2, true);
         assert_eq!(plan.total(), plan.resident() + plan.kernel() - 2 * plan.ring);
-        let without = Memory::plan(&Config::default(), &Cpus::of(2), false);
+        let without = default_plan(2, false);
         assert_eq!(without.total(), without.resident());
         assert!(!without.to_string().contains("ring"), "{without}");
     }

@@ -34,11 +34,11 @@ use crate::{
         window::Window,
         worker::{self, Throttle},
     },
-    memory::{Memory, SHARDS_PER_WORKER},
+    memory::{Memory, OverBudget, SHARDS_PER_WORKER},
     observer::Observer,
     sink,
     state::State,
-    view::Views,
+    view::{Views, geo::GeoError},
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
@@ -59,6 +59,12 @@ pub enum RunError {
     /// The hash key.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A database of addresses.
+    #[error(transparent)]
+    Geo(#[from] GeoError),
+    /// More memory than the configuration allows.
+    #[error(transparent)]
+    Budget(#[from] OverBudget),
     /// A sink.
     #[error(transparent)]
     Sink(#[from] sink::OpenError),
@@ -90,7 +96,9 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
     let plan = Plan::new(config, key, &cpus);
     let interfaces = plan.interfaces as usize;
     let mut kernel = load(config, &plan)?;
-    let memory = Memory::plan(config, &cpus, kernel.is_some());
+    let views = Views::new(config, slots(&config.interfaces))?;
+    let memory = Memory::plan(config, &views, &cpus, kernel.is_some());
+    memory.check_budget(config.memory, &views)?;
     let mut valves = Vec::new();
     if let Some(kernel) = &kernel {
         let any_number = config.interfaces.iter().any(Interface::is_pattern);
@@ -104,7 +112,6 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
 
     // The first window begins here, before the first packet is counted: its day decides the key of all shards.
     let window = Window::open(clock::now(), config.report.interval);
-    let views = Views::new(config, slots(&config.interfaces));
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let outboxes = sink::open(&config.sinks)?;

@@ -27,6 +27,9 @@ pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
 
+/// Bytes for everything: less than the program alone takes is a slip.
+pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
+
 /// Views of the user: each costs time with every record.
 pub const VIEWS_MAX: usize = 64;
 
@@ -54,6 +57,27 @@ pub const INTERVAL: RangeInclusive<Duration> = seconds(1)..=seconds(3600);
 
 /// The seconds of a day, which the report interval divides so that every day's windows fall alike.
 pub const DAY_SECONDS: u64 = 86_400;
+
+/// Networks: a byte tells them apart, and one value of it is for addresses in none of them.
+pub const NETWORKS_MAX: usize = u8::MAX as usize;
+
+/// Bytes of a network's name: it is a word in rows of reports, not a description.
+pub const NETWORK_NAME_BYTES: RangeInclusive<usize> = 1..=64;
+
+/// Prefixes of all networks together: as many as the Internet has IPv4 routes. They need at most some 60 MiB.
+pub const PREFIXES_MAX: usize = 1_000_000;
+
+/// Bytes of a file of prefixes: the most prefixes, each with a short comment.
+pub const PREFIX_FILE_MAX: u64 = 64 << 20;
+
+/// Bytes of a line in a file of prefixes: one that is longer is no text.
+pub const PREFIX_LINE_MAX: usize = 4096;
+
+/// Mistakes that are listed of each file of prefixes: if there are more, it is likely another kind of file.
+pub const PREFIX_MISTAKES_MAX: usize = 10;
+
+/// Bytes of a database of autonomous systems or countries, which is read into memory: the largest that are sold fit.
+pub const GEO_FILE_MAX: u64 = 512 << 20;
 
 /// Entries of each top list: beyond 100 a report stops being readable.
 pub const TOP: RangeInclusive<u64> = 1..=100;

@@ -8,8 +8,10 @@ mod key;
 pub mod limits;
 mod locate;
 mod mistake;
+mod network;
 mod node;
 mod pattern;
+mod prefix;
 mod read;
 mod secret;
 mod section;
@@ -19,8 +21,8 @@ mod tests;
 mod units;
 mod view;
 
-use std::fs::{File, Metadata};
-use std::io::Read;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +35,8 @@ use weir_common::{
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::network::{Network, PrefixFile};
+pub use self::prefix::{Prefix, PrefixError};
 pub use self::secret::Exposed;
 
 use self::limits::FILE_MAX;
@@ -46,6 +50,11 @@ pub struct Config {
     pub observer: Observer,
     /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
+    /// Names for addresses: at most [`limits::NETWORKS_MAX`], whose names differ; no prefix is in two of them.
+    #[serde(serialize_with = "network::write_networks")]
+    pub networks: Vec<Network>,
+    /// The databases of autonomous systems and countries.
+    pub geo: Geo,
     /// When and how much is reported.
     pub report: Report,
     /// How exact the estimates are.
@@ -56,6 +65,9 @@ pub struct Config {
     pub standard_views: Vec<Standard>,
     /// The user's questions: at most [`limits::VIEWS_MAX`], each with a name of its own.
     pub views: Vec<View>,
+    /// Bytes that daemon and kernel may take together; `None`: as much as the settings need.
+    #[serde(serialize_with = "write_budget")]
+    pub memory: Option<u64>,
     /// The kernel's side.
     pub datapath: Datapath,
     /// How many packets are measured.
@@ -182,6 +194,15 @@ impl Way {
             Self::Egress => "egress",
         }
     }
+}
+
+/// The databases of autonomous systems and countries, in `MaxMind`'s format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Geo {
+    /// The file with autonomous systems, if any.
+    pub asn: Option<PathBuf>,
+    /// The file with countries, if any.
+    pub country: Option<PathBuf>,
 }
 
 /// When and how much is reported.
@@ -444,17 +465,28 @@ impl Default for Config {
         Self {
             observer: Observer::default(),
             interfaces: Vec::new(),
+            networks: Vec::new(),
+            geo: Geo::default(),
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),
+            memory: None,
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
     }
+}
+
+/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    File::open(path)
 }
 
 impl Sink {
@@ -514,6 +546,13 @@ fn write_or_auto<S: Serializer>(number: &Option<u32>, serializer: S) -> Result<S
     match number {
         Some(number) => serializer.serialize_u32(*number),
         None => serializer.serialize_str(AUTO),
+    }
+}
+
+fn write_budget<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => units::write_bytes(bytes, serializer),
+        None => serializer.serialize_none(),
     }
 }
 

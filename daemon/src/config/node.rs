@@ -114,6 +114,10 @@ fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     if message.contains("while scanning an alias") {
         message.push_str(" (text that begins with * has to be in quotes: \"*\")");
     }
+    let at = |Place { line, column }: Place| text.lines().nth(line - 1)?.chars().nth(column.checked_sub(1)?);
+    if place.and_then(at) == Some(':') && text.contains("::") {
+        message.push_str(" (an IPv6 address that begins or ends with `:` has to be in quotes: \"2001:db8::\")");
+    }
     let end = Place::after(text.as_bytes());
     // The parser adds the end of a line that a text lacks, and may then find fault with what follows it.
     let place = place.map(|place| if place.line > lines(text) { end } else { place });

@@ -10,11 +10,12 @@ use weir_common::control::Feeds;
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::mistake::short;
+use super::network::networks;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
-    Sampling, SeenFlows, Sink, Target, Tunnels, Way,
+    AUTO, Compress, Config, Datapath, Direction, Estimates, Geo, HashKey, Http, Interface, Mode, Observer, Packets,
+    Report, Sampling, SeenFlows, Sink, Target, Tunnels, Way,
 };
 use crate::view::Standard;
 
@@ -69,6 +70,8 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     let config = root.section("{report: {interval: 10s}}", |s| Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
+        networks: s.get("networks", Vec::new(), |f| networks(&f)),
+        geo: s.section("geo", "{asn: GeoLite2-ASN.mmdb}", geo),
         report: s.section("report", "{interval: 10s}", report),
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
         seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
@@ -77,6 +80,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
             views_field = s.field("views");
             Vec::new()
         },
+        memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
@@ -186,6 +190,11 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
         return Some(name.to_owned());
     }
     None
+}
+
+fn geo(s: &mut Section<'_>) -> Geo {
+    let file = |f: Field<'_>| path(&f).map(Some);
+    Geo { asn: s.get("asn", None, file), country: s.get("country", None, file) }
 }
 
 fn report(s: &mut Section<'_>) -> Report {
@@ -424,7 +433,8 @@ fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
     Some(value)
 }
 
-fn path(field: &Field<'_>) -> Option<PathBuf> {
+/// The path of a file.
+pub(super) fn path(field: &Field<'_>) -> Option<PathBuf> {
     let path = field.text()?;
     if path.is_empty() || path.contains('\0') {
         field.refuse("not a path: it is empty or contains a NUL byte");

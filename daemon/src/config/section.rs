@@ -12,6 +12,7 @@ use super::limits::MISTAKES_MAX;
 use super::locate::{Aim, locate};
 use super::mistake::{Mistake, Mistakes, short};
 use super::node::Node;
+use super::prefix::{Prefix, PrefixError};
 use super::suggest::nearest;
 use super::units::{parse_bytes, parse_duration, show_bytes, show_duration};
 
@@ -214,6 +215,25 @@ impl<'t> Field<'t> {
         }
     }
 
+    /// A prefix or an address. Without quotes some IPv6 addresses are something else to YAML.
+    pub(super) fn prefix(&self) -> Option<Prefix> {
+        let Node::Text(text) = self.node else {
+            let quotes = if self.is_map() { ": an IPv6 address that ends with `:` has to be in quotes" } else { "" };
+            self.expected("a prefix such as 192.0.2.0/24", quotes);
+            return None;
+        };
+        text.parse().map_err(|error: PrefixError| self.refuse(error.to_string())).ok()
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&self) -> Option<bool> {
+        let Node::Bool(flag) = self.node else {
+            self.expected("true or false", "");
+            return None;
+        };
+        Some(*flag)
+    }
+
     /// A number with a fraction.
     pub(super) fn ratio(&self, range: RangeInclusive<f64>) -> Option<f64> {
         let number = match self.node {
@@ -314,6 +334,11 @@ impl<'t> Field<'t> {
         matches!(self.node, Node::Null)
     }
 
+    /// Whether this is a list without items.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.node, Node::List(items) if items.is_empty())
+    }
+
     /// Whether this is a map, which some settings may be instead of a plain value.
     pub(super) fn is_map(&self) -> bool {
         matches!(self.node, Node::Map(_))
@@ -369,10 +394,19 @@ impl<'t> Section<'t> {
         self.known.extend(self.fields.iter().map(|(key, _)| *key));
     }
 
+    /// Whether there is a key that may be this one, misspelt.
+    pub(super) fn has_misspelt(&self, key: &'static str) -> bool {
+        self.misspelt(key).is_some()
+    }
+
+    fn misspelt(&self, key: &'static str) -> Option<&(&'t str, Field<'t>)> {
+        self.fields.iter().find(|(name, _)| *name != key && nearest(name, [key]).is_some())
+    }
+
     /// A key that is missing because it is misspelt is one mistake, not two.
-    fn refuse_missing(&mut self, key: &'static str, meaning: &str) {
-        let misspelt = |(name, _): &&(&str, Field<'_>)| *name != key && nearest(name, [key]).is_some();
-        if let Some((name, field)) = self.fields.iter().find(misspelt) {
+    pub(super) fn refuse_missing(&mut self, key: &'static str, meaning: &str) {
+        if let Some((name, field)) = self.misspelt(key) {
+            let name = *name;
             field.refuse_key(format!("unknown key, did you mean {key}?"));
             self.known.push(name);
         } else {

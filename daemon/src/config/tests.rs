@@ -63,6 +63,11 @@ fn shipped_file_tells_the_limits() {
         ("name", told(limits::NAME_BYTES, usize::to_string)),
         ("site", told(limits::NAME_BYTES, usize::to_string)),
         ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
+        ("networks", format!("at most {} networks", limits::NETWORKS_MAX)),
+        ("networks", format!("{} bytes", told(limits::NETWORK_NAME_BYTES, usize::to_string))),
+        ("networks", format!("at most {} prefixes", limits::PREFIXES_MAX)),
+        ("networks", format!("At most {}", show_bytes(limits::PREFIX_FILE_MAX))),
+        ("geo", show_bytes(limits::GEO_FILE_MAX)),
         ("interval", told(limits::INTERVAL, show_duration)),
         ("top", told(limits::TOP, u64::to_string)),
         ("unique_error", told(limits::UNIQUE_ERROR, f64::to_string)),
@@ -131,10 +136,18 @@ fn examples_of_views_parse_and_differ() {
     );
 }
 
+fn network(name: &str, prefixes: &[&str], own: bool) -> Network {
+    Network { name: name.to_owned(), prefixes: prefixes.iter().map(|p| p.parse().unwrap()).collect(), file: None, own }
+}
+
 /// Every setting with a value that is not its default.
 const EVERYTHING: &str = r#"
 observer: {name: edge-1, site: fra1}
 interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, mode: generic}, {name: ppp1, mode: afpacket}, {name: "v*", mode: tcx, direction: egress}]
+networks:
+  customers: {prefixes: [198.51.100.0/24, 192.0.2.1, 2001:db8::/32, "::/0"], own: true}
+  rest.of-it_2: {prefixes: [0.0.0.0/0]}
+geo: {asn: asn.mmdb, country: /var/lib/country.mmdb}
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
@@ -147,6 +160,7 @@ sinks:
   - {type: http, url: "http://collector"}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
+memory: 200MiB
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
 "#;
 
@@ -166,6 +180,11 @@ fn every_setting_is_read() {
             interface("ppp1", Mode::AfPacket, Direction::Ingress),
             interface("v*", Mode::Tcx, Direction::Egress),
         ],
+        networks: vec![
+            network("customers", &["198.51.100.0/24", "192.0.2.1/32", "2001:db8::/32", "::/0"], true),
+            network("rest.of-it_2", &["0.0.0.0/0"], false),
+        ],
+        geo: Geo { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
@@ -184,6 +203,7 @@ fn every_setting_is_read() {
             per_interface: true,
             error: 0.002,
         }],
+        memory: Some(200 << 20),
         datapath: Datapath {
             cache_flows: Some(8192),
             ring: Some(262_144),
@@ -305,8 +325,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "'tpo level\\':\n  x: 1",
         &[
-            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, report, estimates, seen_flows, standard_views, views, datapath, \
-         sampling, hash_key, sinks)",
+            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
+         standard_views, views, memory, datapath, sampling, hash_key, sinks)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),
@@ -347,6 +367,98 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "2:43: interfaces[0].direction: XDP sees only packets that an interface receives: leave out `mode`, or use \
              `mode: tcx`",
             "3:43: interfaces[1].direction: expected one of ingress, egress, both, found the text \"up\"",
+        ],
+    ),
+    // Networks.
+    (
+        "networks: [192.0.2.0/24]",
+        &["1:11: networks: expected a map such as {customers: {prefixes: [192.0.2.0/24]}}, found the list [..]"],
+    ),
+    (
+        "networks:\n  a: [192.0.2.0/24]\n  b: {prefixes: 192.0.2.0/24}\n  c: {prefixes: [192.0.2.0/24], own: yes}",
+        &[
+            "2:6: networks.a: expected a map such as {prefixes: [192.0.2.0/24]}, found the list [..]",
+            "3:17: networks.b.prefixes: expected a list such as [192.0.2.0/24, \"2001:db8::/32\"], found the text \
+             \"192.0.2.0/24\"",
+            "4:38: networks.c.own: expected true or false, found the text \"yes\"",
+        ],
+    ),
+    (
+        "networks:\n  a: {}\n  b: {own: true}\n  c: {prefixes: []}\n  d:\n    prefixs: [192.0.2.0/24]\n  e: {flie: x}\n  \
+         f: {prefixes: ~, file: ~}",
+        &[
+            "2:6: networks.a.prefixes: is missing: a list such as [192.0.2.0/24], or `file` with one prefix a line",
+            "3:6: networks.b.prefixes: is missing: a list such as [192.0.2.0/24], or `file` with one prefix a line",
+            "4:17: networks.c.prefixes: the list is empty and there is no `file`, but a network has one prefix or more",
+            "6:5: networks.d.prefixs: unknown key, did you mean prefixes?",
+            "7:7: networks.e.flie: unknown key, did you mean file?",
+            "8:6: networks.f.prefixes: is missing: a list such as [192.0.2.0/24], or `file` with one prefix a line",
+        ],
+    ),
+    (
+        "networks:\n  a b: {prefixes: [192.0.2.0/25]}\n  '': {prefixes: [192.0.2.128/25]}\n  a: {prefixes: [192.0.3.0/24]}\n  \
+         a: {prefixes: [192.0.3.0/24]}\n  é: {prefixes: [192.0.4.0/33]}",
+        &[
+            "2:3: networks.\"a b\": the name \"a b\" has ' ': use letters from a to z, digits, `_`, `-` and `.`",
+            "3:3: networks.\"\": \"\" has 0 bytes, but the name of a network 1 to 64",
+            "5:3: networks.a: given twice: keep one of them",
+            "6:3: networks.\"é\": the name \"é\" has 'é': use letters from a to z, digits, `_`, `-` and `.`",
+            "6:18: networks.\"é\".prefixes[0]: 192.0.4.0/33 is longer than an address, which has 32 bits: write /32 or less",
+        ],
+    ),
+    (
+        "networks:\n  a:\n    prefixes: [192.0.2.7/24, ten, 10, 2001:db8::/129, [x], null]",
+        &[
+            "3:16: networks.a.prefixes[0]: 192.0.2.7/24 is an address within a prefix: write 192.0.2.0/24 for the prefix, or \
+             192.0.2.7 for the address alone",
+            "3:30: networks.a.prefixes[1]: \"ten\" is not an IP address, and not a prefix such as 192.0.2.0/24 or \
+             2001:db8::/32",
+            "3:35: networks.a.prefixes[2]: expected a prefix such as 192.0.2.0/24, found the number 10",
+            "3:39: networks.a.prefixes[3]: 2001:db8::/129 is longer than an address, which has 128 bits: write /128 or less",
+            "3:55: networks.a.prefixes[4]: expected a prefix such as 192.0.2.0/24, found the list [..]",
+            "3:60: networks.a.prefixes[5]: expected a prefix such as 192.0.2.0/24, found nothing",
+        ],
+    ),
+    (
+        "networks:\n  a: {prefixes: [192.0.2.0/24, 192.0.2.1, 192.0.2.1/32, \"::/0\"]}\n  b: {prefixes: [192.0.2.0/25, \
+         192.0.2.1, '::ffff:192.0.2.0/120']}\n  c: {prefixes: [0::/0, 192.0.2.1]}",
+        &[
+            "3:32: networks.b.prefixes[1]: 192.0.2.1/32 is in the network a already (networks.a.prefixes[1]): remove one of \
+             them",
+            "4:18: networks.c.prefixes[0]: ::/0 is in the network a already (networks.a.prefixes[3]): remove one of them",
+            "4:25: networks.c.prefixes[1]: 192.0.2.1/32 is in the network a already (networks.a.prefixes[1]): remove one of \
+             them",
+        ],
+    ),
+    // IPv6 without quotes.
+    (
+        "networks:\n  a:\n    prefixes:\n    - 2001:db8::\n    - ::1\n    - fe80::/10",
+        &[
+            "4:7: networks.a.prefixes[0]: expected a prefix such as 192.0.2.0/24, found the map {..}: an IPv6 address that \
+             ends with `:` has to be in quotes",
+        ],
+    ),
+    (
+        "networks: {a: {prefixes: [2001:db8::]}}",
+        &["1:36: found unexpected ':', while scanning a plain scalar at line 1 column 27 (an IPv6 address that \
+             begins or ends with `:` has to be in quotes: \"2001:db8::\")"],
+    ),
+    (
+        "networks: {a: {prefixes: [10.0.0.0/8, ::/0]}}",
+        &["1:39: did not find expected node content, while parsing a flow node (an IPv6 address that \
+             begins or ends with `:` has to be in quotes: \"2001:db8::\")"],
+    ),
+    (
+        "networks: {a: {prefixes: [fe80::/10, ,]}}",
+        &["1:38: did not find expected node content, while parsing a flow node"],
+    ),
+    // Databases.
+    (
+        "geo: {asn: '', country: 5, city: x}",
+        &[
+            "1:12: geo.asn: not a path: it is empty or contains a NUL byte",
+            "1:25: geo.country: expected text, found the number 5: put it in quotes",
+            "1:28: geo.city: unknown key (known here: asn, country)",
         ],
     ),
     // Sinks.
@@ -864,4 +976,151 @@ fn views_are_written_as_they_are_read() {
         parse("views: [{name: w, by: service}]").unwrap().views[0].by,
         parse("views: [{name: w, by: [proto, port]}]").unwrap().views[0].by
     );
+}
+
+/// The mistakes of networks that read these files, which are F0, F1, ... in the text and in the mistakes.
+fn with_files(text: &str, contents: &[&[u8]]) -> Result<Config, Vec<String>> {
+    let text_key = contents
+        .iter()
+        .flat_map(|content| content.iter())
+        .fold(contents.len() as u64, |key, byte| mix(key ^ u64::from(*byte)));
+    let paths: Vec<PathBuf> = contents
+        .iter()
+        .enumerate()
+        .map(|(nth, content)| file(&format!("prefixes-{text_key:x}-{nth}"), content))
+        .collect();
+    let name = |nth: usize| format!("F{nth}");
+    let text =
+        (0..paths.len()).fold(text.to_owned(), |text, nth| text.replace(&name(nth), &paths[nth].display().to_string()));
+    let read = parse(&text);
+    for path in &paths {
+        fs::remove_file(path).unwrap();
+    }
+    read.map_err(|found| {
+        let shown = (0..paths.len())
+            .fold(found.to_string(), |shown, nth| shown.replace(&paths[nth].display().to_string(), &name(nth)));
+        let (lines, _advice) = shown.rsplit_once('\n').unwrap();
+        lines.lines().map(|line| line.strip_prefix("weir.yaml:").unwrap().to_owned()).collect()
+    })
+}
+
+#[test]
+fn prefixes_come_from_files() {
+    let content =
+        "\u{feff}# Scrubbed since May.\n\n  192.0.2.0/24  # a comment\r\n2001:db8::1\n\t\n192.0.2.0/24\n198.51.100.1";
+    let latin1 = b"10.0.0.0/8 # caf\xe9\n".as_slice();
+    let config = with_files(
+        "networks: {a: {file: F0, prefixes: [::1]}, b: {file: F1}, c: {file: F2}}".replace("[::1]", "['::1']").as_str(),
+        &[content.as_bytes(), latin1, b""],
+    )
+    .unwrap();
+    let [a, b, c] = &config.networks[..] else { panic!("{:?}", config.networks) };
+    let all = |network: &Network| network.all_prefixes().map(|prefix| prefix.to_string()).collect::<Vec<_>>();
+    assert_eq!(all(a), ["::1/128", "192.0.2.0/24", "2001:db8::1/128", "192.0.2.0/24", "198.51.100.1/32"]);
+    assert_eq!(all(b), ["10.0.0.0/8"]);
+    assert_eq!(all(c), [""; 0], "a list may be empty today");
+
+    let shown = config.to_yaml();
+    let path = &a.file.as_ref().unwrap().path.display();
+    assert!(shown.contains(&format!("prefixes:\n    - ::1/128\n    file: {path}\n    own: false")), "{shown}");
+    assert!(!shown.contains("198.51.100.1"), "a file is shown by its path: {shown}");
+}
+
+#[test]
+fn mistakes_in_files_have_their_line() {
+    type Case<'c> = (&'c str, &'c [&'c [u8]], &'c [&'c str]);
+    let cases: [Case<'_>; 7] = [
+        (
+            "networks:\n  a: {own: true, file: F0}",
+            &[b"192.0.2.0/24\n# no\n192.0.2.1/24\nx # y\n\xff\n1.2.3.4 5.6.7.8\n"],
+            &[
+                "2:24: networks.a.file: F0:3: 192.0.2.1/24 is an address within a prefix: write 192.0.2.0/24 for the prefix, \
+                 or 192.0.2.1 for the address alone",
+                "2:24: networks.a.file: F0:4: \"x\" is not an IP address, and not a prefix such as 192.0.2.0/24 or \
+                 2001:db8::/32",
+                "2:24: networks.a.file: F0:5: the byte 0xff is not UTF-8 text",
+                "2:24: networks.a.file: F0:6: \"1.2.3.4 5.6.7.8\" is more than one prefix: write each by itself, in a file \
+                 one a line, and `#` before a comment",
+            ],
+        ),
+        (
+            "networks:\n  a: {file: F0}\n  b: {prefixes: [192.0.2.0/24]}\n  c: {file: F1}",
+            &[b"\n192.0.2.0/24\n10.0.0.0/8", b"10.0.0.0/9\n192.0.2.0/24\n10.0.0.0/8\n10.0.0.0/8"],
+            &[
+                "3:18: networks.b.prefixes[0]: 192.0.2.0/24 is in the network a already (F0:2): remove one of them",
+                "4:13: networks.c.file: F1:2: 192.0.2.0/24 is in the network a already (F0:2): remove one of them",
+                "4:13: networks.c.file: F1:3: 10.0.0.0/8 is in the network a already (F0:3): remove one of them",
+                "4:13: networks.c.file: F1:4: 10.0.0.0/8 is in the network a already (F0:3): remove one of them",
+            ],
+        ),
+        (
+            "networks: {a: {file: /nowhere/prefixes.txt}}",
+            &[],
+            &["1:22: networks.a.file: cannot read /nowhere/prefixes.txt: No such file or directory (os error 2)"],
+        ),
+        (
+            "networks: {a: {file: /dev/null}, b: {file: /proc}}",
+            &[],
+            &[
+                "1:22: networks.a.file: cannot read /dev/null: it is not a regular file",
+                "1:44: networks.b.file: cannot read /proc: it is not a regular file",
+            ],
+        ),
+        (
+            "networks: {a: {file: ''}, b: {file: [x]}}",
+            &[],
+            &[
+                "1:22: networks.a.file: not a path: it is empty or contains a NUL byte",
+                "1:37: networks.b.file: expected text, found the list [..]",
+            ],
+        ),
+        (
+            "networks: {a: {file: F0}}",
+            &[&[b'#'; limits::PREFIX_LINE_MAX + 1]],
+            &["1:22: networks.a.file: F0:1: longer than 4096 bytes: write one prefix a line"],
+        ),
+        (
+            "networks: {a: {file: F0}}",
+            &[&[b'x', b'\n'].repeat(25)],
+            &["1:22: networks.a.file: 15 more lines of F0 are wrong"],
+        ),
+    ];
+    for (text, files, expected) in cases {
+        let found = with_files(text, files).expect_err(text);
+        let listed = found.len().saturating_sub(expected.len());
+        assert!(listed == 0 || listed == limits::PREFIX_MISTAKES_MAX, "{found:#?}");
+        assert_eq!(found[listed..], *expected, "\n{text}");
+    }
+}
+
+#[test]
+fn networks_have_limits() {
+    let networks = |count: usize| {
+        let network = |nth: usize| format!("n{nth}: {{prefixes: [10.0.{nth}.0/32]}}");
+        format!("networks: {{{}}}", (0..count).map(network).collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(parse(&networks(255)).unwrap().networks.len(), limits::NETWORKS_MAX);
+    let found = mistakes(&networks(256).replace("10.0.255.0", "10.0.1.1"));
+    assert_eq!(found, ["1:11: networks: 256 entries are more than the 255 allowed"]);
+
+    let named = |bytes: usize| parse(&format!("networks: {{{}: {{prefixes: [10.0.0.1]}}}}", "x".repeat(bytes)));
+    assert!(named(64).is_ok());
+    let found = named(65).unwrap_err().to_string();
+    assert!(found.contains("has 65 bytes, but the name of a network 1 to 64"), "{found}");
+
+    let lines = |count: usize| {
+        (0..count as u32).map(|nth| format!("{}\n", std::net::Ipv4Addr::from_bits(nth))).collect::<String>()
+    };
+    let text = "networks: {a: {prefixes: [1.2.3.4]}, b: {file: F0}}";
+    let full = with_files(text, &[lines(limits::PREFIXES_MAX - 1).as_bytes()]).unwrap();
+    assert_eq!(full.networks[1].all_prefixes().count(), limits::PREFIXES_MAX - 1);
+    assert_eq!(
+        with_files(text, &[lines(limits::PREFIXES_MAX + 1).as_bytes()]).unwrap_err(),
+        ["1:48: networks.b.file: F0:1000000: this is one prefix more than the 1000000 that all networks may have"]
+    );
+    let twice = lines(1000);
+    let found =
+        with_files("networks:\n  a: {file: F0}\n  b: {file: F1}", &[twice.as_bytes(), twice.as_bytes()]).unwrap_err();
+    assert_eq!(found.len(), limits::PREFIX_MISTAKES_MAX + 1);
+    assert_eq!(found.last().unwrap(), "3:13: networks.b.file: 990 more prefixes of this file are in other networks");
 }

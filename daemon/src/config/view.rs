@@ -1,13 +1,13 @@
 //! Views: the questions of the user. Each field, value and combination that makes no sense is refused at its place.
 
-use std::{net::IpAddr, ops::RangeInclusive};
+use std::ops::RangeInclusive;
 
-use super::Config;
 use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX};
 use super::mistake::short;
 use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
+use super::{Config, Prefix};
 use crate::{
     report::protocol_number,
     view::{
@@ -85,7 +85,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
         let view = View {
             name: own,
-            conditions: s.get("match", Vec::new(), |f| conditions(&f)),
+            conditions: s.get("match", Vec::new(), |f| conditions(&f, defaults)),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
             error: s.get("error", defaults.estimates.top_error, |f| f.ratio(TOP_ERROR)),
             by,
@@ -93,6 +93,10 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             per_interface,
         };
         check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        check_needs(&view.by, by_field.as_ref().unwrap_or(field), defaults);
+        if let Measure::Distinct(of) = &view.measure {
+            check_needs(of, field, defaults);
+        }
         view
     })?;
     (field.mistakes() == before).then_some(view)
@@ -221,58 +225,58 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
         })
 }
 
-fn conditions(field: &Field<'_>) -> Option<Vec<Condition>> {
+fn conditions(field: &Field<'_>, config: &Config) -> Option<Vec<Condition>> {
     let mut conditions = Vec::new();
     field.section("{proto: tcp, dst_port: [80, 443]}", |s| {
-        read_conditions(s, false, &mut conditions);
+        read_conditions(s, config, false, &mut conditions);
         if let Some(not) = s.field("not") {
-            not.section("{dst_port: 22}", |s| read_conditions(s, true, &mut conditions));
+            not.section("{dst_port: 22}", |s| read_conditions(s, config, true, &mut conditions));
         }
     })?;
     Some(conditions)
 }
 
-type Read = fn(&Field<'_>) -> Option<(Vec<String>, Values)>;
+type Read = fn(&Field<'_>, &Config) -> Option<(Vec<String>, Values)>;
 
 /// The keys of `match`.
 const CONDITIONS: [(&str, Read); 18] = [
-    ("src_ip", |f| prefixes(f, Side::Src)),
-    ("dst_ip", |f| prefixes(f, Side::Dst)),
-    ("host", |f| prefixes(f, Side::Host)),
-    ("src_port", |f| ranges(f, Of::SrcPort, 0..=u16::MAX, "port")),
-    ("dst_port", |f| ranges(f, Of::DstPort, 0..=u16::MAX, "port")),
-    ("port", |f| ranges(f, Of::Port, 0..=u16::MAX, "port")),
-    ("proto", |f| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
-    ("ip_version", |f| {
+    ("src_ip", |f, _| prefixes(f, Side::Src)),
+    ("dst_ip", |f, _| prefixes(f, Side::Dst)),
+    ("host", |f, _| prefixes(f, Side::Host)),
+    ("src_port", |f, _| ranges(f, Of::SrcPort, 0..=u16::MAX, "port")),
+    ("dst_port", |f, _| ranges(f, Of::DstPort, 0..=u16::MAX, "port")),
+    ("port", |f, _| ranges(f, Of::Port, 0..=u16::MAX, "port")),
+    ("proto", |f, _| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
+    ("ip_version", |f, _| {
         numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
             "4" => Some(0),
             "6" => Some(1),
             _ => None,
         })
     }),
-    ("fragment", |f| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
-    ("interface", interfaces),
-    ("direction", |f| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
-    ("vlan", |f| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
-    ("dscp", |f| {
+    ("fragment", |f, _| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
+    ("interface", |f, _| interfaces(f)),
+    ("direction", |f, _| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
+    ("vlan", |f, _| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
+    ("dscp", |f, _| {
         numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
             named(text, &DSCP).or_else(|| text.parse().ok().filter(|number| *number < 64))
         })
     }),
-    ("ecn", |f| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
-    ("tcp_flags", |f| {
+    ("ecn", |f, _| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
+    ("tcp_flags", |f, _| {
         numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
             TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
         })
     }),
-    ("src_net", |f| networks(f, Side::Src)),
-    ("dst_net", |f| networks(f, Side::Dst)),
-    ("net", |f| networks(f, Side::Host)),
+    ("src_net", |f, config| networks(f, config, Side::Src)),
+    ("dst_net", |f, config| networks(f, config, Side::Dst)),
+    ("net", |f, config| networks(f, config, Side::Host)),
 ];
 
-fn read_conditions(s: &mut Section<'_>, is_negated: bool, conditions: &mut Vec<Condition>) {
+fn read_conditions(s: &mut Section<'_>, config: &Config, is_negated: bool, conditions: &mut Vec<Condition>) {
     for (key, read) in CONDITIONS {
-        let read = s.field(key).and_then(|field| read(&field));
+        let read = s.field(key).and_then(|field| read(&field, config));
         conditions.extend(read.map(|(texts, values)| Condition { key, is_negated, texts, values }));
     }
     let scope = s.field("scope").and_then(|f| {
@@ -350,35 +354,14 @@ fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u16>, what: &str) -> Op
 }
 
 fn prefixes(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
-    let (texts, prefixes) = values(field, |item, text| match prefix(text) {
+    let (texts, prefixes) = values(field, |item, text| match text.parse::<Prefix>() {
         Ok(prefix) => Some(prefix),
         Err(why) => {
-            item.refuse(why);
+            item.refuse(why.to_string());
             None
         }
     })?;
     Some((texts, Values::Prefixes(side, prefixes)))
-}
-
-/// An address, or one with the length of its prefix.
-fn prefix(text: &str) -> Result<(IpAddr, u8), String> {
-    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let address: IpAddr = address.parse().map_err(|_| {
-        format!("{:?} is no address and no prefix such as 192.0.2.0/24 or \"2001:db8::/32\"", short(text))
-    })?;
-    let whole = if address.is_ipv4() { 32 } else { 128 };
-    let Some(length) = length else { return Ok((address, whole)) };
-    let length: u8 = length
-        .parse()
-        .ok()
-        .filter(|length| *length <= whole)
-        .ok_or_else(|| format!("/{} is no length of this prefix: expected 0 to {whole}", short(length)))?;
-    let lengths = field::Lengths { v4: length.min(32), v6: length };
-    let network = field::network(address, lengths);
-    if network != address {
-        return Err(format!("{text} has bits beyond its length: did you mean {network}/{length}?"));
-    }
-    Ok((address, length))
 }
 
 fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
@@ -386,7 +369,34 @@ fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
     Some((texts, Values::Interfaces(names)))
 }
 
-fn networks(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
-    let (texts, names) = values(field, |_, text| Some(text.to_owned()))?;
+/// Names of networks.
+fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    let (texts, names) = values(field, |item, text| {
+        let names = || config.networks.iter().map(|network| network.name.as_str());
+        if names().any(|name| name == text) {
+            return Some(text.to_owned());
+        }
+        let way_out = match nearest(text, names()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if config.networks.is_empty() => "name some under `networks:`".to_owned(),
+            None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        item.refuse(format!("there is no network {:?}: {way_out}", short(text)));
+        None
+    })?;
     Some((texts, Values::Networks(side, names)))
+}
+
+/// Fields that need something else in the configuration.
+fn check_needs(fields: &[field::Field], at: &Field<'_>, config: &Config) {
+    use field::Field as F;
+    for field in fields {
+        let missing = match field {
+            F::Net(_) | F::Scope if config.networks.is_empty() => "the names of your networks under `networks:`",
+            F::As(_) if config.geo.asn.is_none() => "a database: `geo: {asn: FILE}`",
+            F::Country(_) if config.geo.country.is_none() => "a database: `geo: {country: FILE}`",
+            _ => continue,
+        };
+        at.refuse(format!("{field} needs {missing}"));
+    }
 }

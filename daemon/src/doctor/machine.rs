@@ -19,6 +19,7 @@ use crate::{
         tap::{PacketSocket, needs_programs, stand_in},
     },
     memory::Memory,
+    view::Views,
 };
 
 /// The first Linux that weir measures on.
@@ -158,7 +159,9 @@ fn memory(config: &Config, version: Option<Version>) -> Finding {
     }
     // Loading programs raises this limit in the same way. The change lasts as long as this process.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-    let needed = Cpus::of_this_machine().map_or(0, |cpus| Memory::plan(config, &cpus, true).kernel());
+    let needed = Cpus::of_this_machine().map_or(0, |cpus| {
+        Memory::plan(config, &Views::built_in(&config.estimates, config.report.top), &cpus, true).kernel()
+    });
     judge_memory(getrlimit(Resource::Memlock).current, needed)
 }
 

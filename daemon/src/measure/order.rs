@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_part_with_the_key_of_another_day_is_accounted_for_as_lost() {
-        let mut shard = Box::new(Shard::new(&Estimates::default(), &Views::default().into(), Key([1, 2])));
+        let mut shard =
+            Box::new(Shard::new(&Estimates::default(), &Views::built_in(&Estimates::default(), 10), Key([1, 2])));
         shard.attributed[1] = Tally::new(3, 300);
         let mut closed = Closed::new(shard, Edge::empty(2));
         assert_eq!(closed.give_up_other_key(Key([1, 2]).id()), 0);
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn the_rate_of_the_last_draw_counts_only_where_it_left_something_out() {
-        let mut shard = Box::new(Shard::new(&Estimates::default(), &Views::default().into(), Key([1, 2])));
+        let mut shard =
+            Box::new(Shard::new(&Estimates::default(), &Views::built_in(&Estimates::default(), 10), Key([1, 2])));
         (shard.sampling_least, shard.sampling) = (2, 4);
         let mut closed = Closed::new(shard, Edge { sampling: (8, 8), ..Edge::empty(2) });
         assert_eq!(closed.sampling(), Some((2, 4)));

@@ -45,7 +45,7 @@ use crate::{
     memory::Memory,
     observer::Observer,
     report::Report,
-    view::{Ask, Views},
+    view::{Ask, Views, geo::GeoError},
 };
 
 /// How the time of a capture is divided into windows.
@@ -88,6 +88,9 @@ pub enum ReplayError {
         /// What is wrong with it.
         why: String,
     },
+    /// A database of addresses.
+    #[error(transparent)]
+    Geo(#[from] GeoError),
     /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -116,7 +119,7 @@ pub fn replay(
         Some(seed) => Key([seed, !seed]).derive("seed"),
         None => config.hash_key.key()?,
     };
-    let views = Views::new(config, 1);
+    let views = Views::new(config, 1)?;
     let interface = interface_name(&options.files);
     let asks = options
         .asks
@@ -131,6 +134,7 @@ pub fn replay(
     // One thread measures, as on a machine with one CPU.
     let cpus = Cpus::of(1);
     let plan = Plan { interfaces: 1, ..Plan::new(config, key, &cpus) };
+    let memory_bytes = Memory::plan(config, &views, &cpus, true).resident();
     let run = Run {
         timeline: Timeline::new(options.windows),
         captures: 0,
@@ -145,7 +149,7 @@ pub fn replay(
             views,
             asks,
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
-            memory_bytes: Memory::plan(config, &cpus, true).resident(),
+            memory_bytes,
             cpu_time: clock::cpu_time(),
         },
         deliver,

@@ -8,7 +8,10 @@ use weir_common::{
     record::Record,
 };
 
-use super::networks::{Networks, Scope};
+use super::{
+    geo::Geo,
+    networks::{Networks, Scope},
+};
 use crate::report::protocol_name;
 
 /// A field of a record.
@@ -40,6 +43,10 @@ pub enum Field {
     TcpFlags,
     /// The network that an address is in, by its name in the configuration.
     Net(Side),
+    /// The autonomous system of an address; 0 if it is not known.
+    As(Side),
+    /// The country of an address, as two letters.
+    Country(Side),
     /// Which way the packets went between the operator's own networks and all others.
     Scope,
 }
@@ -104,11 +111,13 @@ impl Lengths {
 pub struct Facts<'a> {
     /// The networks with names.
     pub networks: &'a Networks,
+    /// Autonomous systems and countries.
+    pub geo: &'a Geo,
 }
 
 impl Field {
     /// The fields whose names have no parts, with their names.
-    const PLAIN: [(&'static str, Self); 17] = [
+    const PLAIN: [(&'static str, Self); 21] = [
         ("src_ip", Self::Ip(Side::Src, Lengths::WHOLE)),
         ("dst_ip", Self::Ip(Side::Dst, Lengths::WHOLE)),
         ("host", Self::Ip(Side::Host, Lengths::WHOLE)),
@@ -125,6 +134,10 @@ impl Field {
         ("tcp_flags", Self::TcpFlags),
         ("src_net", Self::Net(Side::Src)),
         ("dst_net", Self::Net(Side::Dst)),
+        ("src_as", Self::As(Side::Src)),
+        ("dst_as", Self::As(Side::Dst)),
+        ("src_country", Self::Country(Side::Src)),
+        ("dst_country", Self::Country(Side::Dst)),
         ("scope", Self::Scope),
     ];
 
@@ -176,7 +189,8 @@ impl Field {
     pub fn bits(self, interfaces: usize) -> u32 {
         match self {
             Self::Ip(..) => 0,
-            Self::SrcPort | Self::DstPort | Self::Port => 16,
+            Self::As(_) => 32,
+            Self::SrcPort | Self::DstPort | Self::Port | Self::Country(_) => 16,
             Self::Vlan => 12,
             Self::Proto | Self::TcpFlags | Self::Net(_) => 8,
             Self::Dscp => 6,
@@ -192,6 +206,7 @@ impl Field {
         let key = &record.key;
         let is_v6 = key.is_v6();
         let net = |side| facts.networks.of(if side == Side::Dst { key.dst } else { key.src }, is_v6);
+        let address = |side| if side == Side::Dst { key.dst_ip() } else { key.src_ip() };
         match self {
             Self::Ip(..) => 0,
             Self::SrcPort => key.src_port().into(),
@@ -206,6 +221,10 @@ impl Field {
             Self::Ecn => (record.tos & 3).into(),
             Self::TcpFlags => record.tcp_flags.into(),
             Self::Net(side) => net(side).into(),
+            Self::As(side) => facts.geo.autonomous_system(address(side)).map_or(0, |(number, _)| number.into()),
+            Self::Country(side) => {
+                facts.geo.country(address(side)).map_or(0, |letters| u16::from_be_bytes(letters).into())
+            }
             Self::Scope => facts.networks.scope(net(Side::Src), net(Side::Dst)) as u64,
         }
     }
@@ -218,6 +237,8 @@ impl Field {
             Self::Fragment => json!(number != 0),
             Self::TcpFlags => json!(flag_letters(number as u8)),
             Self::Net(_) => facts.networks.name(number as u8).map_or(Value::Null, |name| json!(name)),
+            Self::Country(_) if number == 0 => Value::Null,
+            Self::Country(_) => json!(String::from_utf8_lossy(&(number as u16).to_be_bytes())),
             Self::Scope => json!(Scope::ALL[number as usize % Scope::ALL.len()].name()),
             _ => json!(number),
         }

@@ -10,11 +10,12 @@ pub mod by;
 pub mod directory;
 pub mod field;
 pub mod filter;
+pub mod geo;
 pub mod networks;
 pub mod plan;
 pub mod standard;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -28,9 +29,10 @@ pub use self::{
 use self::{
     directory::{Directory, Selector},
     filter::{Among, Filter, Of, Test},
+    geo::{Geo, GeoError},
     networks::Networks,
 };
-use crate::config::{Config, Estimates, Report, Way};
+use crate::config::{Config, Estimates, Prefix, Report, Way};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +90,7 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Addresses in these prefixes.
-    Prefixes(Side, Vec<(IpAddr, u8)>),
+    Prefixes(Side, Vec<Prefix>),
     /// Numbers in these ranges.
     Ranges(Of, Vec<(u16, u16)>),
     /// Numbers.
@@ -119,7 +121,7 @@ pub struct Question {
 }
 
 /// All views, ready to be asked.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Views {
     /// The standard views, then the user's in the order of the configuration.
     pub questions: Vec<Question>,
@@ -129,19 +131,40 @@ pub struct Views {
     pub directory: Directory,
     /// Names for addresses.
     pub networks: Networks,
+    /// Autonomous systems and countries of addresses.
+    pub geo: Geo,
 }
 
 impl Views {
     /// The views of a configuration that was checked. `interfaces` are the slots in use.
-    pub fn new(config: &Config, interfaces: usize) -> Arc<Self> {
-        let networks = Networks::default();
+    ///
+    /// # Errors
+    ///
+    /// A database of autonomous systems or countries cannot be read.
+    pub fn new(config: &Config, interfaces: usize) -> Result<Arc<Self>, GeoError> {
+        Ok(Self::with_geo(config, interfaces, Geo::open(&config.geo)?))
+    }
+
+    fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
+        let networks = Networks::new(&config.networks);
         let mut directory = Directory::default();
         let standard = config.standard_views.iter().map(|standard| standard.view(&config.estimates, config.report.top));
         let views = standard.chain(config.views.iter().cloned());
         let questions = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
-        Arc::new(Self { questions, standard: config.standard_views.len(), directory, networks })
+        Arc::new(Self { questions, standard: config.standard_views.len(), directory, networks, geo })
+    }
+
+    /// Rows of a report, at most, with so many interfaces.
+    pub fn rows(&self, interfaces: u64) -> u64 {
+        let rows = |(nth, question): (usize, &Question)| {
+            let View { top, per_interface, measure, .. } = &question.view;
+            // Standard lists are there in two orders.
+            let orders = if nth < self.standard && measure.is_tally() { 2 } else { 1 };
+            *top as u64 * orders * if *per_interface { interfaces } else { 1 }
+        };
+        self.questions.iter().enumerate().map(rows).sum()
     }
 
     /// The number of a standard view, unless it is switched off.
@@ -156,10 +179,8 @@ impl Views {
 
     /// The standard views alone.
     pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
-        Self::new(
-            &Config { estimates: estimates.clone(), report: Report { top, ..Report::default() }, ..Config::default() },
-            1,
-        )
+        let report = Report { top, ..Report::default() };
+        Self::with_geo(&Config { estimates: estimates.clone(), report, ..Config::default() }, 1, Geo::default())
     }
 
     /// Whether a question is fed by packets that have fed on another interface.
@@ -169,7 +190,7 @@ impl Views {
 
     /// What fields are read from besides records.
     pub fn facts(&self) -> Facts<'_> {
-        Facts { networks: &self.networks }
+        Facts { networks: &self.networks, geo: &self.geo }
     }
 }
 

@@ -113,7 +113,7 @@ impl Source for Simulated {
 pub fn bench() -> Result<()> {
     let config = Config::default();
     let cpus = Cpus::of(CPUS);
-    let workers = Memory::plan(&config, &cpus, true).workers as usize;
+    let workers = Memory::plan(&config, &Views::new(&config, INTERFACES_MAX as usize)?, &cpus, true).workers as usize;
     let mut rows = Vec::new();
     for (name, interfaces) in [("4 interfaces", 4), ("256 interfaces", INTERFACES_MAX as usize)] {
         let rounds: Vec<_> = (0..ROUNDS).map(|_| round(&config, &cpus, workers, interfaces)).collect::<Result<_>>()?;
@@ -137,7 +137,7 @@ pub fn bench() -> Result<()> {
 
 /// Milliseconds of the slowest worker, and of everything after it.
 fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Result<[f64; 2]> {
-    let views = Views::new(config, interfaces);
+    let views = Views::new(config, interfaces)?;
     let mut keys = Keys::new(KEY, KEY, Timestamp::UNIX_EPOCH);
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let cache_flows = u64::from(Shares::new(&config.datapath, cpus).cache_flows);

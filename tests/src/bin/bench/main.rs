@@ -9,6 +9,7 @@ mod datapath;
 mod frames;
 mod heavy_hitters;
 mod machine;
+mod networks;
 mod pipeline;
 mod reader;
 mod replay;
@@ -23,6 +24,8 @@ enum Bench {
     Pipeline,
     /// What a count-min beside the candidates of a list is worth, in the same memory
     HeavyHitters,
+    /// Nanoseconds to find the network of an address
+    Networks,
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// Forwarding cost and daemon CPU per packet on a router, with weir and with other tools (needs root)
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
         Bench::Datapath => datapath::bench(),
         Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
         Bench::HeavyHitters => heavy_hitters::bench(),
+        Bench::Networks => networks::bench(),
         Bench::Replay => replay::bench(),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),

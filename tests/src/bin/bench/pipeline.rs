@@ -157,7 +157,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let own = |view: &str| -> Result<f64> {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         config.views.push(config.parse_view(view, "bench", "own")?);
-        let plan = Views::new(&config, 1);
+        let plan = Views::new(&config, 1)?;
         Ok(absorb(&plan, &plan.questions))
     };
     let matching = own("{by: [src_ip/24]}")?;
