@@ -912,9 +912,17 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, match: {dst_port: 70000}}", "1:37: views[0].match.dst_port", "\"70000\" is no port"),
     ("{name: w, match: {dst_port: [80, http]}}", "1:42: views[0].match.dst_port[1]", "\"http\" is no port"),
     ("{name: w, match: {vlan: 4096}}", "1:33: views[0].match.vlan", "4096 is no VLAN: the largest is 4095"),
-    ("{name: w, match: {src_ip: 10.0.0.1/8}}", "1:35: views[0].match.src_ip", "did you mean 10.0.0.0/8?"),
-    ("{name: w, match: {src_ip: 10.0.0.0/33}}", "1:35: views[0].match.src_ip", "expected 0 to 32"),
-    ("{name: w, match: {src_ip: example.org}}", "1:35: views[0].match.src_ip", "is no address and no prefix"),
+    ("{name: w, match: {src_ip: 10.0.0.1/8}}", "1:35: views[0].match.src_ip", "write 10.0.0.0/8 for the prefix"),
+    (
+        "{name: w, match: {src_ip: 10.0.0.0/33}}",
+        "1:35: views[0].match.src_ip",
+        "is longer than an address, which has 32 bits",
+    ),
+    (
+        "{name: w, match: {src_ip: example.org}}",
+        "1:35: views[0].match.src_ip",
+        "is not an IP address, and not a prefix",
+    ),
     ("{name: w, match: {ip_version: 5}}", "1:39: views[0].match.ip_version", "\"5\" is no IP version: 4 or 6"),
     ("{name: w, match: {fragment: maybe}}", "1:37: views[0].match.fragment", "true or false"),
     ("{name: w, match: {direction: in}}", "1:38: views[0].match.direction", "expected one of ingress, egress"),
@@ -922,6 +930,12 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, match: {dscp: 64}}", "1:33: views[0].match.dscp", "0 to 63, or a name"),
     ("{name: w, match: {ecn: 1}}", "1:32: views[0].match.ecn", "not-ect, ect0, ect1 or ce"),
     ("{name: w, match: {tcp_flags: SYN}}", "1:38: views[0].match.tcp_flags", "is no TCP flag: fin, syn"),
+    ("{name: w, match: {src_net: customers}}", "1:36: views[0].match.src_net", "name some under `networks:`"),
+    ("{name: w, by: [dst_net]}", "1:23: views[0].by", "dst_net needs the names of your networks"),
+    ("{name: w, by: [scope]}", "1:23: views[0].by", "scope needs the names of your networks"),
+    ("{name: w, by: [src_as]}", "1:23: views[0].by", "src_as needs a database: `geo: {asn: FILE}`"),
+    ("{name: w, by: [dst_country]}", "1:23: views[0].by", "dst_country needs a database"),
+    ("{name: w, match: {scope: inside}}", "1:34: views[0].match.scope", "is no scope: in, out, transit or internal"),
     ("{name: w, match: {not: tcp}}", "1:32: views[0].match.not", "expected a map such as"),
     ("{name: w, match: {not: {not: {}}}}", "1:33: views[0].match.not.not", "unknown key"),
     ("{name: w, match: {proto: {a: b}}}", "1:34: views[0].match.proto", "expected a single value"),
@@ -936,6 +950,11 @@ fn wrong_views_are_refused_at_their_place() {
             "{view}: expected {place}: ..{message}.., found {found:#?}"
         );
     }
+    let unknown = "networks: {customers: {prefixes: [192.0.2.0/24]}}\nviews: [{name: w, match: {net: custmers}}]";
+    assert_eq!(
+        mistakes(unknown),
+        ["2:32: views[0].match.net: there is no network \"custmers\": did you mean customers?"]
+    );
     let twice = "views: [{name: w}, {name: w, by: [src_ip]}]";
     assert_eq!(mistakes(twice), ["1:20: views[1]: the name w is taken by views[0]"]);
     let many: Vec<_> = (0..=limits::VIEWS_MAX).map(|nth| format!("{{name: v{nth}}}")).collect();

@@ -36,13 +36,16 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         }
     }
 
-    /// Adds to keys; `hashes`, `keys` and `tallies` are of one length.
-    #[inline]
-    pub fn add_batch(&mut self, hashes: &[u64], keys: &[K], tallies: &[Tally]) {
+    /// Adds to keys: `key(i)` has the hash `hashes[i]`, and is given `tallies[i]`.
+    #[inline(always)]
+    pub fn add_batch(&mut self, hashes: &[u64], tallies: &[Tally], key: impl Fn(usize) -> K) {
         self.counts.add_batch(hashes, tallies);
-        let mut parts = keys.iter().zip(tallies).map(|(key, tally)| (*key, *tally));
-        let next = |_: &u64| parts.next().unwrap_or_default();
-        self.candidates.add_batch((hashes, |hash| *hash), (hashes, next));
+        let mut next = 0;
+        let part = |tally: &Tally| {
+            next += 1;
+            (key(next - 1), *tally)
+        };
+        self.candidates.add_batch((hashes, |hash| *hash), (tallies, part));
     }
 
     /// The candidates.

@@ -9,7 +9,7 @@ use weir_common::{
 use weir_sketch::hash::{Key, KeyedHash, mix};
 
 use super::{
-    shard::{Item, TOGETHER},
+    shard::{Columns, Item, TOGETHER},
     view::ViewSketch,
 };
 use crate::{
@@ -67,7 +67,9 @@ impl Prices {
             let mut sketch = ViewSketch::new(question, key.id(), TOGETHER);
             sketch.clear();
             let mut absorb = || {
-                items.chunks(TOGETHER).for_each(|items| sketch.absorb(question, &hash, views.facts(), items));
+                items
+                    .chunks(TOGETHER)
+                    .for_each(|items| sketch.absorb(question, &hash, views.facts(), &Columns::new(items)));
             };
             // The first round fills the sketch.
             absorb();

@@ -27,7 +27,10 @@ use weir_sketch::{
 };
 
 use super::view::ViewSketch;
-use crate::{config::Estimates, view::Views};
+use crate::{
+    config::Estimates,
+    view::{Kind, Views},
+};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
@@ -54,6 +57,55 @@ impl Item {
             record: *record,
             tally: Tally::new(counted.packets * rate, counted.bytes * rate),
         }
+    }
+}
+
+/// Some records in columns: what many sketches take from all of them.
+pub struct Columns<'a> {
+    /// The records.
+    pub items: &'a [Item],
+    /// The sum of their tallies.
+    pub total: Tally,
+    tallies: [Tally; TOGETHER],
+    /// By [`Kind`], but [`Kind::Other`].
+    hashes: [[u64; TOGETHER]; 5],
+}
+
+impl<'a> Columns<'a> {
+    /// The columns of at most [`TOGETHER`] records.
+    #[inline]
+    pub fn new(items: &'a [Item]) -> Self {
+        let mut columns =
+            Self { items, total: Tally::default(), tallies: [Tally::default(); TOGETHER], hashes: [[0; TOGETHER]; 5] };
+        for (nth, item) in items.iter().enumerate().take(TOGETHER) {
+            let FlowHashes { source, destination, pair, flow, service } = item.hashes;
+            columns.tallies[nth] = item.tally;
+            columns.total.add(item.tally);
+            for (column, hash) in columns.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
+                column[nth] = hash;
+            }
+        }
+        columns
+    }
+
+    /// What each record adds.
+    #[inline]
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tallies[..self.items.len()]
+    }
+
+    /// The hashes that views of this kind share; none for [`Kind::Other`].
+    #[inline]
+    pub fn hashes(&self, kind: Kind) -> Option<&[u64]> {
+        let column = match kind {
+            Kind::Flow => 0,
+            Kind::Source => 1,
+            Kind::Destination => 2,
+            Kind::Pair => 3,
+            Kind::Service => 4,
+            Kind::Other => return None,
+        };
+        Some(&self.hashes[column][..self.items.len()])
     }
 }
 
@@ -117,16 +169,10 @@ impl Unique {
 
     /// Counts flows and their addresses.
     #[inline]
-    pub fn insert_batch(&mut self, items: &[Item]) {
-        for items in items.chunks(TOGETHER) {
-            let mut hashes = [0; TOGETHER];
-            let mut insert = |sketch: &mut HyperLogLog, of: fn(&FlowHashes) -> u64| {
-                hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = of(&item.hashes));
-                sketch.insert_batch(&hashes[..items.len()]);
-            };
-            insert(&mut self.sources, |hashes| hashes.source);
-            insert(&mut self.destinations, |hashes| hashes.destination);
-            insert(&mut self.flows, |hashes| hashes.flow);
+    pub fn insert_batch(&mut self, columns: &Columns<'_>) {
+        let Self { sources, destinations, flows } = self;
+        for (sketch, kind) in [(sources, Kind::Source), (destinations, Kind::Destination), (flows, Kind::Flow)] {
+            sketch.insert_batch(columns.hashes(kind).unwrap_or_default());
         }
     }
 
@@ -247,13 +293,15 @@ impl Shard {
                 feeding += 1;
             }
             let (repeated, items) = (&items[repeated..], &items[..feeding]);
-            self.unique.insert_batch(items);
+            let columns = Columns::new(items);
+            self.unique.insert_batch(&columns);
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
             self.new_flows += items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
+            let facts = self.plan.facts();
             for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
-                view.absorb(question, &self.hash, self.plan.facts(), items);
-                if question.is_fed_by_all {
-                    view.absorb(question, &self.hash, self.plan.facts(), repeated);
+                view.absorb(question, &self.hash, facts, &columns);
+                if question.is_fed_by_all && !repeated.is_empty() {
+                    view.absorb(question, &self.hash, facts, &Columns::new(repeated));
                 }
             }
         }

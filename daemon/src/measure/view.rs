@@ -5,9 +5,9 @@ use weir_sketch::{HyperLogLog, MergeError, Spread, hash::KeyedHash};
 
 use super::{
     heavy_hitters::{HeavyHitters, Held},
-    shard::Item,
+    shard::{Columns, Item},
 };
-use crate::view::{By, Facts, Question, Side, Structure, ViewKey};
+use crate::view::{By, Facts, Kind, Question, Side, Structure, ViewKey};
 
 /// What records add to a view.
 pub struct ViewSketch {
@@ -81,9 +81,13 @@ impl ViewSketch {
 
     /// Adds what the view matches of these records.
     #[inline]
-    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item]) {
+    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: &Columns<'_>) {
+        if self.absorb_all(question, columns) {
+            self.total.add(columns.total);
+            return;
+        }
         self.batch.clear();
-        for item in items {
+        for item in columns.items {
             if question.filter.passes(&item.record, facts) {
                 self.total.add(item.tally);
                 self.gather(question, hash, facts, item);
@@ -95,28 +99,65 @@ impl ViewSketch {
             Answers::Table(cells) => {
                 keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
             }
-            Answers::HeavyHitters(hitters) => hitters.add_batch(hashes, keys, tallies),
+            Answers::HeavyHitters(hitters) => hitters.add_batch(hashes, tallies, |nth| keys[nth]),
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
         }
     }
 
+    /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
+    #[inline]
+    fn absorb_all(&mut self, question: &Question, columns: &Columns<'_>) -> bool {
+        let Question { filter, by, of, .. } = question;
+        let (true, Some(hashes)) = (filter.is_empty(), columns.hashes(by.kind())) else { return false };
+        let items = columns.items;
+        match (&mut self.answers, of) {
+            (Answers::HeavyHitters(hitters), None) => {
+                let tallies = columns.tallies();
+                // A loop of its own for each kind.
+                match by.kind() {
+                    Kind::Flow => hitters.add_batch(hashes, tallies, |nth| Kind::Flow.key(&items[nth].record.key)),
+                    Kind::Source => hitters.add_batch(hashes, tallies, |nth| Kind::Source.key(&items[nth].record.key)),
+                    Kind::Destination => {
+                        hitters.add_batch(hashes, tallies, |nth| Kind::Destination.key(&items[nth].record.key));
+                    }
+                    Kind::Pair => hitters.add_batch(hashes, tallies, |nth| Kind::Pair.key(&items[nth].record.key)),
+                    Kind::Service => {
+                        hitters.add_batch(hashes, tallies, |nth| Kind::Service.key(&items[nth].record.key))
+                    }
+                    Kind::Other => return false,
+                }
+            }
+            (Answers::Spread(spread), Some(of)) => {
+                let Some(values) = columns.hashes(of.kind()) else { return false };
+                spread.insert_batch(hashes, values, |nth| by.kind().key(&items[nth].record.key));
+            }
+            _ => return false,
+        }
+        true
+    }
+
     #[inline]
     fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, item: &Item) {
-        let Question { by, of, structure, .. } = question;
+        let Question { by, of, .. } = question;
         let record = &item.record;
-        if *structure == Structure::Total {
-            return;
-        }
+        let (has_hash, has_key) = match &self.answers {
+            Answers::Total => return,
+            Answers::Table(_) => (false, true),
+            Answers::Unique(_) => (false, false),
+            Answers::HeavyHitters(_) | Answers::Spread(_) => (true, true),
+        };
         let has_other = by.has_host() && record.key.src != record.key.dst;
         let hosts: &[Side] = if has_other { &[Side::Src, Side::Dst] } else { &[Side::Src] };
         for host in hosts {
-            let key = by.key(record, *host, facts);
-            self.batch.keys.push(key);
-            if !matches!(structure, Structure::Table { .. } | Structure::Unique { .. }) {
-                self.batch.hashes.push(by.hash(hash, &key, &item.hashes));
+            if has_key {
+                let key = by.key(record, *host, facts);
+                self.batch.keys.push(key);
+                self.batch.tallies.push(item.tally);
+                if has_hash {
+                    self.batch.hashes.push(by.hash(hash, &key, &item.hashes));
+                }
             }
-            self.batch.tallies.push(item.tally);
             if let Some(of) = of {
                 let key = of.key(record, *host, facts);
                 self.batch.items.push(of.hash(hash, &key, &item.hashes));

@@ -65,7 +65,7 @@ impl Ask {
         };
         let by = &views.questions[view].by;
         let value = |field: Field| asked.iter().find(|(known, _)| *known == field).map_or("", |(_, value)| value);
-        let mut key = Key { key: [0; super::by::WORDS], addresses: 0, is_v6: None };
+        let mut key = Key { key: ViewKey::default(), addresses: 0, is_v6: None };
         for field in by.fields() {
             match field {
                 Field::Ip(_, lengths) => key.address(value(*field), |ip| network(ip, *lengths))?,
@@ -99,7 +99,7 @@ impl Key {
         }
         self.is_v6 = Some(ip.is_ipv6());
         let Address(words) = network(ip).into();
-        self.key[2 * self.addresses..2 * self.addresses + 2].copy_from_slice(&words);
+        self.key.0[2 * self.addresses..2 * self.addresses + 2].copy_from_slice(&words);
         self.addresses += 1;
         Ok(())
     }

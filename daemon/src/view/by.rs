@@ -29,7 +29,17 @@ const ADDRESSES_MAX: usize = 2;
 const EXACT_BITS: u32 = 16;
 
 /// A packed key.
-pub type ViewKey = [u64; WORDS];
+#[derive(Clone, Copy, Debug, Default, Eq, PartialOrd, Ord)]
+pub struct ViewKey(pub [u64; WORDS]);
+
+/// All words at once: an array's own comparison is a call, and takes several times as long.
+impl PartialEq for ViewKey {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        let ([a, b, c, d, e], [f, g, h, i, j]) = (self.0, other.0);
+        (a ^ f) | (b ^ g) | (c ^ h) | (d ^ i) | (e ^ j) == 0
+    }
+}
 
 /// How fields make a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,19 +64,42 @@ struct Packed {
 
 impl Packed {
     const fn of(self, key: &ViewKey) -> u64 {
-        key[SHARED] >> self.shift & ((1 << self.bits) - 1)
+        key.0[SHARED] >> self.shift & ((1 << self.bits) - 1)
     }
 }
 
 /// Keys that many views have are hashed once for all of them: see [`FlowHashes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// All that makes a flow.
     Flow,
+    /// The source address.
     Source,
+    /// The destination address.
     Destination,
+    /// Both addresses.
     Pair,
+    /// The protocol and the service's port.
     Service,
+    /// Anything else, which has a hash of its own.
     Other,
+}
+
+impl Kind {
+    /// The key of a record, of a kind that is not [`Kind::Other`].
+    #[inline(always)]
+    pub const fn key(self, key: &FlowKey) -> ViewKey {
+        let version = (key.is_v6() as u64) << BITS_MAX;
+        let ([a, b], [c, d]) = (key.src.0, key.dst.0);
+        ViewKey(match self {
+            Self::Flow => [a, b, c, d, key.identity().tail()],
+            Self::Source => [a, b, 0, 0, version],
+            Self::Destination => [c, d, 0, 0, version],
+            Self::Pair => [a, b, c, d, version],
+            Self::Service => [0, 0, 0, 0, (key.port() as u64) << 8 | key.proto() as u64],
+            Self::Other => [0; WORDS],
+        })
+    }
 }
 
 /// Why fields make no key.
@@ -130,17 +163,12 @@ impl By {
     /// The key of a record. `host` says which of its addresses is the host.
     #[inline]
     pub fn key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
-        let key = &record.key;
-        let version = u64::from(key.is_v6()) << BITS_MAX;
-        let ([a, b], [c, d]) = (key.src.0, key.dst.0);
-        match self.kind {
-            Kind::Flow => [a, b, c, d, key.identity().tail()],
-            Kind::Source => [a, b, 0, 0, version],
-            Kind::Destination => [c, d, 0, 0, version],
-            Kind::Pair => [a, b, c, d, version],
-            Kind::Service => [0, 0, 0, 0, u64::from(key.port()) << 8 | u64::from(key.proto())],
-            Kind::Other => self.packed_key(record, host, facts),
-        }
+        if self.kind == Kind::Other { self.packed_key(record, host, facts) } else { self.kind.key(&record.key) }
+    }
+
+    /// Which hash it shares with other views.
+    pub const fn kind(&self) -> Kind {
+        self.kind
     }
 
     fn packed_key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
@@ -156,7 +184,7 @@ impl By {
         for Packed { field, shift, .. } in &self.packed {
             key[SHARED] |= field.number(record, facts) << shift;
         }
-        key
+        ViewKey(key)
     }
 
     /// The hash of a record's key; `hashes` are those of its flow.
@@ -168,7 +196,12 @@ impl By {
             Kind::Destination => hashes.destination,
             Kind::Pair => hashes.pair,
             Kind::Service => hashes.service,
-            Kind::Other => hash.words(*key),
+            // Words that are always 0 need no product.
+            Kind::Other => match self.addresses.len() {
+                0 => hash.words([key.0[SHARED]]),
+                1 => hash.words([key.0[0], key.0[1], key.0[SHARED]]),
+                _ => hash.words(key.0),
+            },
         }
     }
 
@@ -179,7 +212,7 @@ impl By {
 
     /// A flow with the addresses and ports of a key.
     pub fn flow(&self, key: &ViewKey) -> FlowKey {
-        let [a, b, c, d, shared] = *key;
+        let [a, b, c, d, shared] = key.0;
         let class = u8::from(shared >> self.version & 1 == 1);
         match self.kind {
             Kind::Flow => {
@@ -204,14 +237,14 @@ impl By {
     /// The place of a key in a table of all keys; see [`By::domain`].
     #[inline]
     pub const fn index(key: &ViewKey) -> usize {
-        key[SHARED] as usize
+        key.0[SHARED] as usize
     }
 
     /// The key at this place of the table.
     pub const fn at(index: usize) -> ViewKey {
         let mut key = [0; WORDS];
         key[SHARED] = index as u64;
-        key
+        ViewKey(key)
     }
 
     /// The number of a field that is no address, if it is a part of the key.
@@ -222,14 +255,14 @@ impl By {
     /// Sets a field that is no address, which must be 0 before.
     pub fn set(&self, key: &mut ViewKey, field: Field, number: u64) {
         if let Some(packed) = self.packed.iter().find(|packed| packed.field == field) {
-            key[SHARED] |= number << packed.shift;
+            key.0[SHARED] |= number << packed.shift;
         }
     }
 
     /// Sets the IP version of the addresses, if there are any.
     pub fn set_version(&self, key: &mut ViewKey, is_v6: bool) {
         if !self.addresses.is_empty() {
-            key[SHARED] |= u64::from(is_v6) << self.version;
+            key.0[SHARED] |= u64::from(is_v6) << self.version;
         }
     }
 
@@ -241,8 +274,8 @@ impl By {
         interface: impl Fn(usize, &mut Map<String, Value>),
     ) -> Map<String, Value> {
         let mut shown = Map::new();
-        let is_v6 = key[SHARED] >> self.version & 1 == 1;
-        let mut addresses = self.addresses.iter().zip(key.chunks_exact(2));
+        let is_v6 = key.0[SHARED] >> self.version & 1 == 1;
+        let mut addresses = self.addresses.iter().zip(key.0.chunks_exact(2));
         for field in &self.fields {
             match field {
                 Field::Ip(..) => {

@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 pub use self::{
     ask::Ask,
-    by::{By, ViewKey},
+    by::{By, Kind, ViewKey},
     field::{Facts, Field, Side},
     plan::Structure,
     standard::Standard,

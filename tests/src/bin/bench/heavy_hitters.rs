@@ -63,7 +63,7 @@ impl Table for TopK<Wide, Tally> {
 
 impl Table for HeavyHitters<Wide> {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]) {
-        self.add_batch(hashes, keys, tallies);
+        self.add_batch(hashes, tallies, |nth| keys[nth]);
     }
     fn merge(&mut self, other: &Self) -> Result<()> {
         Ok(Self::merge(self, other)?)

@@ -7,7 +7,7 @@ use weir::{
     config::{Config, Estimates},
     measure::{
         heavy_hitters::Held,
-        shard::{Item, Shard, TOGETHER, Unique},
+        shard::{Columns, Item, Shard, TOGETHER, Unique},
         view::ViewSketch,
     },
     view::{Question, Side, Views},
@@ -135,7 +135,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let mut items = vec![Item::default(); records.len()];
     let hashes = timed(|| items.iter_mut().zip(records).for_each(|(item, record)| *item = Item::new(&hash, record)));
     let mut sketches = Unique::new(&ESTIMATES, KEY.id());
-    let unique = timed(|| items.chunks(BATCH).for_each(|batch| sketches.insert_batch(batch)));
+    let unique = timed(|| items.chunks(TOGETHER).for_each(|batch| sketches.insert_batch(&Columns::new(batch))));
     seen.clear();
     let seen_flows = timed(|| {
         for batch in items.chunks(BATCH) {
@@ -148,8 +148,9 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
         let mut views: Vec<_> = questions.iter().map(|view| (view, ViewSketch::new(view, KEY.id(), BATCH))).collect();
         views.iter_mut().for_each(|(_, sketch)| sketch.clear());
         timed(|| {
-            for batch in items.chunks(BATCH) {
-                views.iter_mut().for_each(|(view, sketch)| sketch.absorb(view, &hash, plan.facts(), batch));
+            for batch in items.chunks(TOGETHER) {
+                let columns = Columns::new(batch);
+                views.iter_mut().for_each(|(view, sketch)| sketch.absorb(view, &hash, plan.facts(), &columns));
             }
         })
     };
@@ -172,8 +173,9 @@ fn without_count_min(records: &[Record]) -> f64 {
         table.clear();
         table
     }
-    let (mut flows, mut sources, mut destinations) = (table::<[u64; 5]>(), table::<[u64; 3]>(), table::<[u64; 3]>());
-    let (mut pairs, mut services) = (table::<[u64; 5]>(), table::<[u64; 1]>());
+    let (mut flows, mut pairs) = (table::<FlowKey>(), table::<FlowKey>());
+    let (mut sources, mut destinations) = (table::<(u64, u64, bool)>(), table::<(u64, u64, bool)>());
+    let mut services = table::<u64>();
     let mut unique = Unique::new(&ESTIMATES, KEY.id());
     let (hash, mut total) = (KeyedHash::new(KEY), Tally::default());
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
@@ -190,38 +192,21 @@ fn without_count_min(records: &[Record]) -> f64 {
                 protocols[usize::from(record.key.proto())] += item.tally.packets;
             }
             let items = &*items;
-            unique.insert_batch(items);
+            unique.insert_batch(&Columns::new(items));
             new += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
-            let words = |item: &Item| (item.record.key.src.0, item.record.key.dst.0, item.record.key.tail());
-            flows.add_batch(
-                (items, |item| item.hashes.flow),
-                (items, |item| {
-                    let ([a, b], [c, d], tail) = words(item);
-                    ([a, b, c, d, tail], item.tally)
-                }),
+            let host =
+                |address: Address, item: &Item| ((address.0[0], address.0[1], item.record.key.is_v6()), item.tally);
+            flows.add_batch((items, |item| item.hashes.flow), (items, |item| (item.record.key.identity(), item.tally)));
+            sources.add_batch((items, |item| item.hashes.source), (items, |item| host(item.record.key.src, item)));
+            destinations
+                .add_batch((items, |item| item.hashes.destination), (items, |item| host(item.record.key.dst, item)));
+            let pair = |key: &FlowKey| FlowKey::new(key.src, key.dst, 0, u8::from(key.is_v6()));
+            pairs.add_batch((items, |item| item.hashes.pair), (items, |item| (pair(&item.record.key), item.tally)));
+            let service = |key: &FlowKey| u64::from(key.port()) << 8 | u64::from(key.proto());
+            services.add_batch(
+                (items, |item| item.hashes.service),
+                (items, |item| (service(&item.record.key), item.tally)),
             );
-            sources.add_batch(
-                (items, |item| item.hashes.source),
-                (items, |item| {
-                    let ([a, b], _, tail) = words(item);
-                    ([a, b, tail >> 40 & 1], item.tally)
-                }),
-            );
-            destinations.add_batch(
-                (items, |item| item.hashes.destination),
-                (items, |item| {
-                    let (_, [c, d], tail) = words(item);
-                    ([c, d, tail >> 40 & 1], item.tally)
-                }),
-            );
-            pairs.add_batch(
-                (items, |item| item.hashes.pair),
-                (items, |item| {
-                    let ([a, b], [c, d], tail) = words(item);
-                    ([a, b, c, d, tail >> 40 & 1], item.tally)
-                }),
-            );
-            services.add_batch((items, |item| item.hashes.service), (items, |item| ([words(item).2], item.tally)));
         }
     });
     black_box((flows, sources, destinations, pairs, services, unique, new, total, protocols));
