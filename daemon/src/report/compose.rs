@@ -5,23 +5,31 @@ use weir_common::{flow::class, ledger};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Report, SCHEMA, SelfMetrics,
-    TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique, Window,
-    protocol_name,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA,
+    SelfMetrics, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals, Unique,
+    Window, protocol_name,
 };
-use crate::{
-    measure::{
-        interface::MeasuredInterface,
-        shard::Protocols,
-        summary::{Ranked, Ranking, Summary, Tops},
-        tcp::TcpCounts,
-        window::Span,
-    },
-    observer::Numbered,
+use crate::measure::{
+    interface::MeasuredInterface,
+    shard::Protocols,
+    summary::{Ranked, Ranking, Summary, Tops},
+    tcp::TcpCounts,
+    window::Span,
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
+
+/// A report's number, and what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbered {
+    /// Who reports.
+    pub observer: Observer,
+    /// The report's id.
+    pub id: String,
+    /// The id of the report before, if it is known.
+    pub previous: Option<String>,
+}
 
 /// What a report needs in addition to the summary.
 pub struct Context {
