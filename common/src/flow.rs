@@ -401,6 +401,18 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_is_apart_from_the_rest_of_a_key() {
+        for scope in [Scope::new(0, 0), Scope::new(255, 255), Scope::new(3, 9).repeated()] {
+            assert!(scope.is_apart(), "{scope:?}");
+            assert_eq!(Scope::of_tail(scope.0 | (REPEATED - 1)), scope);
+            assert_eq!(scope.repeated().repeated(), scope.repeated());
+        }
+        for bit in 0..SCOPE {
+            assert!(!Scope(1 << bit).is_apart(), "bit {bit}");
+        }
+    }
+
+    #[test]
     fn a_key_prints_all_that_it_has() {
         let host = |last| Address::from(Ipv4Addr::new(192, 0, 2, last));
         let key = FlowKey::new(host(1), host(2), 17, class::NO_TRANSPORT).with_ports(5, 6).with_scope(Scope::new(7, 8));

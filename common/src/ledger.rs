@@ -335,6 +335,8 @@ mod tests {
         assert!(sum.balances());
         assert_eq!(sum.counters.seen, Tally::new(6, 600));
         assert_eq!(sum.counters.since(&ledger.counters), ledger.counters);
+        ledger.counters.repeated = Tally::new(1, 120);
+        assert_eq!(ledger.fed(), Tally::new(2, 180));
     }
 
     /// Of all 256 combinations of flags half have each flag, and a quarter have two of them.

@@ -210,6 +210,12 @@ mod tests {
     }
 
     #[test]
+    fn marks_are_what_was_parsed() {
+        let marks = Marks::new(&Parsed { tcp_flags: 0x12, tos: 0xb8, ..Parsed::new(FlowKey::default()) }, 0x1234);
+        assert_eq!((marks.tcp_flags(), marks.tos(), marks.sampling()), (0x12, 0xb8, 0x1234));
+    }
+
+    #[test]
     fn a_record_takes_its_own_flow_at_its_own_rate() {
         let key = FlowKey::default().with_proto(6);
         let record = Record::first(key, packet(60, 0, 0));
@@ -235,6 +241,10 @@ mod tests {
                 assert!(!record.takes(&key, marked(tos, vlan ^ 1 << bit)), "bit {bit} of VLAN {vlan}");
             }
             assert!(record.takes(&key, marked(tos, vlan)));
+            for bit in 0..16 {
+                let (late, vlan) = (5 + (1 << (16 + bit)), vlan ^ 1 << bit);
+                assert!(!record.takes(&key, at(late, 0, tos, vlan)), "both bits {bit} of VLAN {vlan}, and too late");
+            }
             record.add(at(9, 0xff, tos, vlan));
             assert_eq!((record.tos, record.vlan, record.tcp_flags, record.sampling), (tos, vlan, 0xff, 1));
             assert_eq!((record.first_tick, record.duration, record.packets), (5, 4, 2));

@@ -33,6 +33,7 @@ pub mod measure;
 pub mod memory;
 pub mod observer;
 pub mod pipeline;
+pub mod protocol;
 pub mod replay;
 pub mod report;
 pub mod signals;

@@ -28,6 +28,8 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// An interface's account as JSON, with every reason in it.
 const INTERFACE_BYTES: u64 = 1536;
+/// Names of addresses that take less are not worth a line.
+const NAMES_SHOWN: u64 = 64 << 10;
 /// Each worker has the shard of the open window and the one of the next.
 pub const SHARDS_PER_WORKER: u64 = 2;
 /// Each CPU's reader has the counters of an even and of an odd window, by which the next one of that kind is told.
@@ -58,6 +60,8 @@ pub struct Memory {
     pub reader_cache: u64,
     /// One thread's sketches for one window.
     pub shard: u64,
+    /// Prefixes of networks, and databases of addresses.
+    pub names: u64,
     /// The filter of seen flows.
     pub seen_flows: u64,
     /// One CPU's ring.
@@ -95,6 +99,7 @@ impl Memory {
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
             shard: Shard::new(&config.estimates, views, key).memory_bytes() as u64,
+            names: (views.networks.memory_bytes() + views.geo.memory_bytes()) as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring,
             caches: if has_programs { caches } else { 0 },
@@ -117,6 +122,7 @@ impl Memory {
             + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
             + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
             + self.taps * self.packet_ring
+            + self.names
             + self.seen_flows
             + self.queues
     }
@@ -211,6 +217,9 @@ impl fmt::Display for Memory {
         let sums = (workers + readers) * self.sums;
         let of_all = format!("of {} and {}", plural(cpus, "CPU"), plural(&(workers + readers), "thread"));
         line("counters of interfaces", cpus * counters + sums, of_all)?;
+        if self.names > NAMES_SHOWN {
+            line("names of addresses", self.names, "networks and databases, shared by all".into())?;
+        }
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
         line("program, stacks", BASE_BYTES, String::new())?;

@@ -4,7 +4,11 @@ use std::fs;
 
 use weir_sketch::hash::{Key, sip};
 
-use crate::{config, report, state::Last};
+use crate::{
+    config,
+    report::{self, compose::Numbered},
+    state::Last,
+};
 
 /// Who reports, and how many reports so far.
 #[derive(Clone, Debug)]
@@ -16,17 +20,6 @@ pub struct Observer {
     seq: u64,
     /// The id of the latest report, also of an earlier run.
     last: Option<String>,
-}
-
-/// A report's number, and what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Numbered {
-    /// Who reports.
-    pub observer: report::Observer,
-    /// The report's id.
-    pub id: String,
-    /// The id of the report before, if it is known.
-    pub previous: Option<String>,
 }
 
 /// Not secret. The machine's identifier should stay on the machine; this key turns it into an identity of weir's own.

@@ -562,6 +562,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sketch_with_another_key_merges_no_more_with_those_before() {
+        let mut sketch = with_precision(4);
+        assert_eq!(sketch.merge(&with_precision(4)), Ok(()));
+        sketch.rekey(8);
+        assert_eq!(sketch.key_id(), 8);
+        assert!(sketch.merge(&with_precision(4)).is_err());
+    }
+
+    #[test]
     fn extreme_hashes_and_full_registers_are_answered() {
         for precision in [4, crate::test_size::of(18, 10)] {
             let mut sketch = with_precision(precision);

@@ -227,6 +227,9 @@ fn a_header_at_the_end_of_the_chain_is_the_protocol() {
     for header in [135, 139, 140] {
         let key = flow(&ethernet(&[], 0x86dd, &v6(header, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
         assert_eq!((key.proto(), key.src_port(), key.class()), (header, 0, class::V6));
+        // Also where it is not the first.
+        let chain = [header, 0, 1, 4, 0, 0, 0, 0, 59, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(0, &chain))).unwrap().key, key);
     }
 }
 

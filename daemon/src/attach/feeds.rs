@@ -266,6 +266,8 @@ impl Decision {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::{
         super::stack::{STACKED, TUNNELS},
         *,
@@ -277,6 +279,10 @@ mod tests {
 
     fn card(ifindex: u32) -> Device {
         Device { ifindex, name: format!("if{ifindex}"), hardware: 1, ..Device::default() }
+    }
+
+    fn lo() -> Device {
+        Device { loopback: true, hardware: 772, ..card(1) }
     }
 
     fn virt(ifindex: u32, kind: &str) -> Device {
@@ -326,6 +332,7 @@ mod tests {
         assert_eq!(feeding.for_the_programs(), HashMap::from([(2, told), (3, told)]));
         assert!(told.has_fed() && told.feeds(false) == Feeds::All && told.feeds(true) == Feeds::Local);
         assert_eq!(Passing::new(false, Feeds::None, Feeds::All).feeds(false), Feeds::None);
+        assert_eq!(feeding.decision(2, Way::Egress), Some(&Decision::local()), "there is no doubt");
     }
 
     #[test]
@@ -363,6 +370,10 @@ mod tests {
         let devices = [card(2), on(2, virt(3, "vlan"))];
         let (feeding, fed) = feeding(&devices, &[(3, INGRESS)]);
         assert_eq!((feeding.of(3, Way::Ingress), fed), (Feeds::All, vec![3]), "its parent is not measured");
+        // A stack of which nothing is measured is no reason to doubt.
+        let devices = [devices.to_vec(), vec![card(5)]].concat();
+        let (feeding, _) = decide(&devices, &[(5, BOTH)], None, true);
+        assert_eq!(feeding.decision(5, Way::Egress), Some(&Decision::local()));
     }
 
     #[test]
@@ -472,6 +483,8 @@ mod tests {
         let (feeding, _) = feeding(&devices, &wanted);
         let why = &feeding.decision(5, Way::Ingress).unwrap().why;
         assert_eq!(why, "they feed on if10, if11, if12 and 17 more, below it");
+        assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c, d", "a count would be no shorter");
+        assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
     }
 
     #[test]
@@ -487,6 +500,12 @@ mod tests {
             assert!(fed.contains(&7), "{kind}");
             let (alone, _) = decide(&devices, &[(7, INGRESS), (8, INGRESS)], None, true);
             assert_eq!(alone.of(7, Way::Ingress), Feeds::All, "what lies on a tunnel does not carry it");
+            let others = [on(8, virt(9, "vlan")), Device { ifindex: 10, ..tunnel.clone() }, lo()];
+            let devices = [devices.to_vec(), others.to_vec()].concat();
+            for other in [9, 10, 1] {
+                let (feeding, _) = decide(&devices, &[(7, INGRESS), (other, INGRESS)], None, true);
+                assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} is not carried by {other}");
+            }
             // The kernel tells what it lies on.
             let devices = [card(2), card(3), on(3, tunnel.clone())];
             let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], None, true);
@@ -517,10 +536,9 @@ mod tests {
 
     #[test]
     fn the_loopback_feeds_what_it_receives() {
-        let lo = Device { loopback: true, hardware: 772, ..card(1) };
-        let (both, _) = feeding(std::slice::from_ref(&lo), &[(1, BOTH)]);
+        let (both, _) = feeding(&[lo()], &[(1, BOTH)]);
         assert_eq!((both.of(1, Way::Ingress), both.of(1, Way::Egress)), (Feeds::All, Feeds::None));
-        let (sent, _) = feeding(&[lo], &[(1, EGRESS)]);
+        let (sent, _) = feeding(&[lo()], &[(1, EGRESS)]);
         assert_eq!(sent.of(1, Way::Egress), Feeds::All);
     }
 
@@ -530,7 +548,10 @@ mod tests {
         let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
         assert_eq!(feeding.of(7, Way::Ingress), Feeds::All);
         assert!(feeding.decision(7, Way::Ingress).unwrap().doubt.as_ref().unwrap().contains("count twice"));
+        assert_eq!(feeding.decision(7, Way::Ingress).unwrap().why, "");
         let (feeding, fed) = decide(&devices, &[(2, INGRESS), (7, BOTH)], Some((2, Feeds::None)), true);
+        let told = Decision::none("so says the configuration".to_owned());
+        assert_eq!(feeding.decision(2, Way::Ingress), Some(&told));
         assert_eq!((feeding.of(2, Way::Ingress), feeding.of(7, Way::Ingress)), (Feeds::None, Feeds::All));
         assert_eq!(fed, [7]);
     }
@@ -540,5 +561,54 @@ mod tests {
         let devices = [on(3, virt(2, "vlan")), on(2, virt(3, "vlan"))];
         let (feeding, _) = feeding(&devices, &[(2, INGRESS)]);
         assert_eq!(feeding.of(2, Way::Ingress), Feeds::None);
+        // Also where nothing in it is measured, and where a tunnel asks whether it lies on the tunnel.
+        let devices = [devices.to_vec(), vec![card(5), virt(7, "wireguard")]].concat();
+        let (feeding, fed) = decide(&devices, &[(5, BOTH)], None, true);
+        assert_eq!((feeding.of(5, Way::Ingress), fed), (Feeds::All, vec![5, 7]));
+        let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], None, true);
+        assert_eq!(feeding.of(7, Way::Ingress), Feeds::None);
+    }
+
+    /// What is written to the log meanwhile.
+    fn log_of(task: impl FnOnce()) -> String {
+        #[derive(Clone, Default)]
+        struct Buffer(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Buffer {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let log = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone());
+        tracing::subscriber::with_default(log.finish(), task);
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn the_log_tells_what_does_not_feed_and_what_is_in_doubt() {
+        let devices = [card(2), on(2, virt(3, "vlan")), virt(7, "wireguard")];
+        let (feeding, _) = decide(&devices, &[(2, INGRESS), (3, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
+        let told = |nth: usize| log_of(|| feeding.tell(&devices[nth], Way::Ingress));
+        assert_eq!(told(0), "", "it feeds everything");
+        let (below, doubt) = (told(1), told(2));
+        assert!(below.contains(" INFO ") && below.contains("feeds none: they feed on if2, below it"), "{below}");
+        assert!(doubt.contains(" WARN ") && doubt.contains("feeds all. Packets that if2 carries"), "{doubt}");
+    }
+
+    #[test]
+    fn a_survey_has_a_line_for_each_interface_and_each_doubt() {
+        let doubt = Decision { doubt: Some("Who knows?".to_owned()), ..Decision::all() };
+        let survey = Survey(vec![
+            ("if2".to_owned(), Some((Way::Ingress, doubt))),
+            ("if3".to_owned(), Some((Way::Egress, Decision::none("why not".to_owned())))),
+            ("if4".to_owned(), None),
+        ]);
+        let expected = "if2 ingress: feeds all\n    Who knows?\nif3 egress: feeds none: why not\nif4: not there now\n";
+        assert_eq!(survey.to_string(), expected);
     }
 }

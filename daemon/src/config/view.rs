@@ -9,7 +9,7 @@ use super::section::{Field, Section};
 use super::suggest::nearest;
 use super::{Config, Prefix};
 use crate::{
-    report::protocol_number,
+    protocol::protocol_number,
     view::{
         By, Condition, FLOW, Measure, Values, View,
         by::Unpackable,

@@ -90,6 +90,7 @@ mod tests {
 
     #[test]
     fn each_set_of_counters_is_read_against_itself() {
+        assert_eq!(EdgeReader::new(3).interfaces(), 3);
         let mut reader = EdgeReader::new(1);
         let mut cpu: Box<Cpu> = Box::new(Cpu::new_zeroed());
         let mut read = |epoch: u32, seen: u64| {

@@ -127,7 +127,8 @@ pub(super) mod tests {
     /// What one run of `flush` does: the state, records out of the cache, and what the ring has afterwards.
     pub(in crate::measure) type Run = (Flush, Vec<Record>, Drain);
 
-    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge.
+    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge. A ring
+    /// that was full has more.
     #[derive(Default)]
     pub(in crate::measure) struct Script {
         pub(in crate::measure) cpu: u32,
@@ -144,7 +145,7 @@ pub(super) mod tests {
         fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
             let (fill, records) = self.drains.pop_front().unwrap_or_default();
             take(&records);
-            Drained { fill, more: false }
+            Drained { fill, more: fill >= 1.0 }
         }
 
         fn flush(&mut self, mut take: impl FnMut(&[Record])) -> Result<Flush, KernelError> {
@@ -166,8 +167,12 @@ pub(super) mod tests {
     }
 
     pub(in crate::measure) fn records(epoch: u8, bytes: &[u64]) -> Vec<Record> {
+        records_of(0, epoch, bytes)
+    }
+
+    fn records_of(interface: u8, epoch: u8, bytes: &[u64]) -> Vec<Record> {
         let record = |bytes| {
-            let parsed = Parsed::new(FlowKey::default().with_scope(Scope::new(0, epoch)));
+            let parsed = Parsed::new(FlowKey::default().with_scope(Scope::new(interface, epoch)));
             Record::first(parsed.key, Sample::new(&parsed, Tally::new(1, bytes), 0, 1))
         };
         bytes.iter().map(|bytes| record(*bytes)).collect()
@@ -234,6 +239,73 @@ pub(super) mod tests {
         let closed = close(&mut collector);
         assert_eq!(ledger(&closed).counters.seen, Tally::new(3, 600));
         assert!(ledger(&closed).balances());
+    }
+
+    #[test]
+    fn if_one_ring_has_more_there_is_more() {
+        let script = |fills: [f64; 3]| Script { drains: fills.map(|fill| (fill, vec![])).into(), ..Script::default() };
+        let mut collector = collector([script([1.0, 1.0, 0.5]), script([0.5, 1.0, 0.5])]);
+        assert_eq!([(); 3].map(|()| collector.drain().more), [true, true, false]);
+    }
+
+    #[test]
+    fn a_cpu_that_is_busy_for_a_moment_is_waited_for() {
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let runs = [busy(), busy(), busy(), (Flush::Done, records(0, &[50]), (0.0, vec![]))].into();
+        let edges = [edge(Tally::new(1, 50))].into();
+        let closed = collector([Script { runs, edges, ..Script::default() }]).close(shard()).unwrap();
+        assert!(closed.late.is_empty() && ledger(&closed).balances());
+    }
+
+    /// A CPU that comes to the end of one window and is late for the next one, too.
+    #[test]
+    fn a_cpu_that_is_always_a_window_late_loses_nothing() {
+        const LOST: u64 = 7;
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let mut with_loss = edge(Tally::new(3, 210 + LOST));
+        with_loss.counters[0].lost[Loss::RingFull as usize] = Tally::new(1, LOST);
+        let mut collector = collector([Script {
+            drains: [(0.0, records(0, &[100]))].into(),
+            runs: [
+                (Flush::Again, vec![], (0.0, vec![])),
+                busy(),
+                (Flush::Done, records(0, &[110]), (0.0, records(1, &[200]))),
+                busy(),
+                (Flush::Done, vec![], (0.0, vec![])),
+            ]
+            .into(),
+            edges: [with_loss, edge(Tally::new(1, 200))].into(),
+            ..Script::default()
+        }]);
+        let windows = [(); 3].map(|()| collector.close_while(shard(), || false).unwrap());
+        assert!(windows.iter().all(|window| ledger(window).balances()));
+        let seen = windows.map(|window| ledger(&window).counters.seen);
+        assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
+    }
+
+    #[test]
+    fn a_late_cpu_has_an_account_of_each_interface() {
+        let busy = (Flush::Busy, vec![], (0.0, vec![]));
+        let done = (Flush::Done, vec![], (0.0, vec![]));
+        let seen = |packets: [Tally; 3]| {
+            let mut edge = Edge::empty(3);
+            edge.counters.iter_mut().zip(packets).for_each(|(counters, seen)| counters.seen = seen);
+            edge
+        };
+        let late = Script {
+            drains: [(0.0, [records_of(1, 0, &[100]), records_of(2, 0, &[200, 300])].concat())].into(),
+            runs: [busy, done].into(),
+            edges: [seen([Tally::default(), Tally::new(1, 100), Tally::new(2, 500)])].into(),
+            ..Script::default()
+        };
+        let filter = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let mut collector = Collector::new(filter, 3, shard());
+        collector.add(late);
+        let packets = [(); 2].map(|()| {
+            let closed = collector.close_while(shard(), || false).unwrap();
+            closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
+        });
+        assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
     }
 
     #[test]

@@ -358,3 +358,17 @@ impl Came {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::collector::tests::Script;
+
+    #[test]
+    fn a_lane_keeps_as_much_as_is_planned() {
+        let Lane { came: Came { open, next }, closed, ahead, .. } = Lane::new(Script::default(), 5);
+        let kept =
+            size_of_val(&closed[..]) + [open, next, ahead].iter().map(|told| size_of_val(&told[..])).sum::<usize>();
+        assert_eq!(kept, 5 * LATE_BYTES);
+    }
+}

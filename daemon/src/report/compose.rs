@@ -10,9 +10,9 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, KeyAnswer, Ledger, NewFlows, Report, SCHEMA,
-    SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals,
-    Unique, View, Window, protocol_name,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, KeyAnswer, Ledger, NewFlows, Observer, Report,
+    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource,
+    Totals, Unique, View, Window, protocol_name,
 };
 use crate::{
     measure::{
@@ -23,12 +23,22 @@ use crate::{
         tcp::TcpCounts,
         window::Span,
     },
-    observer::Numbered,
     view::{Ask, By, Standard, ViewKey, Views},
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
 const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
+
+/// A report's number, and what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbered {
+    /// Who reports.
+    pub observer: Observer,
+    /// The report's id.
+    pub id: String,
+    /// The id of the report before, if it is known.
+    pub previous: Option<String>,
+}
 
 /// What a report needs in addition to the summary.
 pub struct Context<'a> {

@@ -7,7 +7,7 @@
 mod account;
 pub mod compose;
 mod grid;
-mod protocol;
+
 mod schema;
 mod tables;
 mod units;
@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use protocol::{protocol_name, protocol_number};
+pub use crate::protocol::protocol_name;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
 pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};

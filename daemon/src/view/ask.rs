@@ -9,7 +9,7 @@ use super::{
     by::ViewKey,
     field::{Field, network},
 };
-use crate::report::protocol_number;
+use crate::protocol::protocol_number;
 
 /// A key to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::{
     geo::Geo,
     networks::{Networks, Scope},
 };
-use crate::report::protocol_name;
+use crate::protocol::protocol_name;
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
