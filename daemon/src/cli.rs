@@ -72,11 +72,11 @@ pub struct ReplayArgs {
     /// Length of a window (`10s`, `5m`), or `all` for one report of everything [default: the configured interval]
     #[arg(long, value_name = "LENGTH", value_parser = windows)]
     pub window: Option<Windows>,
-    /// Add a view, as in the configuration: '{by: [dst_ip], match: {proto: udp}, measure: bytes}'; may be given several times
-    #[arg(long = "view", value_name = "VIEW")]
+    /// Add a view, written as in the configuration; may be given several times
+    #[arg(long = "view", value_name = "{by: [dst_ip], match: {proto: udp}}")]
     pub views: Vec<String>,
-    /// Tell what is known of one key, such as src_ip=192.0.2.7 or src_ip=A,dst_ip=B; may be given several times
-    #[arg(long = "ask", value_name = "FIELD=VALUE,...")]
+    /// Tell what is known of one key of a view; may be given several times
+    #[arg(long = "ask", value_name = "src_ip=192.0.2.7,...")]
     pub asks: Vec<String>,
     /// Send every packet through the real XDP program (as root)
     #[arg(long)]

@@ -123,7 +123,7 @@ impl ViewSketch {
                     }
                     Kind::Pair => hitters.add_batch(hashes, tallies, |nth| Kind::Pair.key(&items[nth].record.key)),
                     Kind::Service => {
-                        hitters.add_batch(hashes, tallies, |nth| Kind::Service.key(&items[nth].record.key))
+                        hitters.add_batch(hashes, tallies, |nth| Kind::Service.key(&items[nth].record.key));
                     }
                     Kind::Other => return false,
                 }
