@@ -104,3 +104,52 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
 fn least(one: Tally, other: Tally) -> Tally {
     Tally::new(one.packets.min(other.packets), one.bytes.min(other.bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_sketch::hash::{Key, KeyedHash, mix};
+
+    use super::*;
+
+    /// So many records of 2,000 keys, by halves to two; the exact sums.
+    fn fed() -> ([HeavyHitters<u64>; 2], Vec<Tally>, KeyedHash) {
+        let (key, mut truths) = (Key([3, 4]), vec![Tally::default(); 2_000]);
+        let hash = KeyedHash::new(key);
+        let mut both = [(); 2].map(|()| HeavyHitters::new(0.01, 0.02, 64, key.id()));
+        for nth in 0..50_000_u64 {
+            let key = (2_000.0 * (mix(nth) as f64 / u64::MAX as f64).powi(4)) as u64 % 2_000;
+            let tally = Tally::new(1, 60 + nth % 1_000);
+            truths[key as usize].add(tally);
+            both[nth as usize % 2].add_batch(&[hash.words([key])], &[tally], |_| key);
+        }
+        (both, truths, hash)
+    }
+
+    #[test]
+    fn bounds_hold_for_every_key_before_and_after_merging_and_are_no_wider_than_either() {
+        let ([mut one, other], truths, hash) = fed();
+        one.merge(&other).unwrap();
+        let mut tightened = 0;
+        for (key, truth) in (0..).zip(&truths) {
+            let of = hash.words([key]);
+            let Held { value, lower, upper, .. } = one.look_up(of, &key);
+            for metric in [|tally: &Tally| tally.packets, |tally: &Tally| tally.bytes] {
+                assert!(metric(&lower) <= metric(truth) && metric(truth) <= metric(&upper), "{key}: {truth:?}");
+                assert!((metric(&lower)..=metric(&upper)).contains(&metric(&value)));
+            }
+            tightened += usize::from(upper.bytes < one.candidates.bounds(of, &key).upper.bytes);
+            assert!(upper.bytes <= one.counts.estimate(of).bytes);
+        }
+        assert!(tightened > 100, "the count-min is of use for {tightened} keys");
+    }
+
+    #[test]
+    fn a_cleared_one_has_nothing() {
+        let ([mut one, _], _, hash) = fed();
+        let memory = one.memory_bytes();
+        one.clear();
+        assert_eq!(one.iter().count(), 0);
+        assert_eq!(one.look_up(hash.words([5]), &5).upper, Tally::default());
+        assert_eq!(one.memory_bytes(), memory);
+    }
+}

@@ -5,7 +5,7 @@ use weir_sketch::{HyperLogLog, MergeError, Spread, hash::KeyedHash};
 
 use super::{
     heavy_hitters::{HeavyHitters, Held},
-    shard::{Columns, Item},
+    shard::{Columns, Item, TOGETHER},
 };
 use crate::view::{By, Facts, Kind, Question, Side, Structure, ViewKey};
 
@@ -82,7 +82,7 @@ impl ViewSketch {
     /// Adds what the view matches of these records.
     #[inline]
     pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: &Columns<'_>) {
-        if self.absorb_all(question, columns) {
+        if self.absorb_all(question, hash, facts, columns) {
             self.total.add(columns.total);
             return;
         }
@@ -107,7 +107,7 @@ impl ViewSketch {
 
     /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
     #[inline]
-    fn absorb_all(&mut self, question: &Question, columns: &Columns<'_>) -> bool {
+    fn absorb_all(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: &Columns<'_>) -> bool {
         let Question { filter, by, of, .. } = question;
         let (true, Some(hashes)) = (filter.is_empty(), columns.hashes(by.kind())) else { return false };
         let items = columns.items;
@@ -129,7 +129,14 @@ impl ViewSketch {
                 }
             }
             (Answers::Spread(spread), Some(of)) => {
-                let Some(values) = columns.hashes(of.kind()) else { return false };
+                let mut own = [0; TOGETHER];
+                let values = columns.hashes(of.kind()).unwrap_or_else(|| {
+                    for (value, item) in own.iter_mut().zip(items) {
+                        let key = of.key(&item.record, Side::Src, facts);
+                        *value = of.hash(hash, &key, &item.hashes);
+                    }
+                    &own[..items.len().min(TOGETHER)]
+                });
                 spread.insert_batch(hashes, values, |nth| by.kind().key(&items[nth].record.key));
             }
             _ => return false,

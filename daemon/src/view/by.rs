@@ -311,3 +311,92 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_common::flow::{Scope, class};
+    use weir_sketch::hash::{Key, mix};
+
+    use super::*;
+    use crate::view::{geo::Geo, networks::Networks};
+
+    fn networks() -> Networks {
+        Networks::new(&[])
+    }
+
+    /// A record in which every field has a value of its own.
+    fn record(seed: u64, is_v6: bool) -> Record {
+        let random = |nth: u64| mix(seed ^ nth << 32);
+        let address = |nth| match is_v6 {
+            true => Address([random(nth), random(nth + 1)]),
+            false => Address::from_v4_word(random(nth) as u32),
+        };
+        let class = if is_v6 { class::V6 } else { 0 } | if random(9) & 1 == 1 { class::FRAGMENT } else { 0 };
+        let key = FlowKey::new(address(1), address(3), random(5) as u8, class)
+            .with_both_ports(random(6) as u32)
+            .with_scope(Scope::new(random(7) as u8 & 7, 3));
+        let (tos, tcp_flags, vlan) = (random(8) as u8, random(10) as u8, random(11) as u16 & 0xfff);
+        Record { key, tos, tcp_flags, vlan, packets: 1, bytes: 60, sampling: 1, ..Record::default() }
+    }
+
+    #[test]
+    fn a_key_tells_its_fields_again() {
+        let (networks, geo) = (networks(), Geo::default());
+        let facts = Facts { networks: &networks, geo: &geo };
+        let parse = |names: &[&str]| names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>();
+        let lists = [
+            parse(&["src_ip"]),
+            parse(&["dst_ip"]),
+            parse(&["dst_ip", "src_ip"]),
+            parse(&["src_ip", "dst_ip"]),
+            parse(&["src_ip", "dst_ip", "src_port", "dst_port", "proto"]),
+            parse(&["proto", "port"]),
+            parse(&["vlan", "dscp", "ecn", "fragment", "ip_version", "tcp_flags", "interface", "proto"]),
+            parse(&["src_port", "dst_ip", "tcp_flags", "dst_port"]),
+            parse(&["dst_ip/20/44", "interface", "src_ip/8"]),
+        ];
+        for fields in lists {
+            let by = By::new(&fields, 8).unwrap();
+            for seed in 0..200 {
+                let record = record(seed, seed % 2 == 0);
+                let key = by.key(&record, Side::Src, facts);
+                let shown = by.show(&key, facts, |slot, shown| {
+                    shown.insert("interface".to_owned(), json!(slot));
+                });
+                assert_eq!(shown.len(), fields.len());
+                for field in &fields {
+                    let expected = match field {
+                        Field::Ip(side, lengths) => {
+                            let ip = if *side == Side::Src { record.key.src_ip() } else { record.key.dst_ip() };
+                            let (network, length) =
+                                (super::super::field::network(ip, *lengths), lengths.of(ip.is_ipv6()));
+                            let is_whole = length == if ip.is_ipv6() { 128 } else { 32 };
+                            json!(if is_whole { ip.to_string() } else { format!("{network}/{length}") })
+                        }
+                        Field::Interface => json!(record.key.interface()),
+                        field => field.show(field.number(&record, facts), facts),
+                    };
+                    assert_eq!(shown[field.name()], expected, "{field} of {fields:?}");
+                }
+                let hash = KeyedHash::new(Key([1, 2]));
+                let hashes = FlowHashes::new(&hash, &record.key);
+                assert_eq!(by.hash(&hash, &key, &hashes), by.hash_of(&hash, &key), "{fields:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_small_domains_are_counted_out() {
+        let by =
+            |names: &[&str]| By::new(&names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>(), 256);
+        assert_eq!(by(&["src_ip", "dst_ip", "src_ip/24"]).unwrap_err(), Unpackable::Addresses);
+        assert_eq!(by(&["src_port", "dst_port", "port", "vlan", "proto"]).unwrap_err(), Unpackable::Bits(68));
+        assert_eq!(by(&["src_port", "dst_port", "port", "vlan", "ecn"]).unwrap().domain(), None);
+        let domain = |names: &[&str]| by(names).unwrap().domain();
+        assert_eq!(
+            [&["proto"][..], &["port"], &["interface", "proto"]].map(domain),
+            [Some(256), Some(65_536), Some(65_536)]
+        );
+        assert_eq!([&["proto", "port"][..], &["src_ip"], &["src_ip/8"]].map(domain), [None; 3]);
+    }
+}

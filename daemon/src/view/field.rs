@@ -97,7 +97,8 @@ impl Lengths {
         self.v4 == Self::WHOLE.v4 && self.v6 == Self::WHOLE.v6
     }
 
-    const fn of(self, is_v6: bool) -> u8 {
+    /// The length for an IP version.
+    pub const fn of(self, is_v6: bool) -> u8 {
         if is_v6 { self.v6 } else { self.v4 }
     }
 

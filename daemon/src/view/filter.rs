@@ -155,3 +155,104 @@ impl Filter {
         self.0.iter().any(|test| test.of == Of::Slot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_common::flow::FlowKey;
+
+    use super::*;
+    use crate::{
+        config::{Config, Way},
+        view::Views,
+    };
+
+    /// Whether the only view of a configuration passes a record.
+    fn passes(conditions: &str, record: &Record) -> bool {
+        let networks = "networks: {own: {prefixes: [10.0.0.0/8], own: true}, peer: {prefixes: [192.0.2.0/24]}}";
+        let text = format!("{networks}\nviews: [{{name: w, match: {{{conditions}}}}}]");
+        let config = Config::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let views = Views::new(&config, 4).unwrap();
+        views.directory.assign(0, "wan0", Some(Way::Ingress));
+        views.directory.assign(1, "wan0", Some(Way::Egress));
+        views.directory.assign(2, "lan0", Some(Way::Ingress));
+        let (_, question) = views.own().next().unwrap();
+        question.filter.passes(record, views.facts())
+    }
+
+    fn record() -> Record {
+        let [src, dst] = ["10.1.2.3", "192.0.2.9"].map(|ip| Address::from(ip.parse::<std::net::Ipv4Addr>().unwrap()));
+        let key = FlowKey::new(src, dst, 6, 0).with_ports(50_000, 443);
+        let key = key.with_scope(weir_common::flow::Scope::new(1, 7));
+        // Expedited forwarding with congestion experienced; SYN and ACK.
+        Record {
+            key,
+            tos: 46 << 2 | 3,
+            tcp_flags: 0x12,
+            vlan: 100,
+            packets: 1,
+            bytes: 60,
+            sampling: 1,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn each_condition_passes_what_it_says_and_nothing_else() {
+        let passing = [
+            "src_ip: 10.0.0.0/8",
+            "dst_ip: 192.0.2.9",
+            "host: 192.0.2.0/24",
+            "host: 10.1.2.3",
+            "src_port: 50000",
+            "dst_port: [80, 440-450]",
+            "port: 443",
+            "port: 50000",
+            "proto: tcp",
+            "proto: 6",
+            "ip_version: 4",
+            "fragment: false",
+            "interface: wan0",
+            "interface: \"w*\"",
+            "direction: egress",
+            "vlan: 90-110",
+            "dscp: ef",
+            "dscp: 46",
+            "ecn: ce",
+            "tcp_flags: syn",
+            "tcp_flags: [fin, ack]",
+            "src_net: own",
+            "dst_net: peer",
+            "net: own",
+            "net: peer",
+            "scope: out",
+            "proto: tcp, not: {dst_port: 80, vlan: 7}",
+        ];
+        let failing = [
+            "src_ip: 192.0.2.0/24",
+            "dst_ip: 10.0.0.0/8",
+            "host: 198.51.100.0/24",
+            "src_ip: \"::/0\"",
+            "src_port: 443",
+            "dst_port: [80, 400-442]",
+            "port: 80",
+            "proto: [udp, icmp]",
+            "ip_version: 6",
+            "fragment: true",
+            "interface: lan0",
+            "interface: \"l*\"",
+            "direction: ingress",
+            "vlan: 0",
+            "dscp: af41",
+            "ecn: ect0",
+            "tcp_flags: rst",
+            "src_net: peer",
+            "dst_net: own",
+            "scope: [in, transit, internal]",
+            "proto: tcp, not: {dst_port: 443}",
+            "proto: tcp, dst_port: 80",
+            "not: {vlan: 100, ecn: ect0}",
+        ];
+        assert!(passing.into_iter().all(|conditions| passes(conditions, &record()) || panic!("{conditions}")));
+        assert!(failing.into_iter().all(|conditions| !passes(conditions, &record()) || panic!("{conditions}")));
+    }
+}
