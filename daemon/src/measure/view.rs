@@ -9,6 +9,10 @@ use super::{
 };
 use crate::view::{By, Facts, Kind, Question, Side, Structure, ViewKey};
 
+/// How much wider the bounds of a count-min alone are than those of the candidates: it is for keys that are not listed, and
+/// takes memory from nobody who is.
+const COUNTS_WIDER: f64 = 2.0;
+
 /// What records add to a view.
 pub struct ViewSketch {
     /// The sum of all records that it matched, scaled by their sampling rates.
@@ -60,7 +64,7 @@ impl ViewSketch {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
             Structure::HeavyHitters { error, candidates } => {
-                Answers::HeavyHitters(HeavyHitters::new(error, 2.0 * error, candidates, key_id))
+                Answers::HeavyHitters(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id))
             }
             Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
             Structure::Spread { pairs, smallest, error } => {
