@@ -2,7 +2,7 @@
 //!
 //! Two structures are fed with every record. The candidates ([`TopK`]) say which keys are large, and bound what each had
 //! from below. The count-min bounds every key from above, listed or not, and adds exactly: after any number of merges it
-//! is what one alone would be. Of two upper bounds the lower one holds.
+//! has what one alone would have. Both bounds from above hold, so the lower one is taken.
 
 use weir_common::ledger::Tally;
 use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, TopK, count_min::Plain};

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::view::{By, Facts, Kind, Question, Side, Structure, ViewKey};
 
-/// How much wider the bounds of a count-min alone are than those of the candidates: it is for keys that are not listed, and
-/// takes memory from nobody who is.
+/// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
+/// be smaller.
 const COUNTS_WIDER: f64 = 2.0;
 
 /// What records add to a view.
@@ -195,7 +195,7 @@ impl ViewSketch {
         Ok(())
     }
 
-    /// What is known of each key, where the view has bytes and packets; those that chance may know of only.
+    /// What is known of each key that may be listed. Nothing where the view counts flows or distinct values.
     pub fn held(&self) -> Box<dyn Iterator<Item = Held<ViewKey>> + '_> {
         let exact = |key, sum| Held { key, value: sum, lower: sum, upper: sum };
         match &self.answers {
