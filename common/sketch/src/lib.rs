@@ -67,7 +67,7 @@ pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
 pub use shared_bloom::SharedBloom;
 pub use spread::{Spread, Spreader, Survey, Touch};
-pub use top_k::{Candidate, TopK};
+pub use top_k::{Candidate, Rest, TopK};
 pub use traits::{Distinct, Filter, Frequency, Full, Merge, Remove, Sketch};
 pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;

@@ -37,6 +37,8 @@ mod block;
 mod candidate;
 mod coin;
 mod merge;
+mod rest;
+mod row;
 
 use alloc::{boxed::Box, vec};
 
@@ -44,21 +46,17 @@ use self::{
     block::{Block, Light, tag},
     coin::Coin,
     merge::merge_block,
+    row::Row,
 };
 use super::{Bounds, Geometry, MergeError, merge::check_mergeable, weight::Weight};
 use crate::{hash::scale, simd};
 
-pub use self::{block::WAYS, candidate::Candidate};
+pub use self::{block::WAYS, candidate::Candidate, rest::Rest};
 
 /// The most candidates: 1.2 GiB with keys of 40 bytes and weights of two numbers.
 pub const ENTRIES_MAX: usize = 1 << 24;
 /// How many keys' memory is prefetched together.
 const AHEAD: usize = 32;
-
-/// The candidates of a block. They are aligned to cache lines, so that a candidate of 64 bytes is in one line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(align(64))]
-struct Row<K, W: Weight>([Candidate<K, W>; WAYS]);
 
 /// A table of the largest keys, with bounds for all keys. Without the second type parameter it counts `u64`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,51 +101,71 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     /// Adds `weight` to a key. `hash` must be the hash of the key.
     #[inline(always)]
     pub fn add(&mut self, hash: u64, key: K, weight: W) {
-        self.add_to_block(self.block(hash), tag(hash), key, weight);
+        self.add_to_block(self.block(hash), hash, (key, weight), &mut ());
     }
 
     #[inline(always)]
-    fn add_to_block(&mut self, at: usize, tag: u8, key: K, weight: W) {
-        let (block, Row(row)) = (&mut self.blocks[at], &mut self.rows[at]);
-        if let Some(way) = block.ways_with(tag).find(|way| row[*way].key == key) {
-            row[way].add(weight);
+    fn add_to_block(&mut self, at: usize, hash: u64, (key, weight): (K, W), rest: &mut impl Rest<K, W>) {
+        let (block, row) = (&mut self.blocks[at], &mut self.rows[at]);
+        let tag = tag(hash);
+        if let Some(way) = block.ways_with(tag).find(|way| row.has(*way, &key)) {
+            row.add(way, weight);
             return;
         }
         let coin = Coin::toss(&mut self.random, weight.score());
-        if coin.is_head(block.price) {
-            admit(block, row, coin, (tag, key, weight));
-        } else {
+        if !(coin.is_head(block.price) && admit(block, row, coin, (tag, key, weight), rest)) {
             block.light.add(tag, weight);
+            rest.add(hash, weight);
         }
     }
 
     /// Adds many weights, in order. The first column comes with a function that reads the hash of an element, which is
-    /// called twice. The second, which may be the same column, comes with one that reads key and weight, which is
+    /// called several times. The second, which may be the same column, comes with one that reads key and weight, which is
     /// called once. Stops at the end of the shorter column.
     #[inline]
-    pub fn add_batch<H, T>(
+    pub fn add_batch<H, T>(&mut self, hashes: (&[H], impl Fn(&H) -> u64), items: (&[T], impl FnMut(&T) -> (K, W))) {
+        self.add_batch_and(hashes, items, &mut ());
+    }
+
+    /// The same; `rest` is given what the candidates do not hold.
+    #[inline]
+    pub fn add_batch_and<H, T>(
         &mut self,
         (hashes, hash): (&[H], impl Fn(&H) -> u64),
         (items, mut parts): (&[T], impl FnMut(&T) -> (K, W)),
+        rest: &mut impl Rest<K, W>,
     ) {
         for (hashes, items) in hashes.chunks(AHEAD).zip(items.chunks(AHEAD)) {
-            let mut places = [0; AHEAD];
+            let (mut places, mut ways) = ([0_u32; AHEAD], [0_u8; AHEAD]);
             for (place, of) in places.iter_mut().zip(hashes) {
-                *place = self.block(hash(of));
-                simd::prefetch(&self.blocks[*place]);
+                let at = self.block(hash(of));
+                simd::prefetch(&self.blocks[at]);
+                *place = at as u32;
             }
-            for (place, (of, item)) in places.iter().zip(hashes.iter().zip(items)) {
+            // Most keys are held by the first way with their tag.
+            for ((way, place), of) in ways.iter_mut().zip(&places).zip(hashes) {
+                let first = self.blocks[*place as usize].ways_with(tag(hash(of))).next().unwrap_or(0);
+                self.rows[*place as usize].prefetch(first);
+                *way = first as u8;
+            }
+            for ((place, way), (of, item)) in places.iter().zip(ways).zip(hashes.iter().zip(items)) {
                 let (key, weight) = parts(item);
-                self.add_to_block(*place, tag(hash(of)), key, weight);
+                let (at, way) = (*place as usize, usize::from(way));
+                let (block, row) = (&self.blocks[at], &mut self.rows[at]);
+                if block.tag(way) == tag(hash(of)) && row.has(way, &key) {
+                    row.add(way, weight);
+                } else {
+                    self.add_to_block(at, hash(of), (key, weight), rest);
+                }
             }
         }
     }
 
     /// The candidate with this key, if the key is held.
-    pub fn get(&self, hash: u64, key: &K) -> Option<&Candidate<K, W>> {
+    pub fn get(&self, hash: u64, key: &K) -> Option<Candidate<K, W>> {
         let at = self.block(hash);
-        let (block, Row(row)) = (&self.blocks[at], &self.rows[at]);
-        block.ways_with(tag(hash)).map(|way| &row[way]).find(|candidate| candidate.key == *key)
+        let (block, row) = (&self.blocks[at], &self.rows[at]);
+        block.ways_with(tag(hash)).find(|way| row.has(*way, key)).map(|way| row.get(way))
     }
 
     /// Bounds of a key's weight, which hold for any key, held or not.
@@ -159,8 +177,8 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     }
 
     /// All candidates, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = &Candidate<K, W>> {
-        self.blocks.iter().zip(&self.rows).flat_map(|(block, Row(row))| block.taken().map(|way| &row[way]))
+    pub fn iter(&self) -> impl Iterator<Item = Candidate<K, W>> {
+        self.blocks.iter().zip(&self.rows).flat_map(|(block, row)| block.taken().map(|way| row.get(way)))
     }
 
     /// Merges another table into this one.
@@ -172,10 +190,19 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     ///
     /// The other has another geometry or key.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.merge_and(other, &mut ())
+    }
+
+    /// The same; `rest` is given what the candidates of both had that are candidates no longer.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or key.
+    pub fn merge_and(&mut self, other: &Self, rest: &mut impl Rest<K, W>) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for at in 0..self.blocks.len() {
-            let (ours, theirs) = ((&mut self.blocks[at], &mut self.rows[at].0), (&other.blocks[at], &other.rows[at].0));
-            merge_block(ours, theirs);
+            let (ours, theirs) = ((&mut self.blocks[at], &mut self.rows[at]), (&other.blocks[at], &other.rows[at]));
+            merge_block(ours, theirs, rest);
         }
         self.random = self.random.wrapping_add(other.random.wrapping_sub(other.seed));
         Ok(())
@@ -230,27 +257,35 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
 }
 
 /// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and the
-/// key may have more.
+/// key may have more. Returns whether it did.
 #[inline(always)]
-fn admit<K, W: Weight>(
+fn admit<K: Copy + Eq, W: Weight>(
     block: &mut Block<W>,
-    row: &mut [Candidate<K, W>; WAYS],
+    row: &mut Row<K, W>,
     coin: Coin,
     (tag, key, weight): (u8, K, W),
-) {
-    let (way, price) = block.cheapest(row);
+    rest: &mut impl Rest<K, W>,
+) -> bool {
+    // A free way has the score 0.
+    let (way, price) = block.ways_with(0).next().map_or_else(|| row.cheapest(), |free| (free, 0));
     block.price = price;
     let missed = block.light.upper(tag);
     let most = missed.score().saturating_add(weight.score());
     if most <= price || !coin.is_head(price) {
-        return block.light.add(tag, weight);
+        return false;
     }
-    // A free way has no tag and has counted nothing.
-    block.light.add(block.tag(way), row[way].lower());
-    row[way] = Candidate::new(key, weight, missed, price.min(missed.score()));
+    // A free way has no tag.
+    if block.tag(way) != 0 {
+        let leaves = row.get(way);
+        block.light.add(block.tag(way), leaves.lower());
+        rest.give_back(&leaves.key, leaves.lower());
+    }
+    let candidate = Candidate::new(key, weight, missed, price.min(missed.score()));
+    row.set(way, candidate);
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.
-    block.price = price.min(row[way].score());
+    block.price = price.min(candidate.score());
+    true
 }
 
 #[cfg(test)]

@@ -80,10 +80,11 @@ impl Answer {
         let Some((first, rest)) = window.split_first_mut() else {
             return Ok(Self { confidence: 1.0, tables: Vec::new() });
         };
+        let hash = first.shard.hash().clone();
         for closed in rest {
-            first.shard.views[nth].merge(&closed.shard.views[nth])?;
+            first.shard.views[nth].merge(&closed.shard.views[nth], &question.by, &hash)?;
         }
-        let (sketch, hash) = (&first.shard.views[nth], first.shard.hash());
+        let (sketch, hash) = (&first.shard.views[nth], &hash);
         let keys = if question.by.has_host() { 2 } else { 1 };
         let doubts = doubt.of_view(sketch.total, keys);
         // Sums have bounds that hold for sure, unless packets were left out.

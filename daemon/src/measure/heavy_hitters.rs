@@ -1,16 +1,78 @@
 //! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates.
 //!
-//! Two structures are fed with every record. The candidates ([`TopK`]) say which keys are large, and bound what each had
-//! from below. The count-min bounds every key from above, listed or not, and adds exactly: after any number of merges it
-//! has what one alone would have. Both bounds from above hold, so the lower one is taken.
+//! The candidates ([`TopK`]) say which keys are large, and bound what each had from below. The count-min bounds every key
+//! from above, listed or not. Every record reaches it, but that of a candidate only when the key is a candidate no
+//! longer: until then, its sum is kept with the candidate, and is added wherever the count-min is read. So the few keys
+//! that have most records cost the count-min nothing, nor do they blur it for others; and count-min and candidates
+//! together hold exactly what one count-min that is fed with every record holds, after any number of merges. The
+//! candidates bound keys from above as well; the lower of the two bounds is taken.
 
 use weir_common::ledger::Tally;
-use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, TopK, count_min::Plain};
+use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, Rest, TopK, count_min::Plain};
 
 /// Candidates and count-min.
 pub struct HeavyHitters<K> {
     candidates: TopK<K, Tally>,
+    /// Of all that no candidate holds.
+    counts: Counts,
+}
+
+/// How many keys wait for the count-min.
+const TOGETHER: usize = 32;
+
+/// The count-min, and what is on its way there: many keys are added at once, so that their cells are prefetched.
+struct Counts {
     counts: BlockedCountMin<Tally, Plain>,
+    waiting: usize,
+    hashes: [u64; TOGETHER],
+    tallies: [Tally; TOGETHER],
+}
+
+impl Counts {
+    #[inline(always)]
+    fn add(&mut self, hash: u64, tally: Tally) {
+        self.hashes[self.waiting] = hash;
+        self.tallies[self.waiting] = tally;
+        self.waiting += 1;
+        if self.waiting == TOGETHER {
+            self.settle();
+        }
+    }
+
+    #[inline(never)]
+    fn settle(&mut self) {
+        self.counts.add_batch(&self.hashes[..self.waiting], &self.tallies[..self.waiting]);
+        self.waiting = 0;
+    }
+
+    /// What a key has at most.
+    fn estimate(&self, hash: u64) -> Tally {
+        let mut most = self.counts.estimate(hash);
+        let waiting = self.hashes.iter().zip(&self.tallies).take(self.waiting);
+        waiting.filter(|(of, _)| **of == hash).for_each(|(_, tally)| most.add(*tally));
+        most
+    }
+}
+
+/// What candidates do not hold goes into the count-min.
+struct Overflow<'a, F> {
+    counts: &'a mut Counts,
+    hash_of: F,
+}
+
+impl<K, F: Fn(&K) -> u64> Rest<K, Tally> for Overflow<'_, F> {
+    #[inline(always)]
+    fn add(&mut self, hash: u64, tally: Tally) {
+        self.counts.add(hash, tally);
+    }
+
+    // Apart from the loop: a hash takes many registers.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&mut self, key: &K, tally: Tally) {
+        let hash = (self.hash_of)(key);
+        self.counts.add(hash, tally);
+    }
 }
 
 /// What is known of a listed key.
@@ -32,25 +94,36 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     pub fn new(error: f64, error_of_candidates: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             candidates: TopK::with_error(error_of_candidates, candidates, key_id),
-            counts: BlockedCountMin::plain_with_error(error, key_id),
+            counts: Counts {
+                counts: BlockedCountMin::plain_with_error(error, key_id),
+                waiting: 0,
+                hashes: [0; TOGETHER],
+                tallies: [Tally::default(); TOGETHER],
+            },
         }
     }
 
-    /// Adds to keys: `key(i)` has the hash `hashes[i]`, and is given `tallies[i]`.
+    /// Adds to keys: `key(i)` has the hash `hashes[i]`, and is given `tallies[i]`. `hash_of` makes the hash of any key.
     #[inline(always)]
-    pub fn add_batch(&mut self, hashes: &[u64], tallies: &[Tally], key: impl Fn(usize) -> K) {
-        self.counts.add_batch(hashes, tallies);
+    pub fn add_batch(
+        &mut self,
+        hashes: &[u64],
+        tallies: &[Tally],
+        key: impl Fn(usize) -> K,
+        hash_of: impl Fn(&K) -> u64,
+    ) {
         let mut next = 0;
         let part = |tally: &Tally| {
             next += 1;
             (key(next - 1), *tally)
         };
-        self.candidates.add_batch((hashes, |hash| *hash), (tallies, part));
+        let mut overflow = Overflow { counts: &mut self.counts, hash_of };
+        self.candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut overflow);
     }
 
     /// The candidates.
     pub fn iter(&self) -> impl Iterator<Item = Held<K>> + '_ {
-        self.candidates.iter().map(|held: &Candidate<K, Tally>| Held {
+        self.candidates.iter().map(|held: Candidate<K, Tally>| Held {
             key: held.key,
             value: held.value(),
             lower: held.lower(),
@@ -60,44 +133,56 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
 
     /// What a candidate has, after a look at the count-min as well.
     pub fn tightened(&self, hash: u64, held: Held<K>) -> Held<K> {
-        let upper = least(held.upper, self.counts.estimate(hash));
+        let upper = least(held.upper, self.most(hash, held.lower));
         Held { value: least(held.value, upper), upper, ..held }
+    }
+
+    /// The most that a key may have of which its candidate, if there is one, counted so much.
+    fn most(&self, hash: u64, counted: Tally) -> Tally {
+        let mut most = self.counts.estimate(hash);
+        most.add(counted);
+        most
     }
 
     /// What is known of any key. One that is no candidate may have anything up to its upper bound: the value is half.
     pub fn look_up(&self, hash: u64, key: &K) -> Held<K> {
         let Bounds { lower, upper } = self.candidates.bounds(hash, key);
-        let upper = least(upper, self.counts.estimate(hash));
+        let upper = least(upper, self.most(hash, lower));
         let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
         let value = self.candidates.get(hash, key).map_or(half, |held| least(held.value(), upper));
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges what another one has.
+    /// Merges what another one has. `hash_of` makes the hash of a key.
     ///
     /// # Errors
     ///
     /// It was built differently.
-    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.counts.merge(&other.counts)?;
-        self.candidates.merge(&other.candidates)
+    pub fn merge(&mut self, other: &Self, hash_of: impl Fn(&K) -> u64) -> Result<(), MergeError> {
+        self.counts.counts.merge(&other.counts.counts)?;
+        let theirs = &other.counts;
+        let waiting = theirs.hashes.iter().zip(&theirs.tallies).take(theirs.waiting);
+        waiting.for_each(|(hash, tally)| self.counts.add(*hash, *tally));
+        let mut overflow = Overflow { counts: &mut self.counts, hash_of };
+        self.candidates.merge_and(&other.candidates, &mut overflow)
     }
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
         self.candidates.clear();
-        self.counts.clear();
+        self.counts.counts.clear();
+        self.counts.waiting = 0;
     }
 
     /// Makes an empty one ready for hashes of another key, with these coins.
     pub const fn rekey(&mut self, key_id: u64, coins: u64) {
         self.candidates.rekey(key_id, coins);
-        self.counts.rekey(key_id);
+        self.counts.counts.rekey(key_id);
     }
 
     /// The memory that it takes, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        self.candidates.memory_bytes() + self.counts.memory_bytes()
+        self.candidates.memory_bytes() + self.counts.counts.memory_bytes()
     }
 }
 
@@ -111,24 +196,36 @@ mod tests {
 
     use super::*;
 
-    /// So many records of 2,000 keys, by halves to two; the exact sums.
-    fn fed() -> ([HeavyHitters<u64>; 2], Vec<Tally>, KeyedHash) {
-        let (key, mut truths) = (Key([3, 4]), vec![Tally::default(); 2_000]);
-        let hash = KeyedHash::new(key);
+    const KEYS: usize = 2_000;
+
+    /// So many records of 2,000 keys, by halves to two; the exact sums; and a count-min that was fed with every record.
+    struct Fed {
+        both: [HeavyHitters<u64>; 2],
+        truths: Vec<Tally>,
+        hash: KeyedHash,
+        every_record: BlockedCountMin<Tally, Plain>,
+    }
+
+    fn fed() -> Fed {
+        let key = Key([3, 4]);
+        let (hash, mut truths) = (KeyedHash::new(key), vec![Tally::default(); KEYS]);
+        let mut every_record = BlockedCountMin::plain_with_error(0.01, key.id());
         let mut both = [(); 2].map(|()| HeavyHitters::new(0.01, 0.02, 64, key.id()));
         for nth in 0..50_000_u64 {
-            let key = (2_000.0 * (mix(nth) as f64 / u64::MAX as f64).powi(4)) as u64 % 2_000;
+            let key = (KEYS as f64 * (mix(nth) as f64 / u64::MAX as f64).powi(4)) as u64 % KEYS as u64;
             let tally = Tally::new(1, 60 + nth % 1_000);
             truths[key as usize].add(tally);
-            both[nth as usize % 2].add_batch(&[hash.words([key])], &[tally], |_| key);
+            let of = hash.words([key]);
+            every_record.add(of, tally);
+            both[nth as usize % 2].add_batch(&[of], &[tally], |_| key, |key| hash.words([*key]));
         }
-        (both, truths, hash)
+        Fed { both, truths, hash, every_record }
     }
 
     #[test]
     fn bounds_hold_for_every_key_before_and_after_merging_and_are_no_wider_than_either() {
-        let ([mut one, other], truths, hash) = fed();
-        one.merge(&other).unwrap();
+        let Fed { both: [mut one, other], truths, hash, .. } = fed();
+        one.merge(&other, |key| hash.words([*key])).unwrap();
         let mut tightened = 0;
         for (key, truth) in (0..).zip(&truths) {
             let of = hash.words([key]);
@@ -138,14 +235,26 @@ mod tests {
                 assert!((metric(&lower)..=metric(&upper)).contains(&metric(&value)));
             }
             tightened += usize::from(upper.bytes < one.candidates.bounds(of, &key).upper.bytes);
-            assert!(upper.bytes <= one.counts.estimate(of).bytes);
+            assert!(upper.bytes <= one.counts.estimate(of).bytes + lower.bytes);
         }
         assert!(tightened > 100, "the count-min is of use for {tightened} keys");
     }
 
     #[test]
+    fn with_the_candidates_added_the_count_min_is_the_one_that_every_record_was_fed_to() {
+        let Fed { both: [mut one, other], hash, every_record, .. } = fed();
+        let hash_of = |key: &u64| hash.words([*key]);
+        one.merge(&other, hash_of).unwrap();
+        one.counts.settle();
+        let mut whole = one.counts.counts.clone();
+        assert!(whole.total().packets < 40_000, "most records cost the count-min nothing");
+        one.iter().for_each(|held| _ = whole.add(hash_of(&held.key), held.lower));
+        assert_eq!(whole, every_record);
+    }
+
+    #[test]
     fn a_cleared_one_has_nothing() {
-        let ([mut one, _], _, hash) = fed();
+        let Fed { both: [mut one, _], hash, .. } = fed();
         let memory = one.memory_bytes();
         one.clear();
         assert_eq!(one.iter().count(), 0);

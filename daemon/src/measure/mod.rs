@@ -3,7 +3,8 @@
 //! A [`worker`] reads some rings by its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets by its [`userspace`] collector. Both
 //! fill a [`shard`], [`batch`] by batch, and leave packets out as [`sampling_control`] decides. At the end of a
 //! [`window`] they are given an [`order`] to close it; the shards of all of them become a [`summary`], whose bounds
-//! [`sampling_error`] widens where packets were left out. The filter of [`seen`] flows
+//! [`sampling_error`] widens where packets were left out. What comes again within the window counts nothing distinct: flows
+//! that were here lately are [`recent`]. The filter of [`seen`] flows
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
 //! Bounds come from the tails of the [`binomial`] distribution.
 
@@ -19,6 +20,7 @@ pub mod new_flows;
 pub mod order;
 pub mod price;
 pub mod reader;
+pub mod recent;
 pub mod sampling_control;
 pub mod sampling_error;
 pub mod seen;

@@ -9,7 +9,7 @@ use weir_common::{
 use weir_sketch::hash::{Key, KeyedHash, mix};
 
 use super::{
-    shard::{Columns, Item, TOGETHER},
+    shard::{Item, TOGETHER, Transposed},
     view::ViewSketch,
 };
 use crate::{
@@ -66,10 +66,11 @@ impl Prices {
         for (price, question) in self.views.iter_mut().zip(&views.questions) {
             let mut sketch = ViewSketch::new(question, key.id(), TOGETHER);
             sketch.clear();
+            let mut space = Transposed::default();
             let mut absorb = || {
                 items
                     .chunks(TOGETHER)
-                    .for_each(|items| sketch.absorb(question, &hash, views.facts(), &Columns::new(items)));
+                    .for_each(|items| sketch.absorb(question, &hash, views.facts(), space.columns(items)));
             };
             // The first round fills the sketch.
             absorb();

@@ -7,10 +7,12 @@
 //! for each record that feeds: hash the flow and its parts
 //! for each of these:
 //!     totals += record
+//! for each record whose flow was not here lately:
 //!     unique sources, destinations, flows: insert
-//! for each record: flow absent from the filter of seen flows? one more new flow
+//!     flow absent from the filter of seen flows? one more new flow
 //! for each view, such as that of the largest sources:
 //!     for each record that it matches: add
+//!     (if it counts distinct parts of flows: only where the flow was not here lately)
 //! ```
 //!
 //! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
@@ -26,7 +28,7 @@ use weir_sketch::{
     hash::{Key, KeyedHash},
 };
 
-use super::view::ViewSketch;
+use super::{recent::Recent, view::ViewSketch};
 use crate::{
     config::Estimates,
     view::{Kind, Views},
@@ -61,42 +63,51 @@ impl Item {
 }
 
 /// Some records in columns: what many sketches take from all of them.
+#[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// The records.
     pub items: &'a [Item],
-    /// The sum of their tallies.
-    pub total: Tally,
-    tallies: [Tally; TOGETHER],
-    /// By [`Kind`], but [`Kind::Other`].
-    hashes: [[u64; TOGETHER]; 5],
+    /// What each adds.
+    pub tallies: &'a [Tally],
+    hashes: &'a Hashes,
 }
 
-impl<'a> Columns<'a> {
+/// By [`Kind`], but [`Kind::Other`].
+type Hashes = [[u64; TOGETHER]; 5];
+
+/// Room for the columns of [`TOGETHER`] records.
+#[derive(Default)]
+pub struct Transposed {
+    tallies: [Tally; TOGETHER],
+    hashes: Hashes,
+}
+
+impl Transposed {
     /// The columns of at most [`TOGETHER`] records.
     #[inline]
-    pub fn new(items: &'a [Item]) -> Self {
-        let mut columns =
-            Self { items, total: Tally::default(), tallies: [Tally::default(); TOGETHER], hashes: [[0; TOGETHER]; 5] };
+    pub fn columns<'a>(&'a mut self, items: &'a [Item]) -> Columns<'a> {
         for (nth, item) in items.iter().enumerate().take(TOGETHER) {
             let FlowHashes { source, destination, pair, flow, service } = item.hashes;
-            columns.tallies[nth] = item.tally;
-            columns.total.add(item.tally);
-            for (column, hash) in columns.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
+            self.tallies[nth] = item.tally;
+            for (column, hash) in self.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
                 column[nth] = hash;
             }
         }
-        columns
+        let Self { tallies, hashes } = self;
+        Columns { items, tallies: &tallies[..items.len()], hashes }
     }
+}
 
-    /// What each record adds.
+impl<'a> Columns<'a> {
+    /// The first so many records.
     #[inline]
-    pub fn tallies(&self) -> &[Tally] {
-        &self.tallies[..self.items.len()]
+    pub fn first(self, count: usize) -> Self {
+        Self { items: &self.items[..count], tallies: &self.tallies[..count], hashes: self.hashes }
     }
 
     /// The hashes that views of this kind share; none for [`Kind::Other`].
     #[inline]
-    pub fn hashes(&self, kind: Kind) -> Option<&[u64]> {
+    pub fn hashes(&self, kind: Kind) -> Option<&'a [u64]> {
         let column = match kind {
             Kind::Flow => 0,
             Kind::Source => 1,
@@ -169,7 +180,7 @@ impl Unique {
 
     /// Counts flows and their addresses.
     #[inline]
-    pub fn insert_batch(&mut self, columns: &Columns<'_>) {
+    pub fn insert_batch(&mut self, columns: Columns<'_>) {
         let Self { sources, destinations, flows } = self;
         for (sketch, kind) in [(sources, Kind::Source), (destinations, Kind::Destination), (flows, Kind::Flow)] {
             sketch.insert_batch(columns.hashes(kind).unwrap_or_default());
@@ -204,6 +215,8 @@ pub struct Shard {
     pub total: Tally,
     /// Exact counts by protocol.
     pub protocols: Protocols,
+    /// Flows of this window whose next record counts nothing distinct.
+    recent: Recent,
     /// Distinct counts.
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
@@ -230,6 +243,7 @@ impl Shard {
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
+            recent: Recent::new(),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
             views: plan.questions.iter().map(|question| ViewSketch::new(question, key.id(), TOGETHER)).collect(),
@@ -272,10 +286,11 @@ impl Shard {
     /// Adds records, in order.
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
-        let mut items = [Item::default(); TOGETHER];
+        let (mut items, mut all, mut others) =
+            ([Item::default(); TOGETHER], Transposed::default(), Transposed::default());
         for records in records.chunks(TOGETHER) {
-            // Those that feed come first, in order.
-            let (mut feeding, mut repeated) = (0, TOGETHER);
+            // Those that feed come first, and among them those of flows that were not here lately.
+            let (mut fresh, mut feeding, mut repeated) = (0, 0, TOGETHER);
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
@@ -287,21 +302,27 @@ impl Shard {
                 }
                 let item = &mut items[feeding];
                 *item = Item::new(&self.hash, record);
-                seen.prefetch(item.hashes.flow);
                 self.total.add(item.tally);
                 self.protocols.add(&item.record.key, item.tally.packets);
+                if !self.recent.meet(item.hashes.flow) {
+                    seen.prefetch(item.hashes.flow);
+                    items.swap(fresh, feeding);
+                    fresh += 1;
+                }
                 feeding += 1;
             }
             let (repeated, items) = (&items[repeated..], &items[..feeding]);
-            let columns = Columns::new(items);
-            self.unique.insert_batch(&columns);
+            let (columns, others) = (all.columns(items), others.columns(repeated));
+            let fresh = columns.first(fresh);
+            self.unique.insert_batch(fresh);
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
-            self.new_flows += items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
+            self.new_flows += fresh.items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
             let facts = self.plan.facts();
             for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
-                view.absorb(question, &self.hash, facts, &columns);
+                let columns = if question.is_of_flows { fresh } else { columns };
+                view.absorb(question, &self.hash, facts, columns);
                 if question.is_fed_by_all && !repeated.is_empty() {
-                    view.absorb(question, &self.hash, facts, &Columns::new(repeated));
+                    view.absorb(question, &self.hash, facts, others);
                 }
             }
         }
@@ -336,6 +357,7 @@ impl Shard {
             attributed,
             total,
             protocols,
+            recent,
             unique,
             new_flows,
             plan: _,
@@ -344,6 +366,7 @@ impl Shard {
             sampling_least,
             sampling,
         } = self;
+        recent.clear();
         unique.clear();
         views.iter_mut().for_each(ViewSketch::clear);
         attributed.fill(Tally::default());
@@ -357,6 +380,64 @@ impl Shard {
 
     /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.unique.memory_bytes() + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
+        size_of::<Self>()
+            + self.recent.memory_bytes()
+            + self.unique.memory_bytes()
+            + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::flow::{Address, FlowKey};
+    use weir_sketch::hash::mix;
+
+    use super::*;
+    use crate::{
+        config::Config,
+        view::{Standard, Structure},
+    };
+
+    fn record(flow: u64) -> Record {
+        let [src, dst] = [mix(flow) as u32 % 500, mix(!flow) as u32 % 300].map(Address::from_v4_word);
+        let key = FlowKey::new(src, dst, 6, 0).with_ports(flow as u16, 443);
+        Record { key, packets: 1, bytes: 100, sampling: 1, ..Record::default() }
+    }
+
+    fn fed(views: &Arc<Views>, records: &[Record]) -> Shard {
+        let key = Key([5, 6]);
+        let mut shard = Shard::new(&Estimates::default(), views, key);
+        let seen = Seen::with_capacity(100_000, 0.001, key.id());
+        records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+        shard
+    }
+
+    #[test]
+    fn the_second_record_of_a_flow_counts_nothing_distinct() {
+        let views = Views::built_in(&Estimates::default(), 10);
+        let once: Vec<_> = (0..20_000).map(record).collect();
+        // Some flows come often, and in between others.
+        let often: Vec<_> =
+            (0..20_000).flat_map(|nth| [record(nth), record(nth / 3), record(nth % 7), record(nth)]).collect();
+        let (once, often) = (fed(&views, &once), fed(&views, &often));
+        assert_eq!((often.total.packets, once.total.packets), (80_000, 20_000));
+        assert_eq!(often.new_flows, once.new_flows);
+        assert!(often.unique.flows == once.unique.flows && often.unique.sources == once.unique.sources);
+        let spreads = [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
+        for nth in spreads.map(|view| views.standard(view).unwrap()) {
+            assert!(matches!(views.questions[nth].structure, Structure::Spread { .. }));
+            assert!(often.views[nth].spread().unwrap() == once.views[nth].spread().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_view_that_asks_for_more_than_the_flow_sees_each_record() {
+        let mut config = Config { standard_views: Vec::new(), ..Config::default() };
+        let view = "{measure: {distinct: [dst_ip]}, match: {dscp: 46}}";
+        config.views.push(config.parse_view(view, "a test", "marked").unwrap());
+        let views = Views::new(&config, 1).unwrap();
+        let marked = Record { tos: 46 << 2, ..record(1) };
+        let count = |records: &[Record]| fed(&views, records).views[0].unique().unwrap().bounds().value;
+        assert_eq!((count(&[record(1)]), count(&[record(1), marked])), (0, 1));
     }
 }

@@ -85,9 +85,9 @@ impl ViewSketch {
 
     /// Adds what the view matches of these records.
     #[inline]
-    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: &Columns<'_>) {
+    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: Columns<'_>) {
         if self.absorb_all(question, hash, facts, columns) {
-            self.total.add(columns.total);
+            columns.tallies.iter().for_each(|tally| self.total.add(*tally));
             return;
         }
         self.batch.clear();
@@ -103,7 +103,9 @@ impl ViewSketch {
             Answers::Table(cells) => {
                 keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
             }
-            Answers::HeavyHitters(hitters) => hitters.add_batch(hashes, tallies, |nth| keys[nth]),
+            Answers::HeavyHitters(hitters) => {
+                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key))
+            }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
         }
@@ -111,24 +113,26 @@ impl ViewSketch {
 
     /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
     #[inline]
-    fn absorb_all(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: &Columns<'_>) -> bool {
+    fn absorb_all(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: Columns<'_>) -> bool {
         let Question { filter, by, of, .. } = question;
         let (true, Some(hashes)) = (filter.is_empty(), columns.hashes(by.kind())) else { return false };
         let items = columns.items;
         match (&mut self.answers, of) {
             (Answers::HeavyHitters(hitters), None) => {
-                let tallies = columns.tallies();
+                let tallies = columns.tallies;
+                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
                 // A loop of its own for each kind.
+                macro_rules! add {
+                    ($kind:ident) => {
+                        hitters.add_batch(hashes, tallies, |nth| Kind::$kind.key(&items[nth].record.key), hash_of)
+                    };
+                }
                 match by.kind() {
-                    Kind::Flow => hitters.add_batch(hashes, tallies, |nth| Kind::Flow.key(&items[nth].record.key)),
-                    Kind::Source => hitters.add_batch(hashes, tallies, |nth| Kind::Source.key(&items[nth].record.key)),
-                    Kind::Destination => {
-                        hitters.add_batch(hashes, tallies, |nth| Kind::Destination.key(&items[nth].record.key));
-                    }
-                    Kind::Pair => hitters.add_batch(hashes, tallies, |nth| Kind::Pair.key(&items[nth].record.key)),
-                    Kind::Service => {
-                        hitters.add_batch(hashes, tallies, |nth| Kind::Service.key(&items[nth].record.key));
-                    }
+                    Kind::Flow => add!(Flow),
+                    Kind::Source => add!(Source),
+                    Kind::Destination => add!(Destination),
+                    Kind::Pair => add!(Pair),
+                    Kind::Service => add!(Service),
                     Kind::Other => return false,
                 }
             }
@@ -181,13 +185,15 @@ impl ViewSketch {
     /// # Errors
     ///
     /// It was built differently.
-    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+    pub fn merge(&mut self, other: &Self, by: &By, hash: &KeyedHash) -> Result<(), MergeError> {
         self.total.add(other.total);
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
                 cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
             }
-            (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => one.merge(other)?,
+            (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => {
+                one.merge(other, |key| by.hash_of(hash, key))?;
+            }
             (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
             (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
             _ => (),

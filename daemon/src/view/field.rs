@@ -201,6 +201,11 @@ impl Field {
         }
     }
 
+    /// Whether all records of a flow have the same value.
+    pub const fn is_of_flow(self) -> bool {
+        !matches!(self, Self::Interface | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
+    }
+
     /// Its value in a record, as a number of so many bits. An address has none.
     #[inline]
     pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {

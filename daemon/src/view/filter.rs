@@ -154,6 +154,11 @@ impl Filter {
     pub fn has_interface(&self) -> bool {
         self.0.iter().any(|test| test.of == Of::Slot)
     }
+
+    /// Whether all records of a flow pass, or none.
+    pub fn is_of_flow(&self) -> bool {
+        self.0.iter().all(|test| !matches!(test.of, Of::Slot | Of::Vlan | Of::Dscp | Of::Ecn | Of::TcpFlags))
+    }
 }
 
 #[cfg(test)]

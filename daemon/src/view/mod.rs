@@ -118,6 +118,8 @@ pub struct Question {
     pub structure: Structure,
     /// Whether every measured interface feeds it; otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
+    /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
+    pub is_of_flows: bool,
 }
 
 /// All views, ready to be asked.
@@ -214,7 +216,9 @@ impl Question {
         };
         let has_interface = fields.contains(&Field::Interface) || filter.has_interface();
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
-        Some(Self { filter, by, of, structure, is_fed_by_all: has_interface, view })
+        let of_fields = of.iter().flat_map(By::fields).chain(&fields);
+        let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
+        Some(Self { filter, by, of, structure, is_fed_by_all: has_interface, is_of_flows, view })
     }
 }
 

@@ -1,8 +1,5 @@
 //! A block of a top-k table: what is known of its eight candidates and of all keys that are not held.
 
-use core::hint::select_unpredictable;
-
-use super::Candidate;
 use crate::Weight;
 
 /// Candidates in a block: their tags fill a word.
@@ -56,19 +53,6 @@ impl<W: Weight> Block<W> {
     #[inline(always)]
     pub const fn give(&mut self, way: usize, tag: u8) {
         self.tags = self.tags & !(0xff << (way * 8)) | (tag as u64) << (way * 8);
-    }
-
-    /// The first way with the least score, and that score. A free way has the score 0.
-    pub fn cheapest<K>(&self, candidates: &[Candidate<K, W>; WAYS]) -> (usize, u64) {
-        if let Some(free) = self.ways_with(0).next() {
-            return (free, 0);
-        }
-        let mut least = (0, u64::MAX);
-        for (way, candidate) in candidates.iter().enumerate() {
-            let score = candidate.score();
-            least = select_unpredictable(score < least.1, (way, score), least);
-        }
-        least
     }
 
     /// Frees all ways. The cells for keys that are not held stay.
@@ -148,16 +132,6 @@ mod tests {
         assert!((0..=u64::from(u8::MAX)).all(|hash| tag(hash) != 0));
         block.give(3, 6);
         assert_eq!(block.tag(3), 6, "nothing is left of the key that had the way before");
-    }
-
-    #[test]
-    fn the_cheapest_way_is_a_free_one_or_the_first_with_the_least_score() {
-        let row = [5, 3, 9, 3, 8, 7, 6, 4].map(|score| Candidate::new((), score, 0, 0));
-        let mut block = Block::<u64>::default();
-        (0..WAYS).filter(|way| *way != 5).for_each(|way| block.give(way, 1));
-        assert_eq!(block.cheapest(&row), (5, 0));
-        block.give(5, 1);
-        assert_eq!(block.cheapest(&row), (1, 3));
     }
 
     #[test]

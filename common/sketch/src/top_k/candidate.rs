@@ -4,16 +4,15 @@ use crate::Weight;
 
 /// A key that may be among the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
 pub struct Candidate<K, W: Weight> {
-    /// Exactly what it had since it became a candidate. It is next to the key, because an addition touches these two.
-    counted: W,
+    /// Exactly what it had since it became a candidate.
+    pub(super) counted: W,
     /// The key.
     pub key: K,
     /// An upper bound of what it had before.
-    missed: W::Narrow,
+    pub(super) missed: W::Narrow,
     /// The part of the score of `missed` that it probably really had.
-    credit: u32,
+    pub(super) credit: u32,
 }
 
 impl<K, W: Weight> Candidate<K, W> {
@@ -48,12 +47,6 @@ impl<K, W: Weight> Candidate<K, W> {
     #[inline(always)]
     pub(super) fn score(&self) -> u64 {
         self.counted.score() + u64::from(self.credit)
-    }
-
-    /// Adds to it.
-    #[inline(always)]
-    pub(super) fn add(&mut self, weight: W) {
-        self.counted = self.counted.saturating_add(weight);
     }
 
     /// The same candidate, after it also had at most this in another table.

@@ -3,15 +3,17 @@
 use core::cmp::Reverse;
 
 use super::{
-    Candidate,
+    Candidate, Rest,
     block::{Block, WAYS},
+    row::Row,
 };
 use crate::Weight;
 
 /// Merges one block of another table into ours.
 pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
-    (block, row): (&mut Block<W>, &mut [Candidate<K, W>; WAYS]),
-    (their_block, their_row): (&Block<W>, &[Candidate<K, W>; WAYS]),
+    (block, row): (&mut Block<W>, &mut Row<K, W>),
+    (their_block, their_row): (&Block<W>, &Row<K, W>),
+    rest: &mut impl Rest<K, W>,
 ) {
     let mut all = [(0, Candidate::default()); 2 * WAYS];
     let mut count = 0;
@@ -19,10 +21,10 @@ pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
         all[count] = (tag, candidate);
         count += 1;
     };
-    let twin = |block: &Block<W>, row: &[Candidate<K, W>; WAYS], tag, key| {
-        block.ways_with(tag).map(|way| row[way]).find(|candidate| candidate.key == key)
+    let twin = |block: &Block<W>, row: &Row<K, W>, tag, key| {
+        block.ways_with(tag).map(|way| row.get(way)).find(|candidate| candidate.key == key)
     };
-    for (tag, our) in block.taken().map(|way| (block.tag(way), row[way])) {
+    for (tag, our) in block.taken().map(|way| (block.tag(way), row.get(way))) {
         put(
             tag,
             match twin(their_block, their_row, tag, our.key) {
@@ -31,7 +33,7 @@ pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
             },
         );
     }
-    for (tag, their) in their_block.taken().map(|way| (their_block.tag(way), their_row[way])) {
+    for (tag, their) in their_block.taken().map(|way| (their_block.tag(way), their_row.get(way))) {
         if twin(block, row, tag, their.key).is_none() {
             put(tag, their.missing(block.light.upper(tag)));
         }
@@ -43,10 +45,11 @@ pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
     block.free();
     for (way, (tag, candidate)) in all.iter().enumerate() {
         if way < WAYS {
-            row[way] = *candidate;
+            row.set(way, *candidate);
             block.give(way, *tag);
         } else {
             block.light.add(*tag, candidate.lower());
+            rest.give_back(&candidate.key, candidate.lower());
         }
     }
 }

@@ -202,8 +202,8 @@ fn merging_keeps_the_largest_of_both_and_commutes() {
 fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest() {
     // The smallest has 10. The new key has another light cell than the candidates.
     let (old_tag, new_tag) = (1, 200);
-    let row: [Candidate<u64, u64>; WAYS] =
-        core::array::from_fn(|way| Candidate::new(way as u64, 10 + way as u64, 0, 0));
+    let mut row = Row::<u64, u64>::default();
+    (0..WAYS).for_each(|way| row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0)));
     let mut full = Block::<u64>::default();
     (0..WAYS).for_each(|way| full.give(way, old_tag));
     let mut random = 1;
@@ -213,19 +213,21 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
     let mut attempt = |missed, weight, is_head| {
         let (mut block, mut row) = (full.clone(), row);
         block.light.add(new_tag, missed);
-        admit(&mut block, &mut row, coin(weight, is_head), (new_tag, 99, weight));
-        (block, row)
+        let is_admitted = admit(&mut block, &mut row, coin(weight, is_head), (new_tag, 99, weight), &mut ());
+        (block, row, is_admitted)
     };
     for (missed, weight, is_head) in [(0, 10, true), (5, 5, true), (100, 10, false)] {
-        let (block, after) = attempt(missed, weight, is_head);
-        assert_eq!(after, row, "{missed}, {weight}");
-        assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (0, missed + weight));
+        let (block, after, is_admitted) = attempt(missed, weight, is_head);
+        assert_eq!((after, is_admitted), (row, false), "{missed}, {weight}");
+        assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (0, missed));
     }
     for missed in [1, 100] {
-        let (block, after) = attempt(missed, 10, true);
-        let new = &after[0];
+        let (block, after, is_admitted) = attempt(missed, 10, true);
+        assert!(is_admitted);
+        let new = after.get(0);
         assert_eq!((new.key, new.lower(), new.value(), new.upper()), (99, 10, 10 + missed.min(10), 10 + missed));
-        assert_eq!((block.tag(0), &after[1..]), (new_tag, &row[1..]));
+        assert_eq!(block.tag(0), new_tag);
+        (1..WAYS).for_each(|way| assert_eq!(after.get(way), row.get(way)));
         // What the smallest had is in its light cell now.
         assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (10, missed));
     }

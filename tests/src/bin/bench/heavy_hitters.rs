@@ -26,6 +26,12 @@ const WIDER: f64 = 0.001;
 /// A key as large as those of views.
 type Wide = [u64; 5];
 
+const KEY: Key = Key([7, 11]);
+
+fn hash_of(key: &Wide) -> u64 {
+    KeyedHash::new(KEY).words(*key)
+}
+
 /// What can be compared.
 trait Table {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]);
@@ -48,7 +54,7 @@ impl Table for TopK<Wide, Tally> {
         Held { key: *key, value: bounds.upper, lower: bounds.lower, upper: bounds.upper }
     }
     fn keys(&self) -> Vec<Held<Wide>> {
-        let held = |held: &weir_sketch::Candidate<Wide, Tally>| Held {
+        let held = |held: weir_sketch::Candidate<Wide, Tally>| Held {
             key: held.key,
             value: held.value(),
             lower: held.lower(),
@@ -63,10 +69,10 @@ impl Table for TopK<Wide, Tally> {
 
 impl Table for HeavyHitters<Wide> {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]) {
-        self.add_batch(hashes, tallies, |nth| keys[nth]);
+        self.add_batch(hashes, tallies, |nth| keys[nth], hash_of);
     }
     fn merge(&mut self, other: &Self) -> Result<()> {
-        Ok(Self::merge(self, other)?)
+        Ok(Self::merge(self, other, hash_of)?)
     }
     fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
         Self::look_up(self, hash, key)
@@ -85,7 +91,7 @@ impl Table for HeavyHitters<Wide> {
 ///
 /// A bound does not hold.
 pub fn bench() -> Result<()> {
-    let key = Key([7, 11]);
+    let key = KEY;
     let mut rows = Vec::new();
     for shards in [1, SHARDS] {
         let alone = || TopK::with_error(ERROR, 1024, key.id());
@@ -118,7 +124,7 @@ pub fn bench() -> Result<()> {
 }
 
 fn row<T: Table>(name: &str, shards: usize, empty: impl Fn() -> T) -> Result<[String; 8]> {
-    let hash = KeyedHash::new(Key([7, 11]));
+    let hash = KeyedHash::new(KEY);
     let mut tables: Vec<T> = (0..shards).map(|_| empty()).collect();
     let mut truths: HashMap<u64, u64> = HashMap::new();
     let mut total = 0;

@@ -1,16 +1,16 @@
 //! What a record costs a worker: a shard's sketches, whole and part by part.
 
-use std::{array, collections::HashSet, hint::black_box, time::Instant};
+use std::{collections::HashSet, hint::black_box, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use weir::{
     config::{Config, Estimates},
     measure::{
         heavy_hitters::Held,
-        shard::{Columns, Item, Shard, TOGETHER, Unique},
+        shard::{Item, Shard, TOGETHER, Transposed, Unique},
         view::ViewSketch,
     },
-    view::{Question, Side, Views},
+    view::{Side, Standard, Views},
 };
 use weir_common::{
     flow::{Address, FlowKey, class},
@@ -73,26 +73,26 @@ pub fn bench() -> Result<()> {
     table::say(format!("{}\n", table::machine()?))?;
     let mut rows = Vec::new();
     for Stream { name, flow } in STREAMS {
-        let records: Vec<Record> = (0..RECORDS)
-            .map(|nth| Record {
-                key: flow(nth),
-                bytes: 100 + nth % 1_000,
-                packets: 1,
-                sampling: 1,
-                ..Record::default()
-            })
-            .collect();
+        let records = records(flow);
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             rounds.push(round(&records).with_context(|| format!("{name}: the shard is wrong"))?);
         }
         let median = |part: usize| least_and_median(rounds.iter().map(|round| round[part]).collect()).1;
-        let cells: [String; PARTS] = array::from_fn(|part| match part {
+        let [whole, alone, none] = [0, 1, 2].map(median);
+        let part = |part: usize| format!("{:.0}", median(part) - none);
+        rows.push([
+            name.to_owned(),
+            format!("{whole:.0}"),
+            format!("{alone:.0}"),
             // The ratio of medians, not the median of ratios.
-            2 => format!("{:.2}", median(0) / median(1)),
-            part => format!("{:.0}", median(part)),
-        });
-        rows.push([&[name.to_owned()], &cells[..]].concat().try_into().expect("a name and the parts"));
+            format!("{:.2}", whole / alone),
+            format!("{none:.0}"),
+            part(3),
+            part(4),
+            part(5),
+            part(6),
+        ]);
     }
     table::write(
         [
@@ -100,9 +100,7 @@ pub fn bench() -> Result<()> {
             "whole shard",
             "candidates alone",
             "ratio",
-            "hashes",
-            "unique counts",
-            "seen flows",
+            "no view",
             "five lists",
             "floods, scans",
             "a user's view",
@@ -111,59 +109,81 @@ pub fn bench() -> Result<()> {
         &rows,
     )?;
     table::say(format!(
-        "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records. The parts run alone, too.\n\
+        "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records.\n\
          - whole shard: all standard views, unique counts, new flows, totals.\n\
          - candidates alone: the same without floods, scans and the count-min of the lists; the ratio is to this.\n\
+         - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
-         Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.",
+         Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.\n",
         thousands(RECORDS)
-    ))
+    ))?;
+    standard_views()
 }
 
-const PARTS: usize = 10;
+/// What each standard view costs.
+fn standard_views() -> Result<()> {
+    let records = records(STREAMS[1].flow);
+    let with = |views: &[Standard]| -> Result<f64> {
+        let plan = plan(views, None)?;
+        let rounds = (0..ROUNDS).map(|_| Ok(through(&plan, &records)?.0)).collect::<Result<_>>()?;
+        Ok(least_and_median(rounds).1)
+    };
+    let none = with(&[])?;
+    let mut rows = Vec::new();
+    for view in Standard::ALL {
+        let plan = plan(&[view], None)?;
+        let sketch = ViewSketch::new(&plan.questions[0], KEY.id(), TOGETHER);
+        let kib = sketch.memory_bytes() as f64 / 1024.0;
+        rows.push([view.name().to_owned(), format!("{:.0}", with(&[view])? - none), format!("{kib:.0}")]);
+    }
+    table::write(["standard view", "ns a record", "KiB a worker"], &rows)?;
+    table::say("\nEach view alone, above a shard without views; records of Zipf 1.1.\n")
+}
 
-/// A window's records through a shard and through its parts: nanoseconds a record of each.
+fn records(flow: fn(u64) -> FlowKey) -> Vec<Record> {
+    let record =
+        |nth| Record { key: flow(nth), bytes: 100 + nth % 1_000, packets: 1, sampling: 1, ..Record::default() };
+    (0..RECORDS).map(record).collect()
+}
+
+/// These standard views, and a view of the user's.
+fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
+    let mut config = Config { standard_views: standard.to_vec(), estimates: ESTIMATES, ..Config::default() };
+    config.report.top = TOP;
+    if let Some(own) = own {
+        config.views.push(config.parse_view(own, "bench", "own")?);
+    }
+    Ok(Views::new(&config, 1)?)
+}
+
+const PARTS: usize = 7;
+
+/// A window's records through a shard with all views, and with some: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
-    let plan = Views::built_in(&ESTIMATES, TOP);
-    let mut shard = Shard::new(&ESTIMATES, &plan, KEY);
+    let (whole, mut shard, seen) = through(&plan(&Standard::ALL, None)?, records)?;
+    check(&mut shard, &seen, records)?;
+    let (lists, spreads) = Standard::ALL.split_at(5);
+    let with = |views: &[Standard], own: Option<&str>| -> Result<f64> { Ok(through(&plan(views, own)?, records)?.0) };
+    Ok([
+        whole,
+        without_count_min(records),
+        with(&[], None)?,
+        with(lists, None)?,
+        with(spreads, None)?,
+        with(&[], Some("{by: [src_ip/24]}"))?,
+        with(&[], Some("{by: [src_ip/24], match: {proto: gre}}"))?,
+    ])
+}
+
+/// All records through a shard with these views: nanoseconds a record, the shard and its filter of seen flows.
+fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> {
+    let mut shard = Shard::new(&ESTIMATES, plan, KEY);
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
-    let whole = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
-    check(&mut shard, &seen, records)?;
-
-    let hash = KeyedHash::new(KEY);
-    let mut items = vec![Item::default(); records.len()];
-    let hashes = timed(|| items.iter_mut().zip(records).for_each(|(item, record)| *item = Item::new(&hash, record)));
-    let mut sketches = Unique::new(&ESTIMATES, KEY.id());
-    let unique = timed(|| items.chunks(TOGETHER).for_each(|batch| sketches.insert_batch(&Columns::new(batch))));
-    seen.clear();
-    let seen_flows = timed(|| {
-        for batch in items.chunks(BATCH) {
-            batch.iter().for_each(|item| seen.prefetch(item.hashes.flow));
-            batch.iter().for_each(|item| _ = black_box(seen.insert(item.hashes.flow)));
-        }
-    });
-    let alone = without_count_min(records);
-    let absorb = |plan: &Views, questions: &[Question]| {
-        let mut views: Vec<_> = questions.iter().map(|view| (view, ViewSketch::new(view, KEY.id(), BATCH))).collect();
-        views.iter_mut().for_each(|(_, sketch)| sketch.clear());
-        timed(|| {
-            for batch in items.chunks(TOGETHER) {
-                let columns = Columns::new(batch);
-                views.iter_mut().for_each(|(view, sketch)| sketch.absorb(view, &hash, plan.facts(), &columns));
-            }
-        })
-    };
-    let (lists, spreads) = plan.questions.split_at(5);
-    let own = |view: &str| -> Result<f64> {
-        let mut config = Config { standard_views: Vec::new(), ..Config::default() };
-        config.views.push(config.parse_view(view, "bench", "own")?);
-        let plan = Views::new(&config, 1)?;
-        Ok(absorb(&plan, &plan.questions))
-    };
-    let matching = own("{by: [src_ip/24]}")?;
-    let failing = own("{by: [src_ip/24], match: {proto: gre}}")?;
-    Ok([whole, alone, 0.0, hashes, unique, seen_flows, absorb(&plan, lists), absorb(&plan, spreads), matching, failing])
+    let took = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
+    let sent: Tally = records.iter().map(Record::tally).sum();
+    ensure!(shard.attributed[0] == sent, "{:?} were absorbed, of {sent:?}", shard.attributed[0]);
+    Ok((took, shard, seen))
 }
 
 /// What a record took before lists had a count-min, and before there were floods and scans.
@@ -177,7 +197,7 @@ fn without_count_min(records: &[Record]) -> f64 {
     let (mut sources, mut destinations) = (table::<(u64, u64, bool)>(), table::<(u64, u64, bool)>());
     let mut services = table::<u64>();
     let mut unique = Unique::new(&ESTIMATES, KEY.id());
-    let (hash, mut total) = (KeyedHash::new(KEY), Tally::default());
+    let (hash, mut total, mut space) = (KeyedHash::new(KEY), Tally::default(), Transposed::default());
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
     let mut items = [Item::default(); TOGETHER];
@@ -192,7 +212,7 @@ fn without_count_min(records: &[Record]) -> f64 {
                 protocols[usize::from(record.key.proto())] += item.tally.packets;
             }
             let items = &*items;
-            unique.insert_batch(&Columns::new(items));
+            unique.insert_batch(space.columns(items));
             new += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
             let host =
                 |address: Address, item: &Item| ((address.0[0], address.0[1], item.record.key.is_v6()), item.tally);
@@ -222,8 +242,6 @@ fn timed(work: impl FnOnce()) -> f64 {
 }
 
 fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
-    let sent: Tally = records.iter().map(Record::tally).sum();
-    ensure!(shard.attributed[0] == sent, "{:?} were absorbed, of {sent:?}", shard.attributed[0]);
     let flows = records.iter().map(|record| record.key).collect::<HashSet<_>>().len() as u64;
     let unique = shard.unique.flows.bounds();
     ensure!((unique.lower..=unique.upper).contains(&flows), "{flows} flows are not within {unique:?}");
