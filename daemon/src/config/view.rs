@@ -2,20 +2,17 @@
 
 use std::ops::RangeInclusive;
 
+use super::Config;
 use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX};
-use super::mistake::short;
 use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
-use super::{Config, Prefix};
 use crate::{
-    protocol::protocol_number,
+    names::{Prefix, Scope, protocol::protocol_number},
+    text::short,
     view::{
-        By, Condition, FLOW, Measure, Values, View,
-        by::Unpackable,
-        field::{self, Side, TCP_FLAGS},
-        filter::Of,
-        networks::Scope,
+        By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
+        field::{self, TCP_FLAGS},
     },
 };
 

@@ -27,10 +27,7 @@ use weir_sketch::{
 };
 
 use super::view::ViewSketch;
-use crate::{
-    config::Estimates,
-    view::{Kind, Views},
-};
+use crate::{config::Estimates, question::Views, view::Kind};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;

@@ -23,7 +23,8 @@ use crate::{
         tcp::TcpCounts,
         window::Span,
     },
-    view::{Ask, By, Standard, ViewKey, Views},
+    question::{Ask, Views},
+    view::{By, Standard, ViewKey},
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.

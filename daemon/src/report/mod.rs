@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::protocol::protocol_name;
+pub use crate::names::protocol::protocol_name;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
 pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};

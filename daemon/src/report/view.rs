@@ -11,7 +11,8 @@ use crate::{
         answer::{Answer, Ranked, Rows, Table},
         interface::MeasuredInterface,
     },
-    view::{Ask, Measure, Question, Standard, ViewKey, Views},
+    question::{Ask, Question, Views},
+    view::{Measure, Standard, ViewKey},
 };
 
 /// What a view of the configuration comes to.

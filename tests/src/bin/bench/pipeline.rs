@@ -10,7 +10,8 @@ use weir::{
         shard::{Columns, Item, Shard, TOGETHER, Unique},
         view::ViewSketch,
     },
-    view::{Question, Side, Views},
+    question::{Question, Views},
+    view::Side,
 };
 use weir_common::{
     flow::{Address, FlowKey, class},
