@@ -42,7 +42,7 @@ pub const VIEW_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 pub const FIELDS_MAX: usize = 16;
 
 /// Fields of which different values are counted together.
-pub const DISTINCT_FIELDS: RangeInclusive<usize> = 1..=5;
+pub const DISTINCT_FIELDS_MAX: usize = 5;
 
 /// Values of a condition. Longer lists of addresses belong into a network.
 pub const CONDITION_VALUES_MAX: usize = 256;

@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 
 use super::Config;
-use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX};
+use super::limits::{
+    CONDITION_VALUES_MAX, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX,
+};
 use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
@@ -182,7 +184,7 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     if field.is_map() {
         let of = field.section("{distinct: [src_ip]}", |s| {
             s.require("distinct", "the field or fields of which to count different values", |f| {
-                fields(&f, *DISTINCT_FIELDS.end()).filter(|of| {
+                fields(&f, DISTINCT_FIELDS_MAX).filter(|of| {
                     let has_host = of.iter().any(|one| matches!(one, field::Field::Ip(Side::Host, _)));
                     if of.is_empty() {
                         f.refuse("names no field");
