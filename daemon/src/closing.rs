@@ -15,8 +15,8 @@ use crate::{
     },
     memory::resident_bytes,
     observer::Observer,
+    question::{Ask, Views},
     report::{Report, Rings, SelfMetrics, SinkMetrics, Spool, compose::Context},
-    view::{Ask, Views},
 };
 
 /// What the closing of windows needs from one window to the next.

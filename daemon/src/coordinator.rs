@@ -21,9 +21,10 @@ use crate::{
     },
     clock::{self, Moment},
     closing::{Closing, Times},
-    config::{Config, Packets, Way},
+    config::{Config, Packets},
     crew::{Crew, CrewError},
     fleet::Fleet,
+    interface::Way,
     measure::{
         interface::MeasuredInterface,
         window::{Span, Window},

@@ -179,7 +179,7 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge, view::Views};
+    use crate::{config::Estimates, datapath::edge::Edge, question::Views};
 
     /// Far longer than anybody here takes.
     const LONG: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ use weir_sketch::{
     hash::{Key, sip},
 };
 
-use crate::{config::Estimates, measure::shard::Shard, view::Views};
+use crate::{config::Estimates, measure::shard::Shard, question::Views};
 
 const DAY_SECONDS: i64 = 86_400;
 

@@ -8,12 +8,17 @@
 //! | [`report`] | a summary | the report: JSON, or tables for people |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
-//! [`pipeline`] wires the threads of `weir run`; there the [`coordinator`] has its [`crew`] of workers close each window,
-//! and the [`closing`] makes the report of it; the [`fleet`] gives the ring of each CPU to one of them; [`keys`] has the key of each day. [`replay`] measures captures by the same
-//! stages, [`doctor`] says what this machine can do, [`config`] is what the user asked for, [`view`] has the names that
-//! addresses go by. [`memory`] says what that costs, [`observer`] who reports, [`state`] what is known after a restart,
-//! [`signals`] when to end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and
-//! [`text`] writes numbers and errors for people.
+//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each window,
+//! and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and [`keys`] has
+//! the key of each day. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
+//!
+//! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
+//! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
+//! Each of these imports only those before it in the order names, interface, view, config, question.
+//!
+//! [`memory`] says what that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
+//! end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
+//! numbers and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -27,13 +32,15 @@ pub mod crew;
 pub mod datapath;
 pub mod doctor;
 pub mod fleet;
+pub mod interface;
 pub mod keys;
 pub mod log;
 pub mod measure;
 pub mod memory;
+pub mod names;
 pub mod observer;
 pub mod pipeline;
-pub mod protocol;
+pub mod question;
 pub mod replay;
 pub mod report;
 pub mod signals;

@@ -20,12 +20,13 @@ use weir::{
     log::Log,
     measure::price::Prices,
     memory::Memory,
+    names::GeoError,
     pipeline::{self, RunError, Start},
+    question::Views,
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_tables},
     signals,
     sink::OpenError,
-    view::{Views, geo::GeoError},
 };
 
 /// Where the configuration is unless told otherwise.

@@ -15,8 +15,8 @@ use crate::{
     config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, price::Prices, shard::Shard},
+    question::Views,
     text::grouped,
-    view::Views,
 };
 
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.

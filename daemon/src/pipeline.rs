@@ -35,10 +35,11 @@ use crate::{
         worker::{self, Throttle},
     },
     memory::{Memory, OverBudget, SHARDS_PER_WORKER},
+    names::GeoError,
     observer::Observer,
+    question::Views,
     sink,
     state::State,
-    view::{Views, geo::GeoError},
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.

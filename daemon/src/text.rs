@@ -2,6 +2,9 @@
 
 use std::{error::Error, iter::successors};
 
+/// Characters of a foreign text that a message quotes.
+const QUOTED_MAX: usize = 60;
+
 /// A number with its digits in groups of three: `1,200,345`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -13,6 +16,14 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The beginning of a text, enough to recognise it by.
+pub fn short(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// An error, then what caused it, then what caused that.

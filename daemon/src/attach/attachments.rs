@@ -26,13 +26,14 @@ use super::{
 };
 use crate::{
     config::{
-        self, Interface, Mode, Way,
+        self, Interface, Mode,
         limits::{INTERFACES_MAX, TAPS_MAX},
     },
     datapath::maps::InterfaceTable,
+    interface::Way,
     measure::interface::{Counts, MeasuredInterface},
+    question::Views,
     text::with_causes,
-    view::Views,
 };
 
 /// All measured interfaces, by slot.

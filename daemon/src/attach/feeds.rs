@@ -25,7 +25,7 @@ use super::{
     plan::{Wanted, wanted},
     stack::{Carriers, Stack, listed},
 };
-use crate::config::{Interface, Way};
+use crate::{config::Interface, interface::Way};
 
 /// What one direction of one interface feeds, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use super::{
     error::AttachError,
     netlink::{Device, Devices, Discipline, Filter, Traffic},
 };
-use crate::config::Way;
+use crate::interface::Way;
 
 /// The name of a filter.
 const NAME: &str = "weir";

@@ -32,12 +32,13 @@ use super::{
     obtained::Obtained,
 };
 use crate::{
-    config::{Mode, Way},
+    config::Mode,
     datapath::{
         KernelError, has_tcx,
         programs::TcPrograms,
         tap::{Tap, Taps, Target},
     },
+    interface::Way,
     text::with_causes,
 };
 

@@ -1,6 +1,6 @@
 //! How an interface's packets are seen, and what that may miss.
 
-use crate::{config::Way, measure::interface::Counts};
+use crate::{interface::Way, measure::interface::Counts};
 
 /// How an interface's packets are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use weir_common::{
 
 use super::{ladder::Hold, obtained::Obtained, plan::Wanted};
 use crate::{
-    config::Way,
+    interface::Way,
     measure::interface::{Counts, MeasuredInterface},
 };
 

@@ -3,7 +3,10 @@
 use weir_common::control::Feeds;
 
 use super::netlink::Device;
-use crate::config::{Interface, Mode, Way};
+use crate::{
+    config::{Interface, Mode},
+    interface::Way,
+};
 
 /// One direction of an interface that the configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,10 @@ use super::{
     others::Others,
     plan::Wanted,
 };
-use crate::config::{self, Interface, Way};
+use crate::{
+    config::{self, Interface},
+    interface::Way,
+};
 
 /// One direction of an interface, in its slot.
 pub struct Attachment {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use weir_common::control::Feeds;
 
 use super::{netlink::Device, plan::Wanted};
-use crate::config::Way;
+use crate::interface::Way;
 
 /// Kinds of interfaces that show the packets of their lower interface again.
 pub(super) const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use weir_common::{control, sampling::RATE_MAX};
 
+use crate::names;
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -40,7 +42,7 @@ pub const VIEW_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 pub const FIELDS_MAX: usize = 16;
 
 /// Fields of which different values are counted together.
-pub const DISTINCT_FIELDS: RangeInclusive<usize> = 1..=5;
+pub const DISTINCT_FIELDS_MAX: usize = 5;
 
 /// Values of a condition. Longer lists of addresses belong into a network.
 pub const CONDITION_VALUES_MAX: usize = 256;
@@ -76,8 +78,8 @@ pub const PREFIX_LINE_MAX: usize = 4096;
 /// Mistakes that are listed of each file of prefixes: if there are more, it is likely another kind of file.
 pub const PREFIX_MISTAKES_MAX: usize = 10;
 
-/// Bytes of a database of autonomous systems or countries, which is read into memory: the largest that are sold fit.
-pub const GEO_FILE_MAX: u64 = 512 << 20;
+/// Bytes of a database of autonomous systems or countries.
+pub const GEO_FILE_MAX: u64 = names::geo::FILE_MAX;
 
 /// Entries of each top list: beyond 100 a report stops being readable.
 pub const TOP: RangeInclusive<u64> = 1..=100;

@@ -95,14 +95,3 @@ impl fmt::Display for Mistakes {
 }
 
 impl std::error::Error for Mistakes {}
-
-/// Characters of a foreign text that a message quotes.
-const QUOTED_MAX: usize = 60;
-
-/// The beginning of a text, enough to recognise it by.
-pub(super) fn short(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_MAX) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}

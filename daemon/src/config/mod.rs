@@ -10,8 +10,6 @@ mod locate;
 mod mistake;
 mod network;
 mod node;
-mod pattern;
-mod prefix;
 mod read;
 mod secret;
 mod section;
@@ -21,8 +19,8 @@ mod tests;
 mod units;
 mod view;
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,13 +33,15 @@ use weir_common::{
 
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
-pub use self::network::{Network, PrefixFile};
-pub use self::prefix::{Prefix, PrefixError};
 pub use self::secret::Exposed;
 
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
-use crate::view::{Standard, View};
+use crate::{
+    interface::{self, Way},
+    names::{GeoFiles, Network},
+    view::{Standard, View},
+};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,7 +54,7 @@ pub struct Config {
     #[serde(serialize_with = "network::write_networks")]
     pub networks: Vec<Network>,
     /// The databases of autonomous systems and countries.
-    pub geo: Geo,
+    pub geo: GeoFiles,
     /// When and how much is reported.
     pub report: Report,
     /// How exact the estimates are.
@@ -108,7 +108,7 @@ fn write_feeds<S: Serializer>(feeds: &Option<Feeds>, serializer: S) -> Result<S:
 impl Interface {
     /// Whether the name is a pattern.
     pub fn is_pattern(&self) -> bool {
-        pattern::is_pattern(&self.name)
+        interface::is_pattern(&self.name)
     }
 
     fn slots(&self) -> usize {
@@ -117,13 +117,8 @@ impl Interface {
 
     /// Whether this is about the interface `name`. A pattern never matches the loopback.
     pub fn covers(&self, name: &str) -> bool {
-        if self.is_pattern() { name != "lo" && pattern::fits(&self.name, name) } else { self.name == name }
+        if self.is_pattern() { name != "lo" && interface::fits(&self.name, name) } else { self.name == name }
     }
-}
-
-/// Whether an interface's name is this, or fits this pattern.
-pub fn fits(pattern: &str, name: &str) -> bool {
-    pattern::fits(pattern, name)
 }
 
 const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
@@ -166,15 +161,6 @@ pub enum Direction {
     Both,
 }
 
-/// One direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
-    /// Received.
-    Ingress,
-    /// Sent.
-    Egress,
-}
-
 impl Direction {
     /// The directions that this means.
     pub const fn ways(self) -> &'static [Way] {
@@ -184,25 +170,6 @@ impl Direction {
             Self::Both => &[Way::Ingress, Way::Egress],
         }
     }
-}
-
-impl Way {
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ingress => "ingress",
-            Self::Egress => "egress",
-        }
-    }
-}
-
-/// The databases of autonomous systems and countries, in `MaxMind`'s format.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Geo {
-    /// The file with autonomous systems, if any.
-    pub asn: Option<PathBuf>,
-    /// The file with countries, if any.
-    pub country: Option<PathBuf>,
 }
 
 /// When and how much is reported.
@@ -466,7 +433,7 @@ impl Default for Config {
             observer: Observer::default(),
             interfaces: Vec::new(),
             networks: Vec::new(),
-            geo: Geo::default(),
+            geo: GeoFiles::default(),
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
@@ -479,14 +446,6 @@ impl Default for Config {
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
         }
     }
-}
-
-/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    File::open(path)
 }
 
 impl Sink {

@@ -12,7 +12,8 @@ use serde_yaml::Deserializer;
 
 use super::limits::EXPANDED_MAX;
 use super::locate::{self, Aim};
-use super::mistake::{Mistake, Place, short};
+use super::mistake::{Mistake, Place};
+use crate::text::short;
 
 /// Any YAML value. Maps keep the order of the file and keys given twice.
 #[derive(Debug)]

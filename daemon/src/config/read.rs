@@ -9,15 +9,14 @@ use weir_common::control::Feeds;
 
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
-use super::mistake::short;
 use super::network::networks;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Datapath, Direction, Estimates, Geo, HashKey, Http, Interface, Mode, Observer, Packets,
-    Report, Sampling, SeenFlows, Sink, Target, Tunnels, Way,
+    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
+    Sampling, SeenFlows, Sink, Target, Tunnels,
 };
-use crate::view::Standard;
+use crate::{interface::Way, names::GeoFiles, text::short, view::Standard};
 
 const MODES: [(&str, Mode); 6] = [
     ("auto", Mode::Auto),
@@ -192,9 +191,9 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     None
 }
 
-fn geo(s: &mut Section<'_>) -> Geo {
+fn geo(s: &mut Section<'_>) -> GeoFiles {
     let file = |f: Field<'_>| path(&f).map(Some);
-    Geo { asn: s.get("asn", None, file), country: s.get("country", None, file) }
+    GeoFiles { asn: s.get("asn", None, file), country: s.get("country", None, file) }
 }
 
 fn report(s: &mut Section<'_>) -> Report {

@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use super::limits::MISTAKES_MAX;
 use super::locate::{Aim, locate};
-use super::mistake::{Mistake, Mistakes, short};
+use super::mistake::{Mistake, Mistakes};
 use super::node::Node;
-use super::prefix::{Prefix, PrefixError};
 use super::suggest::nearest;
 use super::units::{parse_bytes, parse_duration, show_bytes, show_duration};
+use crate::{
+    names::{Prefix, PrefixError},
+    text::short,
+};
 
 /// The mistakes found so far.
 #[derive(Default)]

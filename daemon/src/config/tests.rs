@@ -9,7 +9,7 @@ use weir_sketch::hash::{Key, mix};
 use super::limits::{self, FILE_MAX, MISTAKES_MAX};
 use super::units::{parse_bytes, show_bytes, show_duration};
 use super::*;
-use crate::view::{Condition, FLOW, Measure, Standard, Values, View, filter::Of};
+use crate::view::{Condition, FLOW, Measure, Of, Standard, Values, View};
 
 const SHIPPED: &str = include_str!("../../../config/weir.yaml");
 
@@ -184,7 +184,7 @@ fn every_setting_is_read() {
             network("customers", &["198.51.100.0/24", "192.0.2.1/32", "2001:db8::/32", "::/0"], true),
             network("rest.of-it_2", &["0.0.0.0/0"], false),
         ],
-        geo: Geo { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
+        geo: GeoFiles { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
         report: Report { interval: Duration::from_secs(60), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },

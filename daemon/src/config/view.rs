@@ -2,20 +2,19 @@
 
 use std::ops::RangeInclusive;
 
-use super::limits::{CONDITION_VALUES_MAX, DISTINCT_FIELDS, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX};
-use super::mistake::short;
+use super::Config;
+use super::limits::{
+    CONDITION_VALUES_MAX, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX,
+};
 use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
-use super::{Config, Prefix};
 use crate::{
-    protocol::protocol_number,
+    names::{Prefix, Scope, protocol::protocol_number},
+    text::short,
     view::{
-        By, Condition, FLOW, Measure, Values, View,
-        by::Unpackable,
-        field::{self, Side, TCP_FLAGS},
-        filter::Of,
-        networks::Scope,
+        By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
+        field::{self, TCP_FLAGS},
     },
 };
 
@@ -185,7 +184,7 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     if field.is_map() {
         let of = field.section("{distinct: [src_ip]}", |s| {
             s.require("distinct", "the field or fields of which to count different values", |f| {
-                fields(&f, *DISTINCT_FIELDS.end()).filter(|of| {
+                fields(&f, DISTINCT_FIELDS_MAX).filter(|of| {
                     let has_host = of.iter().any(|one| matches!(one, field::Field::Ip(Side::Host, _)));
                     if of.is_empty() {
                         f.refuse("names no field");

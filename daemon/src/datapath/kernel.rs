@@ -21,7 +21,7 @@ use super::{
     programs::{FlushProgram, TcPrograms},
     ring::Ring,
 };
-use crate::config::Way;
+use crate::interface::Way;
 
 /// The programs that [`Kernel::loaded`] tells of.
 const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];

@@ -10,7 +10,7 @@ use weir_common::{
 };
 
 use super::{error::KernelError, maps::Blocks};
-use crate::config::Way;
+use crate::interface::Way;
 
 /// The programs of the tc hook. Each is loaded when it is first needed: a kernel may not support them, and most
 /// interfaces do not need them.

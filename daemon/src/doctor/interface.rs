@@ -13,8 +13,9 @@ use crate::{
         netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
-    config::{Direction, Interface, Mode, Way},
+    config::{Direction, Interface, Mode},
     datapath::{Features, has_tcx, tap::PacketSocket},
+    interface::Way,
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.

@@ -13,13 +13,14 @@ use weir_sketch::hash::Key;
 
 use super::{Answer, Finding, reasons};
 use crate::{
-    config::{Config, Way},
+    config::Config,
     datapath::{
         Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus,
         tap::{PacketSocket, needs_programs, stand_in},
     },
+    interface::Way,
     memory::Memory,
-    view::Views,
+    question::Views,
 };
 
 /// The first Linux that weir measures on.

@@ -11,7 +11,10 @@ use super::{
     order::Closed,
     view::ViewSketch,
 };
-use crate::view::{Ask, By, Measure, Question, ViewKey, Views};
+use crate::{
+    question::{Ask, Question, Views},
+    view::{By, Measure, ViewKey},
+};
 
 /// What a view comes to.
 #[derive(Clone, Debug, PartialEq)]

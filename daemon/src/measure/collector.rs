@@ -120,7 +120,7 @@ pub(super) mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge, view::Views};
+    use crate::{config::Estimates, datapath::edge::Edge, question::Views};
 
     /// What one look into a ring brings: how full it was, and records.
     pub(in crate::measure) type Drain = (f64, Vec<Record>);

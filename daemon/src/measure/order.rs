@@ -89,7 +89,7 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, view::Views};
+    use crate::{config::Estimates, question::Views};
 
     #[test]
     fn a_part_with_the_key_of_another_day_is_accounted_for_as_lost() {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    view::{Structure, Views},
+    question::{Structure, Views},
 };
 
 /// Generated records: more flows than candidates, and fewer than take long.
@@ -47,7 +47,7 @@ pub struct Prices {
 impl Prices {
     /// The memory of views of which there are so many sketches each.
     pub fn of(views: &Arc<Views>, shards: u64) -> Self {
-        let price = |question: &crate::view::Question| Price {
+        let price = |question: &crate::question::Question| Price {
             name: question.view.name.clone(),
             structure: question.structure,
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,

@@ -29,10 +29,7 @@ use weir_sketch::{
 };
 
 use super::{recent::Recent, view::ViewSketch};
-use crate::{
-    config::Estimates,
-    view::{Kind, Views},
-};
+use crate::{config::Estimates, question::Views, view::Kind};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
@@ -393,10 +390,7 @@ mod tests {
     use weir_sketch::hash::mix;
 
     use super::*;
-    use crate::{
-        config::Config,
-        view::{Standard, Structure},
-    };
+    use crate::{config::Config, question::Structure, view::Standard};
 
     fn record(flow: u64) -> Record {
         let [src, dst] = [mix(flow) as u32 % 500, mix(!flow) as u32 % 300].map(Address::from_v4_word);

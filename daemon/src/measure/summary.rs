@@ -16,7 +16,10 @@ use super::{
     shard::{Protocols, Shard},
     tcp::TcpCounts,
 };
-use crate::view::{Ask, ViewKey, Views};
+use crate::{
+    question::{Ask, Views},
+    view::ViewKey,
+};
 
 /// One window of one observer.
 pub struct Summary {

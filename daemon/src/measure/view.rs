@@ -7,7 +7,11 @@ use super::{
     heavy_hitters::{HeavyHitters, Held},
     shard::{Columns, Item, TOGETHER},
 };
-use crate::view::{By, Facts, Kind, Question, Side, Structure, ViewKey};
+use crate::{
+    names::Facts,
+    question::{Question, Structure},
+    view::{By, Kind, Side, ViewKey},
+};
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
 /// be smaller.

@@ -43,9 +43,10 @@ use crate::{
         window::Span,
     },
     memory::Memory,
+    names::GeoError,
     observer::Observer,
+    question::{Ask, Views},
     report::Report,
-    view::{Ask, Views, geo::GeoError},
 };
 
 /// How the time of a capture is divided into windows.

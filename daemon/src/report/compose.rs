@@ -10,9 +10,9 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, KeyAnswer, Ledger, NewFlows, Observer, Report,
-    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource,
-    Totals, Unique, View, Window, protocol_name,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA,
+    SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals,
+    Unique, View, Window, protocol_name, view,
 };
 use crate::{
     measure::{
@@ -23,7 +23,8 @@ use crate::{
         tcp::TcpCounts,
         window::Span,
     },
-    view::{Ask, By, Standard, ViewKey, Views},
+    question::{Ask, Views},
+    view::{By, Standard, ViewKey},
 };
 
 /// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
@@ -109,7 +110,7 @@ impl Report {
             top: list(&views, answers, "bytes", *sampling, *confidence),
             top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
             views: own,
-            answers: KeyAnswer::all(&views, asks, asked),
+            answers: view::answers(&views, asks, asked),
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }

@@ -20,10 +20,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::protocol::protocol_name;
+pub use crate::names::protocol::protocol_name;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
-pub use view::{KeyAnswer, Spread, View, ViewRow, ViewTable};
+pub use view::{Row, Spread, View, ViewTable};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
@@ -70,7 +70,7 @@ pub struct Report {
     pub views: Vec<View>,
     /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<KeyAnswer>,
+    pub answers: Vec<Row>,
     /// Distributions.
     pub histograms: Histograms,
     /// What measuring and reporting cost.

@@ -11,7 +11,8 @@ use crate::{
         answer::{Answer, Ranked, Rows, Table},
         interface::MeasuredInterface,
     },
-    view::{Ask, Measure, Question, Standard, ViewKey, Views},
+    question::{Ask, Question, Views},
+    view::{Measure, Standard, ViewKey},
 };
 
 /// What a view of the configuration comes to.
@@ -33,7 +34,7 @@ pub struct View {
     pub confidence: f64,
     /// The rows, the largest first. Absent if each interface has a table of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<Vec<ViewRow>>,
+    pub rows: Option<Vec<Row>>,
     /// A table for each interface and direction that has rows. Absent if there is one for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<ViewTable>>,
@@ -48,18 +49,20 @@ pub struct ViewTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// The rows, the largest first.
-    pub rows: Vec<ViewRow>,
+    pub rows: Vec<Row>,
 }
 
-/// One row: the fields of its key by their names, and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ViewRow {
-    /// Its place, from 1.
-    pub rank: u32,
+/// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what was
+/// measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// Its place in a list, from 1. Absent for a key that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// The fields of its key.
     #[serde(flatten)]
     pub key: Map<String, Value>,
-    /// Packets.
+    /// Packets. Of a key that was asked for and that no list holds, the truth may be anything between the bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<Estimate>,
     /// Bytes on the wire.
@@ -71,38 +74,6 @@ pub struct ViewRow {
     /// Different values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<Estimate>,
-}
-
-/// What was measured of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Amount {
-    /// Packets.
-    pub packets: Option<Estimate>,
-    /// Bytes on the wire.
-    pub bytes: Option<Estimate>,
-    /// Different flows.
-    pub flows: Option<Estimate>,
-    /// Different values.
-    pub distinct: Option<Estimate>,
-}
-
-impl ViewRow {
-    fn new(rank: u32, key: Map<String, Value>, amount: Amount) -> Self {
-        let Amount { packets, bytes, flows, distinct } = amount;
-        Self { rank, key, packets, bytes, flows, distinct }
-    }
-
-    pub(super) const fn amount(&self) -> Amount {
-        let Self { packets, bytes, flows, distinct, .. } = *self;
-        Amount { packets, bytes, flows, distinct }
-    }
-}
-
-impl KeyAnswer {
-    pub(super) const fn amount(&self) -> Amount {
-        let Self { packets, bytes, flows, distinct, .. } = *self;
-        Amount { packets, bytes, flows, distinct }
-    }
 }
 
 /// Who touches many: floods and scans. Each list has the largest, with bounds for all its rows together.
@@ -112,11 +83,11 @@ pub struct Spread {
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
     /// Destinations by how many different sources send to them: floods have many.
-    pub sources_per_destination: Vec<ViewRow>,
+    pub sources_per_destination: Vec<Row>,
     /// Sources by how many different destinations they send to: scans of a network have many.
-    pub destinations_per_source: Vec<ViewRow>,
+    pub destinations_per_source: Vec<Row>,
     /// Sources by how many different destination ports they send to: scans of hosts have many.
-    pub ports_per_source: Vec<ViewRow>,
+    pub ports_per_source: Vec<Row>,
 }
 
 impl Spread {
@@ -141,36 +112,13 @@ impl Spread {
     }
 }
 
-/// What is known of one key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KeyAnswer {
-    /// The fields of the key.
-    #[serde(flatten)]
-    pub key: Map<String, Value>,
-    /// Packets. If no list holds the key, the truth may be anything between the bounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packets: Option<Estimate>,
-    /// Bytes on the wire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Estimate>,
-    /// Different flows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flows: Option<Estimate>,
-    /// Different values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distinct: Option<Estimate>,
-}
-
-impl KeyAnswer {
-    /// The answers to these questions.
-    pub fn all(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Self> {
-        let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
-            let key = plan.questions[ask.view].by.show(&ask.key, plan.facts(), |_, _| ());
-            let Amount { packets, bytes, flows, distinct } = answer.as_ref().map(Amount::of).unwrap_or_default();
-            Self { key, packets, bytes, flows, distinct }
-        };
-        asks.iter().zip(answers).map(answer).collect()
-    }
+/// What is known of the keys that were asked for.
+pub(super) fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Row> {
+    let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
+        let key = plan.questions[ask.view].by.show(&ask.key, plan.facts(), |_, _| ());
+        answer.as_ref().map_or(Row::default(), Row::of_sums).of(None, key)
+    };
+    asks.iter().zip(answers).map(answer).collect()
 }
 
 impl View {
@@ -208,7 +156,7 @@ impl View {
     }
 }
 
-fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredInterface]) -> Vec<ViewRow> {
+fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredInterface]) -> Vec<Row> {
     let key = |key: &ViewKey| {
         let mut shown = question.by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
         if question.view.per_interface {
@@ -222,16 +170,16 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
         Rows::Tallies(ranking) => {
             let ranked =
                 if question.view.measure == Measure::Packets { &ranking.by_packets } else { &ranking.by_bytes };
-            (1..).zip(ranked).map(|(rank, row)| ViewRow::new(rank, key(&row.key), Amount::of(row))).collect()
+            (1..).zip(ranked).map(|(rank, row)| Row::of_sums(row).of(Some(rank), key(&row.key))).collect()
         }
         Rows::Distinct(counted) => {
             let row = |(rank, (row, count)): (u32, &(ViewKey, Sketched))| {
                 let counted = Some(compose::estimate(*count, None));
                 let amount = match question.view.measure {
-                    Measure::Flows => Amount { flows: counted, ..Amount::default() },
-                    _ => Amount { distinct: counted, ..Amount::default() },
+                    Measure::Flows => Row { flows: counted, ..Row::default() },
+                    _ => Row { distinct: counted, ..Row::default() },
                 };
-                ViewRow::new(rank, key(row), amount)
+                amount.of(Some(rank), key(row))
             };
             (1..).zip(counted).map(row).collect()
         }
@@ -246,14 +194,19 @@ fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map
     }
 }
 
-impl Amount {
-    /// Packets and bytes.
-    fn of<K>(row: &Ranked<K>) -> Self {
+impl Row {
+    /// Packets and bytes, without a key yet.
+    fn of_sums<K>(row: &Ranked<K>) -> Self {
         let Ranked { key: _, packets, bytes, sampled } = row;
         Self {
             packets: Some(compose::estimate(*packets, sampled.map(|sampled| sampled.packets))),
             bytes: Some(compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes))),
             ..Self::default()
         }
+    }
+
+    /// The same with its key.
+    fn of(self, rank: Option<u32>, key: Map<String, Value>) -> Self {
+        Self { rank, key, ..self }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Estimate, KeyAnswer, View, ViewRow,
+    Estimate, Row, View,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -11,7 +11,6 @@ use super::{
     },
     tables::{in_column, measured},
     units::{bytes, count, scaled},
-    view::Amount,
 };
 
 /// Rows of a table: more are in the JSON.
@@ -20,7 +19,7 @@ const ROWS_MAX: usize = 20;
 const SPREAD_ROWS_MAX: usize = 5;
 
 /// A line for each row: its rank, the fields of its key, what was measured, and the rate of that over so many seconds.
-pub(super) fn grid(view: &View, rows: &[ViewRow], seconds: f64) -> Grid {
+pub(super) fn grid(view: &View, rows: &[Row], seconds: f64) -> Grid {
     let Some(first) = rows.first() else { return Grid::new([Left]) };
     let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();
     let keys: Vec<&String> = first.key.keys().collect();
@@ -32,15 +31,14 @@ pub(super) fn grid(view: &View, rows: &[ViewRow], seconds: f64) -> Grid {
             columns.push("direction");
         }
     }
-    let captions = captions(&view.measure, &first.amount());
+    let captions = captions(&view.measure, first);
     let mut grid = Grid::new([Right].into_iter().chain(vec![Left; columns.len()]).chain(vec![Right; captions.len()]));
     let head = [""].into_iter().chain(columns.iter().copied()).map(str::to_owned).chain(captions);
     grid.row(head.map(|caption| Cell::new(caption, Faint)));
     for row in rows.iter().take(ROWS_MAX) {
-        let (ViewRow { rank, key, .. }, amount) = (row, row.amount());
-        let fields = columns.iter().map(|column| Cell::new(text(key.get(*column)), Plain));
-        let numbers = numbers(&view.measure, &amount, seconds).into_iter().map(Cell::from);
-        grid.row([Cell::new(rank.to_string(), Faint)].into_iter().chain(fields).chain(numbers));
+        let fields = columns.iter().map(|column| Cell::new(text(row.key.get(*column)), Plain));
+        let numbers = numbers(&view.measure, row, seconds).into_iter().map(Cell::from);
+        grid.row([place(row)].into_iter().chain(fields).chain(numbers));
     }
     if rows.len() > ROWS_MAX {
         grid.across([Cell::new(format!("… and {} more in the report's JSON", rows.len() - ROWS_MAX), Faint)]);
@@ -49,46 +47,48 @@ pub(super) fn grid(view: &View, rows: &[ViewRow], seconds: f64) -> Grid {
 }
 
 /// A line for each key of a list of distinct counts.
-pub(super) fn spread(counted: &str, rows: &[ViewRow]) -> Grid {
+pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
     let mut grid = Grid::new([Right, Left, Right, Right]);
     if !rows.is_empty() {
         let captions = [String::new(), String::new(), format!("{counted}  "), "±".to_owned()];
         grid.row(captions.map(|caption| Cell::new(caption, Faint)));
     }
-    for ViewRow { rank, key, distinct, .. } in rows.iter().take(SPREAD_ROWS_MAX) {
-        let key: Vec<String> = key.values().map(|value| text(Some(value))).collect();
-        let [value, error] = measured(&distinct.unwrap_or_default(), in_column(count, ""));
-        let rank = Cell::new(rank.to_string(), Faint);
-        grid.row([rank, key.join(" ").into(), value.into(), Cell::new(error, Faint)]);
+    for row in rows.iter().take(SPREAD_ROWS_MAX) {
+        let key: Vec<String> = row.key.values().map(|value| text(Some(value))).collect();
+        let [value, error] = measured(&row.distinct.unwrap_or_default(), in_column(count, ""));
+        grid.row([place(row), key.join(" ").into(), value.into(), Cell::new(error, Faint)]);
     }
     grid
 }
 
 /// A line for each key that was asked for.
-pub(super) fn answers(answers: &[KeyAnswer], seconds: f64) -> Grid {
+pub(super) fn answers(answers: &[Row], seconds: f64) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5]));
-    let captions = captions(&Value::Null, &Amount::default());
+    let captions = captions(&Value::Null, &Row::default());
     grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     for answer in answers {
-        let amount = answer.amount();
         let key: Vec<String> = answer.key.iter().map(|(name, value)| format!("{name} {}", text(Some(value)))).collect();
-        let numbers = numbers(&Value::Null, &amount, seconds);
+        let numbers = numbers(&Value::Null, answer, seconds);
         grid.row([key.join(", ")].into_iter().chain(numbers).map(Cell::from));
     }
     grid
 }
 
-fn captions(measure: &Value, amount: &Amount) -> Vec<String> {
-    let captions: &[&str] = match amount {
-        Amount { flows: Some(_), .. } => &["flows  ", "±"],
-        Amount { distinct: Some(_), .. } => &["distinct  ", "±"],
+fn place(row: &Row) -> Cell {
+    Cell::new(row.rank.map_or_else(String::new, |rank| rank.to_string()), Faint)
+}
+
+fn captions(measure: &Value, row: &Row) -> Vec<String> {
+    let captions: &[&str] = match row {
+        Row { flows: Some(_), .. } => &["flows  ", "±"],
+        Row { distinct: Some(_), .. } => &["distinct  ", "±"],
         _ if measure == "packets" => &["packets  ", "±", "pkt/s", "bytes  ", "bit/s"],
         _ => &["bytes  ", "±", "bit/s", "packets  ", "pkt/s"],
     };
     captions.iter().map(|caption| (*caption).to_owned()).collect()
 }
 
-fn numbers(measure: &Value, amount: &Amount, seconds: f64) -> Vec<String> {
+fn numbers(measure: &Value, row: &Row, seconds: f64) -> Vec<String> {
     let rate = |value: u64, unit, factor: f64| {
         if seconds > 0.0 { scaled(value as f64 * factor / seconds, unit) } else { String::new() }
     };
@@ -100,8 +100,8 @@ fn numbers(measure: &Value, amount: &Amount, seconds: f64) -> Vec<String> {
         let [value, error] = measured(packets, in_column(count, ""));
         (value, error, rate(packets.value, "pkt/s", 1.0))
     };
-    match amount {
-        Amount { packets: Some(packets), bytes: Some(bytes), .. } => {
+    match row {
+        Row { packets: Some(packets), bytes: Some(bytes), .. } => {
             let ((bytes, bytes_error, bit_rate), (packets, packets_error, packet_rate)) =
                 (in_bytes(bytes), in_packets(packets));
             if measure == "packets" {
@@ -110,7 +110,7 @@ fn numbers(measure: &Value, amount: &Amount, seconds: f64) -> Vec<String> {
                 vec![bytes, bytes_error, bit_rate, packets, packet_rate]
             }
         }
-        Amount { flows: Some(number), .. } | Amount { distinct: Some(number), .. } => {
+        Row { flows: Some(number), .. } | Row { distinct: Some(number), .. } => {
             measured(number, in_column(count, "")).into()
         }
         _ => Vec::new(),

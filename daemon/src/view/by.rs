@@ -14,8 +14,9 @@ use weir_sketch::hash::KeyedHash;
 
 use super::{
     FLOW,
-    field::{Facts, Field, Lengths, Side, show_address},
+    field::{Field, Lengths, Side, show_address},
 };
+use crate::names::Facts;
 
 /// Words of a key.
 pub const WORDS: usize = 5;
@@ -318,7 +319,7 @@ mod tests {
     use weir_sketch::hash::{Key, mix};
 
     use super::*;
-    use crate::view::{geo::Geo, networks::Networks};
+    use crate::names::{Geo, Networks};
 
     fn networks() -> Networks {
         Networks::new(&[])

@@ -8,11 +8,7 @@ use weir_common::{
     record::Record,
 };
 
-use super::{
-    geo::Geo,
-    networks::{Networks, Scope},
-};
-use crate::protocol::protocol_name;
+use crate::names::{Facts, Scope, protocol::protocol_name};
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,15 +101,6 @@ impl Lengths {
     const fn whole(is_v6: bool) -> u8 {
         Self::WHOLE.of(is_v6)
     }
-}
-
-/// What fields are read from, besides the record.
-#[derive(Clone, Copy)]
-pub struct Facts<'a> {
-    /// The networks with names.
-    pub networks: &'a Networks,
-    /// Autonomous systems and countries.
-    pub geo: &'a Geo,
 }
 
 impl Field {

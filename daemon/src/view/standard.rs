@@ -3,7 +3,6 @@
 use serde::{Serialize, Serializer};
 
 use super::{FLOW, Field, Measure, View};
-use crate::config::Estimates;
 
 /// A standard view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +52,8 @@ impl Standard {
         }
     }
 
-    /// The question, with lists of so many rows.
-    pub fn view(self, estimates: &Estimates, top: usize) -> View {
+    /// The question, as exact as this, with lists of so many rows.
+    pub fn view(self, error: f64, top: usize) -> View {
         let [src, dst, _, dst_port, _] = FLOW;
         let (by, measure) = match self {
             Self::Flows => (FLOW.to_vec(), Measure::Bytes),
@@ -66,15 +65,7 @@ impl Standard {
             Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
             Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
         };
-        View {
-            name: self.name().to_owned(),
-            conditions: Vec::new(),
-            by,
-            measure,
-            top,
-            per_interface: false,
-            error: estimates.top_error,
-        }
+        View { name: self.name().to_owned(), conditions: Vec::new(), by, measure, top, per_interface: false, error }
     }
 }
 

@@ -15,8 +15,8 @@ use aya::programs::ProgramError;
 use clap::Parser;
 use serde_json::Value;
 use weir::{
-    config::Way,
     datapath::{Features, Kernel, LoadedProgram, has_tcx},
+    interface::Way,
 };
 use weir_common::{ledger::Tally, packet::Link};
 use weir_tests::{

@@ -15,7 +15,7 @@ use super::{
     message::{ALL, ECHO, Message, NESTED, NEW, ONE, put, text, value, word},
     socket::Socket,
 };
-use crate::config::Way;
+use crate::interface::Way;
 
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;

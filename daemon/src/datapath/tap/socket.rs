@@ -30,7 +30,7 @@ use weir_common::packet::{self, REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
-use crate::config::Way;
+use crate::interface::Way;
 
 /// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
 const BLOCKS: usize = 32;

@@ -7,7 +7,8 @@ use weir::{
         answer::{Answer, Ranked, Ranking},
         summary::Summary,
     },
-    view::{ViewKey, Views},
+    question::Views,
+    view::ViewKey,
 };
 use weir_common::{
     flow::{FlowKey, class},

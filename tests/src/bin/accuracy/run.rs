@@ -6,7 +6,7 @@ use anyhow::Result;
 use weir::{
     datapath::{Cpus, Plan, userspace::Buffer},
     measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
-    view::Views,
+    question::Views,
 };
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
 use weir_sketch::hash::{Key, KeyedHash};

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use weir::{
     datapath::edge::Edge,
     measure::{new_flows::Asked, order::Closed, shard::Shard, summary::Summary},
-    view::Views,
+    question::Views,
 };
 use weir_common::{ledger::Tally, record::Record, size::size_class};
 use weir_sketch::Seen;

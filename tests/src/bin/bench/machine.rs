@@ -27,9 +27,9 @@ use weir::{
     },
     memory::Memory,
     observer::Observer,
+    question::Views,
     report::Report,
     sink::Encoded,
-    view::Views,
 };
 use weir_common::{
     control::{Flush, INTERFACES_MAX},

@@ -7,10 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use weir::{
-    config::{Network, Prefix},
-    view::networks::Networks,
-};
+use weir::names::{Network, Networks, Prefix};
 use weir_common::flow::Address;
 use weir_sketch::hash::mix;
 

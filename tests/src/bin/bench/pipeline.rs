@@ -10,7 +10,8 @@ use weir::{
         shard::{Item, Shard, TOGETHER, Transposed, Unique},
         view::ViewSketch,
     },
-    view::{Side, Standard, Views},
+    question::Views,
+    view::{Side, Standard},
 };
 use weir_common::{
     flow::{Address, FlowKey, class},

@@ -7,7 +7,7 @@ use std::sync::{
 
 use weir_common::control::INTERFACES_MAX;
 
-use crate::config::Way;
+use crate::interface::{Way, fits};
 
 const WORDS: usize = INTERFACES_MAX as usize / 64;
 
@@ -44,7 +44,7 @@ pub enum Selector {
 impl Selector {
     fn selects(&self, name: &str, way: Option<Way>) -> bool {
         match self {
-            Self::Names(names) => names.iter().any(|wanted| crate::config::fits(wanted, name)),
+            Self::Names(names) => names.iter().any(|wanted| fits(wanted, name)),
             Self::Direction(wanted) => way == Some(*wanted),
         }
     }

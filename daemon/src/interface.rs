@@ -1,12 +1,33 @@
-//! Names with `*` (any characters, or none) and `?` (any one character), as shells have them.
+//! Which interface, and which of its packets: a name or a pattern of names, and a direction.
+//!
+//! A pattern has `*` (any characters, or none) and `?` (any one character), as shells have them.
+
+/// One direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// Received.
+    Ingress,
+    /// Sent.
+    Egress,
+}
+
+impl Way {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
+}
 
 /// Whether a name is a pattern.
-pub(super) fn is_pattern(name: &str) -> bool {
+pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Whether `name` fits `pattern`. Takes at most the product of their lengths in steps.
-pub(super) fn fits(pattern: &str, name: &str) -> bool {
+/// Whether `name` is `pattern`, or fits it. Takes at most the product of their lengths in steps.
+pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut next) = (0, 0);
     // Where the latest `*` stands, and where in the name what follows it was last tried.

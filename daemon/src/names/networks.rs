@@ -10,7 +10,7 @@ use std::{iter, net::IpAddr};
 
 use weir_common::flow::Address;
 
-use crate::config::{self, Prefix};
+use super::{Network, Prefix};
 
 /// The names of addresses. Built once from the configuration, and never changed.
 #[derive(Clone, Debug)]
@@ -59,11 +59,11 @@ impl Networks {
     /// One network without a name, which has these prefixes.
     pub fn of_prefixes(prefixes: &[Prefix]) -> Self {
         let (name, prefixes) = (String::new(), prefixes.to_vec());
-        Self::new(&[config::Network { name, prefixes, file: None, own: false }])
+        Self::new(&[Network { name, prefixes, file: None, own: false }])
     }
 
-    /// The networks of a configuration, which are at most [`config::limits::NETWORKS_MAX`]; those beyond are left out.
-    pub fn new(networks: &[config::Network]) -> Self {
+    /// The networks of a configuration, of which a byte can tell 255 apart; those beyond are left out.
+    pub fn new(networks: &[Network]) -> Self {
         let mut own = [false; IDS];
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (id, network) in (1..=u8::MAX).zip(networks) {
@@ -320,7 +320,6 @@ mod tests {
     use weir_sketch::hash::mix;
 
     use super::*;
-    use crate::config::{Network, Prefix};
 
     /// Networks n1, n2, ... with these prefixes.
     fn networks(prefixes: &[Vec<Prefix>]) -> Vec<Network> {

@@ -4,12 +4,11 @@ use std::net::IpAddr;
 
 use weir_common::flow::Address;
 
-use super::{
-    By, Views,
-    by::ViewKey,
-    field::{Field, network},
+use super::Views;
+use crate::{
+    names::protocol::protocol_number,
+    view::{By, Field, ViewKey, field::network},
 };
-use crate::protocol::protocol_number;
 
 /// A key to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,21 @@ use std::{
 };
 
 use maxminddb::{MaxMindDbError, Reader, WithinOptions, path};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::config::{self, limits::GEO_FILE_MAX, open_regular};
+use super::open_regular;
+
+/// Bytes of a database, which is read into memory: the largest that are sold fit.
+pub const FILE_MAX: u64 = 512 << 20;
+
+/// The files of autonomous systems and countries, in `MaxMind`'s format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GeoFiles {
+    /// The file with autonomous systems, if any.
+    pub asn: Option<PathBuf>,
+    /// The file with countries, if any.
+    pub country: Option<PathBuf>,
+}
 
 /// The databases that the configuration names, in memory.
 #[derive(Debug, Default)]
@@ -68,7 +80,7 @@ pub enum GeoError {
         source: io::Error,
     },
     /// The file is larger than any database.
-    #[error("{}: {} is longer than {} MiB, the limit for a database", key.name(), path.display(), GEO_FILE_MAX >> 20)]
+    #[error("{}: {} is longer than {} MiB, the limit for a database", key.name(), path.display(), FILE_MAX >> 20)]
     TooLong {
         /// The setting.
         key: Key,
@@ -114,8 +126,8 @@ impl Geo {
     /// # Errors
     ///
     /// [`GeoError`]: a file that cannot be read, or that is not a database for its setting.
-    pub fn open(geo: &config::Geo) -> Result<Self, GeoError> {
-        let config::Geo { asn, country } = geo;
+    pub fn open(geo: &GeoFiles) -> Result<Self, GeoError> {
+        let GeoFiles { asn, country } = geo;
         let mut bytes = 0;
         let mut open =
             |key, path: &Option<PathBuf>| path.as_deref().map(|path| open(key, path, &mut bytes)).transpose();
@@ -156,8 +168,8 @@ fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> 
     let unreadable = |source| GeoError::Unreadable { key, path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = open_regular(path).map_err(unreadable)?;
-    file.take(GEO_FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > GEO_FILE_MAX {
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_MAX {
         return Err(GeoError::TooLong { key, path: path.to_owned() });
     }
     *total += bytes.len();
@@ -203,7 +215,7 @@ mod tests {
     }
 
     fn geo(asn: Option<&str>, country: Option<&str>) -> Result<Geo, GeoError> {
-        Geo::open(&config::Geo { asn: asn.map(corpus), country: country.map(corpus) })
+        Geo::open(&GeoFiles { asn: asn.map(corpus), country: country.map(corpus) })
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -289,7 +301,7 @@ mod tests {
         }
         let path = std::env::temp_dir().join(format!("weir-geo-endless-{}", std::process::id()));
         fs::write(&path, &bytes).unwrap();
-        let opened = Geo::open(&config::Geo { asn: Some(path.clone()), country: None });
+        let opened = Geo::open(&GeoFiles { asn: Some(path.clone()), country: None });
         fs::remove_file(&path).unwrap();
         assert!(matches!(opened, Err(GeoError::OtherType { key: Key::Asn, .. })), "{opened:?}");
     }
@@ -316,7 +328,7 @@ mod tests {
             }
             fs::write(&path, &bytes).unwrap();
             let named = |is| if is { Some(path.clone()) } else { None };
-            let config = config::Geo { asn: named(key == Key::Asn), country: named(key == Key::Country) };
+            let config = GeoFiles { asn: named(key == Key::Asn), country: named(key == Key::Country) };
             if let Ok(geo) = Geo::open(&config) {
                 opened += 1;
                 for address in addresses {

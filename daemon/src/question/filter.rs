@@ -7,10 +7,10 @@ use weir_common::{
     record::Record,
 };
 
-use super::{
-    directory::Selected,
-    field::{Facts, Side},
-    networks::Networks,
+use super::directory::{Directory, Selected, Selector};
+use crate::{
+    names::{Facts, Networks},
+    view::{Condition, Of, Side, Values},
 };
 
 /// Tests that all have to hold.
@@ -26,39 +26,6 @@ pub struct Test {
     pub of: Of,
     /// The values that pass.
     pub among: Among,
-}
-
-/// What a test reads from a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
-    /// Addresses; for [`Side::Host`] one of the two has to pass.
-    Ip(Side),
-    /// The source port.
-    SrcPort,
-    /// The destination port.
-    DstPort,
-    /// One of the two ports.
-    Port,
-    /// The protocol.
-    Proto,
-    /// The IP version.
-    IpVersion,
-    /// Whether it is a fragment.
-    Fragment,
-    /// The interface, by its slot.
-    Slot,
-    /// The VLAN.
-    Vlan,
-    /// The differentiated services code point.
-    Dscp,
-    /// Explicit congestion notification.
-    Ecn,
-    /// TCP flags: one of these has to be set.
-    TcpFlags,
-    /// Networks by their number; for [`Side::Host`] one of the two has to pass.
-    Net(Side),
-    /// Which way, by the number of a [`super::networks::Scope`].
-    Scope,
 }
 
 /// The values that pass.
@@ -101,6 +68,23 @@ impl Among {
 }
 
 impl Test {
+    /// What a condition comes to, where networks have these numbers.
+    pub fn new(condition: &Condition, networks: &Networks, directory: &mut Directory) -> Self {
+        let (of, among) = match &condition.values {
+            Values::Prefixes(side, prefixes) => {
+                (Of::Ip(*side), Among::Prefixes(Arc::new(Networks::of_prefixes(prefixes))))
+            }
+            Values::Ranges(of, ranges) => (*of, Among::Ranges(ranges.clone().into_boxed_slice())),
+            Values::Numbers(of, numbers) => (*of, Among::bits(numbers.iter().copied())),
+            Values::Interfaces(names) => (Of::Slot, Among::Interfaces(directory.add(Selector::Names(names.clone())))),
+            Values::Direction(way) => (Of::Slot, Among::Interfaces(directory.add(Selector::Direction(*way)))),
+            Values::Networks(side, names) => {
+                (Of::Net(*side), Among::bits(names.iter().map(|name| networks.id(name).unwrap_or(Networks::NONE))))
+            }
+        };
+        Self { is_negated: condition.is_negated, of, among }
+    }
+
     /// Whether a record passes.
     #[inline]
     pub fn passes(&self, record: &Record, facts: Facts<'_>) -> bool {
@@ -166,10 +150,7 @@ mod tests {
     use weir_common::flow::FlowKey;
 
     use super::*;
-    use crate::{
-        config::{Config, Way},
-        view::Views,
-    };
+    use crate::{config::Config, interface::Way, question::Views};
 
     /// Whether the only view of a configuration passes a record.
     fn passes(conditions: &str, record: &Record) -> bool {

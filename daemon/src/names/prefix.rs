@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Serialize, Serializer};
 
-use super::mistake::short;
+use crate::text::short;
 
 /// All addresses of one IP version that begin with the same bits.
 ///

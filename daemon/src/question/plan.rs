@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use super::{By, Measure, View};
-use crate::config::Estimates;
+use crate::{
+    config::Estimates,
+    view::{By, Measure, View},
+};
 
 /// What answers a view.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,144 @@
+//! Questions: the views of a configuration, ready to be asked of every record.
+//!
+//! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
+//! [`plan`]ner chose. [`Views`] are all of them. The [`directory`] knows which interface has which slot, and [`ask`] finds
+//! the question that knows a key.
+
+pub mod ask;
+pub mod directory;
+pub mod filter;
+pub mod plan;
+
+use std::sync::Arc;
+
+pub use self::{ask::Ask, plan::Structure};
+use self::{
+    directory::Directory,
+    filter::{Filter, Test},
+};
+use crate::{
+    config::{Config, Estimates, Report},
+    names::{Facts, Geo, GeoError, Networks},
+    view::{By, FLOW, Field, Measure, Standard, View},
+};
+
+/// A view that is ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The view.
+    pub view: View,
+    /// Which records.
+    pub filter: Filter,
+    /// Their key, with the interface in it if each has a table of its own.
+    pub by: By,
+    /// What is distinct.
+    pub of: Option<By>,
+    /// What answers it.
+    pub structure: Structure,
+    /// Whether every measured interface feeds it; otherwise each packet feeds it once.
+    pub is_fed_by_all: bool,
+    /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
+    pub is_of_flows: bool,
+}
+
+/// All views, ready to be asked.
+#[derive(Debug)]
+pub struct Views {
+    /// The standard views, then the user's in the order of the configuration.
+    pub questions: Vec<Question>,
+    /// How many of them, the first ones, are standard views.
+    standard: usize,
+    /// Which interfaces their tests select.
+    pub directory: Directory,
+    /// Names for addresses.
+    pub networks: Networks,
+    /// Autonomous systems and countries of addresses.
+    pub geo: Geo,
+}
+
+impl Views {
+    /// The views of a configuration that was checked. `interfaces` are the slots in use.
+    ///
+    /// # Errors
+    ///
+    /// A database of autonomous systems or countries cannot be read.
+    pub fn new(config: &Config, interfaces: usize) -> Result<Arc<Self>, GeoError> {
+        Ok(Self::with_geo(config, interfaces, Geo::open(&config.geo)?))
+    }
+
+    fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
+        let networks = Networks::new(&config.networks);
+        let mut directory = Directory::default();
+        let standard =
+            config.standard_views.iter().map(|standard| standard.view(config.estimates.top_error, config.report.top));
+        let views = standard.chain(config.views.iter().cloned());
+        let questions = views
+            .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
+            .collect();
+        Arc::new(Self { questions, standard: config.standard_views.len(), directory, networks, geo })
+    }
+
+    /// Rows of a report, at most, with so many interfaces.
+    pub fn rows(&self, interfaces: u64) -> u64 {
+        let rows = |(nth, question): (usize, &Question)| {
+            let View { top, per_interface, measure, .. } = &question.view;
+            // Standard lists are there in two orders.
+            let orders = if nth < self.standard && measure.is_tally() { 2 } else { 1 };
+            *top as u64 * orders * if *per_interface { interfaces } else { 1 }
+        };
+        self.questions.iter().enumerate().map(rows).sum()
+    }
+
+    /// The number of a standard view, unless it is switched off.
+    pub fn standard(&self, standard: Standard) -> Option<usize> {
+        self.questions[..self.standard].iter().position(|question| question.view.name == standard.name())
+    }
+
+    /// The user's questions, with their numbers.
+    pub fn own(&self) -> impl Iterator<Item = (usize, &Question)> {
+        self.questions.iter().enumerate().skip(self.standard)
+    }
+
+    /// The standard views alone.
+    pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
+        let report = Report { top, ..Report::default() };
+        Self::with_geo(&Config { estimates: estimates.clone(), report, ..Config::default() }, 1, Geo::default())
+    }
+
+    /// Whether a question is fed by packets that have fed on another interface.
+    pub fn has_repeated(&self) -> bool {
+        self.questions.iter().any(|question| question.is_fed_by_all)
+    }
+
+    /// What fields are read from besides records.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts { networks: &self.networks, geo: &self.geo }
+    }
+}
+
+impl Question {
+    /// Nothing if its fields do not fit into a key, which the configuration's check refuses.
+    fn new(
+        view: View,
+        estimates: &Estimates,
+        networks: &Networks,
+        directory: &mut Directory,
+        interfaces: usize,
+    ) -> Option<Self> {
+        let filter =
+            Filter(view.conditions.iter().map(|condition| Test::new(condition, networks, directory)).collect());
+        let own = view.per_interface.then_some(Field::Interface);
+        let fields: Vec<Field> = view.by.iter().copied().chain(own).collect();
+        let by = By::new(&fields, interfaces).ok()?;
+        let of = match &view.measure {
+            Measure::Bytes | Measure::Packets => None,
+            Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
+            Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
+        };
+        let has_interface = fields.contains(&Field::Interface) || filter.has_interface();
+        let structure = Structure::for_view(&view, &by, estimates, interfaces);
+        let of_fields = of.iter().flat_map(By::fields).chain(&fields);
+        let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
+        Some(Self { filter, by, of, structure, is_fed_by_all: has_interface, is_of_flows, view })
+    }
+}

@@ -1,0 +1,67 @@
+//! Which records a view is about: its conditions, as the configuration has them.
+
+use super::Side;
+use crate::{interface::Way, names::Prefix};
+
+/// A condition of a view: one key of `match`, or of `not` in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// The key.
+    pub key: &'static str,
+    /// Whether it is in `not`.
+    pub is_negated: bool,
+    /// The values as they were written.
+    pub texts: Vec<String>,
+    /// What they mean.
+    pub values: Values,
+}
+
+/// What the values of a condition mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Addresses in these prefixes.
+    Prefixes(Side, Vec<Prefix>),
+    /// Numbers in these ranges.
+    Ranges(Of, Vec<(u16, u16)>),
+    /// Numbers.
+    Numbers(Of, Vec<u8>),
+    /// Interfaces by name or pattern.
+    Interfaces(Vec<String>),
+    /// A direction.
+    Direction(Way),
+    /// Networks by name.
+    Networks(Side, Vec<String>),
+}
+
+/// What a test reads from a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// Addresses; for [`Side::Host`] one of the two has to pass.
+    Ip(Side),
+    /// The source port.
+    SrcPort,
+    /// The destination port.
+    DstPort,
+    /// One of the two ports.
+    Port,
+    /// The protocol.
+    Proto,
+    /// The IP version.
+    IpVersion,
+    /// Whether it is a fragment.
+    Fragment,
+    /// The interface, by its slot.
+    Slot,
+    /// The VLAN.
+    Vlan,
+    /// The differentiated services code point.
+    Dscp,
+    /// Explicit congestion notification.
+    Ecn,
+    /// TCP flags: one of these has to be set.
+    TcpFlags,
+    /// Networks by their number; for [`Side::Host`] one of the two has to pass.
+    Net(Side),
+    /// Which way, by the number of a [`crate::names::Scope`].
+    Scope,
+}
