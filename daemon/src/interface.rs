@@ -2,6 +2,13 @@
 //!
 //! A pattern has `*` (any characters, or none) and `?` (any one character), as shells have them.
 
+use std::{
+    array,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use weir_common::control::INTERFACES_MAX;
+
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
@@ -12,12 +19,48 @@ pub enum Way {
 }
 
 impl Way {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
+
+    /// The direction of this number, as [`Directions`] has it; 0 is for none.
+    pub const fn of_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Ingress),
+            2 => Some(Self::Egress),
+            _ => None,
+        }
+    }
+
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
             Self::Egress => "egress",
         }
+    }
+}
+
+/// The direction of each interface's slot, as interfaces come and go.
+#[derive(Debug)]
+pub struct Directions([AtomicU8; INTERFACES_MAX as usize]);
+
+impl Default for Directions {
+    fn default() -> Self {
+        Self(array::from_fn(|_| AtomicU8::new(0)))
+    }
+}
+
+impl Directions {
+    /// The number of a slot's direction; 0 if it has none, as a capture.
+    #[inline]
+    pub fn number(&self, slot: u8) -> u8 {
+        self.0[usize::from(slot)].load(Ordering::Relaxed)
+    }
+
+    /// A slot has this direction from now on.
+    pub fn set(&self, slot: u8, way: Option<Way>) {
+        let number = Way::ALL.iter().position(|one| Some(*one) == way).map_or(0, |nth| nth as u8 + 1);
+        self.0[usize::from(slot)].store(number, Ordering::Relaxed);
     }
 }
 

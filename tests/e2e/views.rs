@@ -22,6 +22,7 @@ views:
   - {name: each, by: [interface, proto], top: 100}
   - {name: tables, by: [src_ip], per: interface, top: 100}
   - {name: sent, match: {direction: egress}, by: [interface], top: 100}
+  - {name: ways, by: [direction]}
   - {name: one, match: {interface: NAME}}
   - {name: once, by: [proto], top: 100}
 ";
@@ -63,6 +64,7 @@ fn views_tell_interfaces_apart() -> Result<()> {
     let reports = watch::stop(&mut daemon, Loss::None)?;
     let [mut ledgers, mut each, mut tables, mut sent] = [(); 4].map(|()| Sums::new());
     let [mut fed, mut once, mut one] = [Tally::default(); 3];
+    let mut ways: BTreeMap<String, Tally> = BTreeMap::new();
     for report in &reports {
         let view = |name: &str| {
             let views = list(&report["views"])?;
@@ -76,6 +78,9 @@ fn views_tell_interfaces_apart() -> Result<()> {
         fed.packets += report["totals"]["udp_packets"].as_u64().context("totals")?;
         add_up(&mut each, &view("each")?["rows"])?;
         add_up(&mut sent, &view("sent")?["rows"])?;
+        for row in list(&view("ways")?["rows"])? {
+            ways.entry(text(row, "direction")?).or_default().add(amount(row)?);
+        }
         for table in list(&view("tables")?["tables"])? {
             for row in list(&table["rows"])? {
                 let place = (text(table, "interface")?, text(table, "direction")?);
@@ -90,16 +95,18 @@ fn views_tell_interfaces_apart() -> Result<()> {
         for row in list(&view("one")?["rows"])? {
             one.add(amount(row)?);
         }
-        for (name, counted) in
-            [("each", "per_interface"), ("tables", "per_interface"), ("sent", "per_interface"), ("once", "once")]
-        {
-            ensure!(view(name)?["counted"] == counted, "{name} is counted otherwise");
+        for name in ["each", "tables", "sent", "ways", "one"] {
+            ensure!(view(name)?["counted"] == "per_interface", "{name} is counted otherwise");
         }
+        ensure!(view("once")?["counted"] == "once", "once is counted otherwise");
     }
     ledgers.retain(|_, attributed| *attributed != Tally::default());
     ensure!(ledgers.len() == 4, "all interfaces carry packets both ways: {ledgers:?}");
     ensure!(each == ledgers, "by interface and protocol: {each:?}, and ledgers have {ledgers:?}");
     ensure!(tables == ledgers, "a table for each interface: {tables:?}, and ledgers have {ledgers:?}");
+    let mut directions: BTreeMap<String, Tally> = BTreeMap::new();
+    ledgers.iter().for_each(|((_, way), attributed)| directions.entry(way.clone()).or_default().add(*attributed));
+    ensure!(ways == directions, "by direction: {ways:?}, and ledgers have {directions:?}");
     let mut first = Tally::default();
     ledgers.iter().filter(|((name, _), _)| name == names[0]).for_each(|(_, attributed)| first.add(*attributed));
     ensure!(one == first, "{}: {one:?}, and its ledgers have {first:?}", names[0]);

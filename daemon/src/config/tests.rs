@@ -909,7 +909,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, match: {proto: 256}}", "1:34: views[0].match.proto", "\"256\" is no protocol"),
     ("{name: w, match: {proto: []}}", "1:34: views[0].match.proto", "an empty list matches nothing"),
     ("{name: w, match: {dst_port: 9000-80}}", "1:37: views[0].match.dst_port", "upside down: did you mean 80-9000?"),
-    ("{name: w, match: {dst_port: 70000}}", "1:37: views[0].match.dst_port", "\"70000\" is no port"),
+    ("{name: w, match: {dst_port: 70000}}", "1:37: views[0].match.dst_port", "70000 is no port: the largest is 65535"),
     ("{name: w, match: {dst_port: [80, http]}}", "1:42: views[0].match.dst_port[1]", "\"http\" is no port"),
     ("{name: w, match: {vlan: 4096}}", "1:33: views[0].match.vlan", "4096 is no VLAN: the largest is 4095"),
     ("{name: w, match: {src_ip: 10.0.0.1/8}}", "1:35: views[0].match.src_ip", "write 10.0.0.0/8 for the prefix"),
@@ -935,6 +935,14 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, by: [scope]}", "1:23: views[0].by", "scope needs the names of your networks"),
     ("{name: w, by: [src_as]}", "1:23: views[0].by", "src_as needs a database: `geo: {asn: FILE}`"),
     ("{name: w, by: [dst_country]}", "1:23: views[0].by", "dst_country needs a database"),
+    ("{name: w, match: {dst_as: 64496}}", "1:35: views[0].match.dst_as", "dst_as needs a database: `geo: {asn: FILE}`"),
+    (
+        "{name: w, match: {src_country: DE}}",
+        "1:40: views[0].match.src_country",
+        "needs a database: `geo: {country: FILE}`",
+    ),
+    ("{name: w, by: [direction], per: interface}", "1:23: views[0].by", "leave `direction` out"),
+    ("{name: w, by: [directon]}", "1:24: views[0].by[0]", "did you mean direction?"),
     ("{name: w, match: {scope: inside}}", "1:34: views[0].match.scope", "is no scope: in, out, transit or internal"),
     ("{name: w, match: {not: tcp}}", "1:32: views[0].match.not", "expected a map such as"),
     ("{name: w, match: {not: {not: {}}}}", "1:33: views[0].match.not.not", "unknown key"),
@@ -955,6 +963,23 @@ fn wrong_views_are_refused_at_their_place() {
         mistakes(unknown),
         ["2:32: views[0].match.net: there is no network \"custmers\": did you mean customers?"]
     );
+    let geo = "geo: {asn: a.mmdb, country: c.mmdb}\n";
+    for (view, mistake) in [
+        (
+            "src_as: AS",
+            "2:35: views[0].match.src_as: \"AS\" is no number of an autonomous system: expected 0 to 4294967295",
+        ),
+        ("src_as: [AS64500-AS64496]", "2:36: views[0].match.src_as[0]: the range AS64500-AS64496 is upside down"),
+        ("dst_as: 4294967296", "2:35: views[0].match.dst_as: \"4294967296\" is no number of an autonomous system"),
+        (
+            "src_country: [DE, Germany]",
+            "2:45: views[0].match.src_country[1]: \"Germany\" is no country: expected its two",
+        ),
+        ("dst_contry: DE", "2:27: views[0].match.dst_contry: unknown key, did you mean dst_country?"),
+    ] {
+        let found = mistakes(&format!("{geo}views: [{{name: w, match: {{{view}}}}}]"));
+        assert!(found.len() == 1 && found[0].starts_with(mistake), "{view}: expected {mistake}, found {found:#?}");
+    }
     let twice = "views: [{name: w}, {name: w, by: [src_ip]}]";
     assert_eq!(mistakes(twice), ["1:20: views[1]: the name w is taken by views[0]"]);
     let many: Vec<_> = (0..=limits::VIEWS_MAX).map(|nth| format!("{{name: v{nth}}}")).collect();

@@ -120,6 +120,10 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
         per.refuse("`by` has `interface` already: a table for each interface, or a row for each, but not both");
         return;
     }
+    if view.per_interface && has(|field| *field == F::Direction) {
+        by.refuse("`per: interface` has a table for each direction already: leave `direction` out");
+        return;
+    }
     let interface = view.per_interface.then_some(F::Interface);
     let all: Vec<F> = view.by.iter().copied().chain(interface).collect();
     match By::new(&all, super::SLOTS_MAX) {
@@ -235,16 +239,19 @@ fn conditions(field: &Field<'_>, config: &Config) -> Option<Vec<Condition>> {
     Some(conditions)
 }
 
+/// All ports.
+const PORTS: RangeInclusive<u32> = 0..=u16::MAX as u32;
+
 type Read = fn(&Field<'_>, &Config) -> Option<(Vec<String>, Values)>;
 
 /// The keys of `match`.
-const CONDITIONS: [(&str, Read); 18] = [
+const CONDITIONS: [(&str, Read); 22] = [
     ("src_ip", |f, _| prefixes(f, Side::Src)),
     ("dst_ip", |f, _| prefixes(f, Side::Dst)),
     ("host", |f, _| prefixes(f, Side::Host)),
-    ("src_port", |f, _| ranges(f, Of::SrcPort, 0..=u16::MAX, "port")),
-    ("dst_port", |f, _| ranges(f, Of::DstPort, 0..=u16::MAX, "port")),
-    ("port", |f, _| ranges(f, Of::Port, 0..=u16::MAX, "port")),
+    ("src_port", |f, _| ranges(f, Of::SrcPort, PORTS, "port")),
+    ("dst_port", |f, _| ranges(f, Of::DstPort, PORTS, "port")),
+    ("port", |f, _| ranges(f, Of::Port, PORTS, "port")),
     ("proto", |f, _| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
     ("ip_version", |f, _| {
         numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
@@ -271,6 +278,10 @@ const CONDITIONS: [(&str, Read); 18] = [
     ("src_net", |f, config| networks(f, config, Side::Src)),
     ("dst_net", |f, config| networks(f, config, Side::Dst)),
     ("net", |f, config| networks(f, config, Side::Host)),
+    ("src_as", |f, config| systems(f, config, Side::Src)),
+    ("dst_as", |f, config| systems(f, config, Side::Dst)),
+    ("src_country", |f, config| countries(f, config, Side::Src)),
+    ("dst_country", |f, config| countries(f, config, Side::Dst)),
 ];
 
 fn read_conditions(s: &mut Section<'_>, config: &Config, is_negated: bool, conditions: &mut Vec<Condition>) {
@@ -323,11 +334,22 @@ fn numbers(field: &Field<'_>, of: Of, what: &str, read: impl Fn(&str) -> Option<
     Some((texts, Values::Numbers(of, numbers)))
 }
 
-fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u16>, what: &str) -> Option<(Vec<String>, Values)> {
+fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u32>, what: &str) -> Option<(Vec<String>, Values)> {
+    ranges_of(field, of, all, what, |text| text.parse().ok())
+}
+
+/// Numbers and ranges of numbers, each of which `read` reads.
+fn ranges_of(
+    field: &Field<'_>,
+    of: Of,
+    all: RangeInclusive<u32>,
+    what: &str,
+    read: impl Fn(&str) -> Option<u32>,
+) -> Option<(Vec<String>, Values)> {
     let (texts, ranges) = values(field, |item, text| {
         let range = match text.split_once('-') {
-            Some((first, last)) => first.trim().parse().ok().zip(last.trim().parse().ok()),
-            None => text.parse().ok().map(|number| (number, number)),
+            Some((first, last)) => read(first.trim()).zip(read(last.trim())),
+            None => read(text).map(|number| (number, number)),
         };
         let (min, max) = (all.start(), all.end());
         match range {
@@ -384,6 +406,31 @@ fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Strin
         None
     })?;
     Some((texts, Values::Networks(side, names)))
+}
+
+/// Autonomous systems, as `64496` or `AS64496`.
+fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    check_needs(&[field::Field::As(side)], field, config);
+    ranges_of(field, Of::As(side), 0..=u32::MAX, "number of an autonomous system", |text| {
+        let has_prefix = text.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("as"));
+        if has_prefix { &text[2..] } else { text }.parse().ok()
+    })
+}
+
+/// Countries by their two letters, as databases have them.
+fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    check_needs(&[field::Field::Country(side)], field, config);
+    let (texts, countries) = values(field, |item, text| match text.as_bytes() {
+        [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphabetic() => {
+            let number = u16::from_be_bytes([first.to_ascii_uppercase(), second.to_ascii_uppercase()]).into();
+            Some((number, number))
+        }
+        _ => {
+            item.refuse(format!("{:?} is no country: expected its two letters (ISO 3166), such as DE", short(text)));
+            None
+        }
+    })?;
+    Some((texts, Values::Ranges(Of::Country(side), countries)))
 }
 
 /// Fields that need something else in the configuration.

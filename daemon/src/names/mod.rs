@@ -16,6 +16,8 @@ pub use self::{
     prefix::{Prefix, PrefixError},
 };
 
+use crate::interface::Directions;
+
 /// What a view's fields are read from, besides a record.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
@@ -23,4 +25,6 @@ pub struct Facts<'a> {
     pub networks: &'a Networks,
     /// Autonomous systems and countries.
     pub geo: &'a Geo,
+    /// Directions of interfaces.
+    pub directions: &'a Directions,
 }

@@ -1,4 +1,4 @@
-//! Which interface has which slot: views that match by interface or by direction ask here, as interfaces come and go.
+//! Which interface has which slot: views that match by interface, or tell directions apart, ask here, as interfaces come and go.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use weir_common::control::INTERFACES_MAX;
 
-use crate::interface::{Way, fits};
+use crate::interface::{Directions, Way, fits};
 
 const WORDS: usize = INTERFACES_MAX as usize / 64;
 
@@ -51,21 +51,26 @@ impl Selector {
 }
 
 /// All selectors of all views. Whoever gives slots to interfaces tells it.
-#[derive(Clone, Debug, Default)]
-pub struct Directory(Vec<(Selector, Arc<Selected>)>);
+#[derive(Debug, Default)]
+pub struct Directory {
+    selectors: Vec<(Selector, Arc<Selected>)>,
+    /// The direction of each slot.
+    pub directions: Directions,
+}
 
 impl Directory {
     /// The slots that this selects, now and later.
     pub fn add(&mut self, selector: Selector) -> Arc<Selected> {
         let selected = Arc::new(Selected::default());
-        self.0.push((selector, selected.clone()));
+        self.selectors.push((selector, selected.clone()));
         selected
     }
 
     /// A slot belongs to this interface and direction from now on; a capture has no direction.
     pub fn assign(&self, slot: usize, name: &str, way: Option<Way>) {
         let Ok(slot) = u8::try_from(slot) else { return };
-        for (selector, selected) in &self.0 {
+        self.directions.set(slot, way);
+        for (selector, selected) in &self.selectors {
             selected.set(slot, selector.selects(name, way));
         }
     }

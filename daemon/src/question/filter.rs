@@ -10,7 +10,7 @@ use weir_common::{
 use super::directory::{Directory, Selected, Selector};
 use crate::{
     names::{Facts, Networks},
-    view::{Condition, Of, Side, Values},
+    view::{Condition, Field, Of, Side, Values},
 };
 
 /// Tests that all have to hold.
@@ -34,7 +34,7 @@ pub enum Among {
     /// Addresses in these networks.
     Prefixes(Arc<Networks>),
     /// Numbers in these ranges, both ends included.
-    Ranges(Box<[(u16, u16)]>),
+    Ranges(Box<[(u32, u32)]>),
     /// Numbers whose bits are set.
     Bits(Box<[u64; 4]>),
     /// Interfaces, by what is there now.
@@ -52,10 +52,10 @@ impl Among {
     }
 
     #[inline]
-    fn has(&self, number: u16) -> bool {
+    fn has(&self, number: u32) -> bool {
         match self {
             Self::Ranges(ranges) => ranges.iter().any(|(first, last)| (*first..=*last).contains(&number)),
-            Self::Bits(bits) => bits[usize::from(number) / 64 % 4] >> (number % 64) & 1 == 1,
+            Self::Bits(bits) => bits[number as usize / 64 % 4] >> (number % 64) & 1 == 1,
             Self::Interfaces(selected) => selected.has(number as u8),
             Self::Prefixes(_) => false,
         }
@@ -95,28 +95,33 @@ impl Test {
     fn holds(&self, record: &Record, facts: Facts<'_>) -> bool {
         let (key, among) = (&record.key, &self.among);
         let is_v6 = key.is_v6();
+        let known = |side: Side, of: fn(Side) -> Field| {
+            side.each().iter().any(|side| among.has(of(*side).number(record, facts) as u32))
+        };
         let net = |address| among.has(facts.networks.of(address, is_v6).into());
         match self.of {
             Of::Ip(Side::Src) => among.has_address(key.src, is_v6),
             Of::Ip(Side::Dst) => among.has_address(key.dst, is_v6),
             Of::Ip(Side::Host) => among.has_address(key.src, is_v6) || among.has_address(key.dst, is_v6),
-            Of::SrcPort => among.has(key.src_port()),
-            Of::DstPort => among.has(key.dst_port()),
-            Of::Port => among.has(key.src_port()) || among.has(key.dst_port()),
+            Of::SrcPort => among.has(key.src_port().into()),
+            Of::DstPort => among.has(key.dst_port().into()),
+            Of::Port => among.has(key.src_port().into()) || among.has(key.dst_port().into()),
             Of::Proto => among.has(key.proto().into()),
             Of::IpVersion => among.has(is_v6.into()),
             Of::Fragment => among.has((key.class() & class::FRAGMENT != 0).into()),
             Of::Slot => among.has(key.interface().into()),
-            Of::Vlan => among.has(record.vlan & 0xfff),
+            Of::Vlan => among.has((record.vlan & 0xfff).into()),
             Of::Dscp => among.has((record.tos >> 2).into()),
             Of::Ecn => among.has((record.tos & 3).into()),
             Of::TcpFlags => (0..8).any(|bit| record.tcp_flags >> bit & 1 == 1 && among.has(bit)),
             Of::Net(Side::Src) => net(key.src),
             Of::Net(Side::Dst) => net(key.dst),
             Of::Net(Side::Host) => net(key.src) || net(key.dst),
+            Of::As(side) => known(side, Field::As),
+            Of::Country(side) => known(side, Field::Country),
             Of::Scope => {
                 let [src, dst] = [key.src, key.dst].map(|address| facts.networks.of(address, is_v6));
-                among.has(facts.networks.scope(src, dst) as u16)
+                among.has(facts.networks.scope(src, dst) as u32)
             }
         }
     }
@@ -155,7 +160,9 @@ mod tests {
     /// Whether the only view of a configuration passes a record.
     fn passes(conditions: &str, record: &Record) -> bool {
         let networks = "networks: {own: {prefixes: [10.0.0.0/8], own: true}, peer: {prefixes: [192.0.2.0/24]}}";
-        let text = format!("{networks}\nviews: [{{name: w, match: {{{conditions}}}}}]");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus");
+        let geo = format!("geo: {{asn: {corpus}/asn.mmdb, country: {corpus}/country.mmdb}}");
+        let text = format!("{networks}\n{geo}\nviews: [{{name: w, match: {{{conditions}}}}}]");
         let config = Config::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let views = Views::new(&config, 4).unwrap();
         views.directory.assign(0, "wan0", Some(Way::Ingress));
@@ -211,6 +218,12 @@ mod tests {
             "net: own",
             "net: peer",
             "scope: out",
+            "dst_as: 64496",
+            "dst_as: [1, AS64490-as64500]",
+            "src_as: 0",
+            "dst_country: xx",
+            "dst_country: [DE, XX]",
+            "not: {src_country: [XX, NO]}",
             "proto: tcp, not: {dst_port: 80, vlan: 7}",
         ];
         let failing = [
@@ -234,6 +247,10 @@ mod tests {
             "src_net: peer",
             "dst_net: own",
             "scope: [in, transit, internal]",
+            "src_as: 64496",
+            "dst_as: [64495, 64497-4294967295]",
+            "dst_country: XY",
+            "src_country: XX",
             "proto: tcp, not: {dst_port: 443}",
             "proto: tcp, dst_port: 80",
             "not: {vlan: 100, ecn: ect0}",

@@ -112,7 +112,7 @@ impl Views {
 
     /// What fields are read from besides records.
     pub fn facts(&self) -> Facts<'_> {
-        Facts { networks: &self.networks, geo: &self.geo }
+        Facts { networks: &self.networks, geo: &self.geo, directions: &self.directory.directions }
     }
 }
 
@@ -135,10 +135,66 @@ impl Question {
             Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
             Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
         };
-        let has_interface = fields.contains(&Field::Interface) || filter.has_interface();
+        let counted = of.iter().flat_map(By::fields);
+        let is_fed_by_all = fields.iter().chain(counted).any(|field| field.is_of_interface()) || filter.has_interface();
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
-        Some(Self { filter, by, of, structure, is_fed_by_all: has_interface, is_of_flows, view })
+        Some(Self { filter, by, of, structure, is_fed_by_all, is_of_flows, view })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use weir_common::{
+        flow::{FlowKey, Scope},
+        record::Record,
+    };
+
+    use super::*;
+    use crate::{interface::Way, view::Side};
+
+    #[test]
+    fn a_view_by_direction_follows_who_has_the_slot() {
+        let config = Config::parse("views: [{name: w, by: [direction, proto]}]", "test").unwrap();
+        let views = Views::new(&config, 4).unwrap();
+        let by = &views.own().next().unwrap().1.by;
+        let key = FlowKey::default().with_proto(6).with_scope(Scope::new(2, 0));
+        let record = Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() };
+        let shown = || Value::Object(by.show(&by.key(&record, Side::Src, views.facts()), views.facts(), |_, _| ()));
+        for (way, row) in [
+            (Some(Way::Egress), json!({"direction": "egress", "proto": "tcp"})),
+            (Some(Way::Ingress), json!({"direction": "ingress", "proto": "tcp"})),
+            (None, json!({"proto": "tcp"})),
+        ] {
+            views.directory.assign(2, "eth0", way);
+            assert_eq!(shown(), row);
+        }
+    }
+
+    #[test]
+    fn what_tells_interfaces_apart_is_fed_by_all_of_them() {
+        let is_fed_by_all = |view: &str| {
+            let config = Config::parse(&format!("views: [{{name: w, {view}}}]"), "test").unwrap();
+            let views = Views::new(&config, 4).unwrap();
+            views.own().next().unwrap().1.is_fed_by_all
+        };
+        for view in [
+            "by: [interface]",
+            "by: [direction]",
+            "by: [interface, direction]",
+            "match: {direction: egress}",
+            "match: {not: {interface: eth0}}",
+            "by: [src_ip], per: interface",
+            "by: [src_ip], measure: {distinct: [interface, proto]}",
+            "measure: {distinct: direction}",
+        ] {
+            assert!(is_fed_by_all(view), "{view}");
+        }
+        for view in ["by: [src_ip]", "match: {vlan: 7}", "by: [src_ip], measure: flows", "measure: {distinct: dst_ip}"]
+        {
+            assert!(!is_fed_by_all(view), "{view}");
+        }
     }
 }

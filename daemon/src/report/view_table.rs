@@ -27,7 +27,10 @@ pub(super) fn grid(view: &View, rows: &[Row], seconds: f64) -> Grid {
     let mut columns: Vec<&str> = Vec::new();
     for field in fields {
         columns.push(field);
-        if field == "interface" && keys.iter().any(|key| *key == "direction") {
+        if field == "interface"
+            && !view.by.iter().any(|other| other == "direction")
+            && keys.iter().any(|key| *key == "direction")
+        {
             columns.push("direction");
         }
     }

@@ -267,7 +267,8 @@ impl By {
         }
     }
 
-    /// The fields of a key with their names, as reports show them. `interface` shows a slot.
+    /// The fields of a key with their names, as reports show them, without those of which nothing is known. `interface` shows
+    /// a slot.
     pub fn show(
         &self,
         key: &ViewKey,
@@ -286,8 +287,10 @@ impl By {
                 }
                 Field::Interface => interface(self.slot(key).unwrap_or(0), &mut shown),
                 field => {
-                    let number = self.number(key, *field).unwrap_or(0);
-                    shown.insert(field.name().to_owned(), field.show(number, facts));
+                    let value = field.show(self.number(key, *field).unwrap_or(0), facts);
+                    if !value.is_null() {
+                        shown.insert(field.name().to_owned(), value);
+                    }
                 }
             }
         }
@@ -319,7 +322,10 @@ mod tests {
     use weir_sketch::hash::{Key, mix};
 
     use super::*;
-    use crate::names::{Geo, Networks};
+    use crate::{
+        interface::{Directions, Way},
+        names::{Geo, Networks},
+    };
 
     fn networks() -> Networks {
         Networks::new(&[])
@@ -343,7 +349,10 @@ mod tests {
     #[test]
     fn a_key_tells_its_fields_again() {
         let (networks, geo) = (networks(), Geo::default());
-        let facts = Facts { networks: &networks, geo: &geo };
+        let directions = Directions::default();
+        directions.set(1, Some(Way::Ingress));
+        directions.set(2, Some(Way::Egress));
+        let facts = Facts { networks: &networks, geo: &geo, directions: &directions };
         let parse = |names: &[&str]| names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>();
         let lists = [
             parse(&["src_ip"]),
@@ -355,6 +364,8 @@ mod tests {
             parse(&["vlan", "dscp", "ecn", "fragment", "ip_version", "tcp_flags", "interface", "proto"]),
             parse(&["src_port", "dst_ip", "tcp_flags", "dst_port"]),
             parse(&["dst_ip/20/44", "interface", "src_ip/8"]),
+            parse(&["direction"]),
+            parse(&["interface", "direction", "src_ip"]),
         ];
         for fields in lists {
             let by = By::new(&fields, 8).unwrap();
@@ -364,8 +375,14 @@ mod tests {
                 let shown = by.show(&key, facts, |slot, shown| {
                     shown.insert("interface".to_owned(), json!(slot));
                 });
-                assert_eq!(shown.len(), fields.len());
-                for field in &fields {
+                let ways = [None, Some("ingress"), Some("egress")];
+                let way = ways.get(usize::from(record.key.interface())).copied().flatten();
+                let has_direction = fields.contains(&Field::Direction);
+                assert_eq!(shown.len(), fields.len() - usize::from(has_direction && way.is_none()));
+                if has_direction {
+                    assert_eq!(shown.get("direction"), way.map(|way| json!(way)).as_ref());
+                }
+                for field in fields.iter().filter(|field| **field != Field::Direction) {
                     let expected = match field {
                         Field::Ip(side, lengths) => {
                             let ip = if *side == Side::Src { record.key.src_ip() } else { record.key.dst_ip() };
@@ -395,8 +412,8 @@ mod tests {
         assert_eq!(by(&["src_port", "dst_port", "port", "vlan", "ecn"]).unwrap().domain(), None);
         let domain = |names: &[&str]| by(names).unwrap().domain();
         assert_eq!(
-            [&["proto"][..], &["port"], &["interface", "proto"]].map(domain),
-            [Some(256), Some(65_536), Some(65_536)]
+            [&["proto"][..], &["port"], &["interface", "proto"], &["direction"]].map(domain),
+            [Some(256), Some(65_536), Some(65_536), Some(4)]
         );
         assert_eq!([&["proto", "port"][..], &["src_ip"], &["src_ip/8"]].map(domain), [None; 3]);
     }

@@ -22,7 +22,7 @@ pub enum Values {
     /// Addresses in these prefixes.
     Prefixes(Side, Vec<Prefix>),
     /// Numbers in these ranges.
-    Ranges(Of, Vec<(u16, u16)>),
+    Ranges(Of, Vec<(u32, u32)>),
     /// Numbers.
     Numbers(Of, Vec<u8>),
     /// Interfaces by name or pattern.
@@ -62,6 +62,10 @@ pub enum Of {
     TcpFlags,
     /// Networks by their number; for [`Side::Host`] one of the two has to pass.
     Net(Side),
+    /// Autonomous systems by their number, 0 where it is not known.
+    As(Side),
+    /// Countries, by their two letters as a number.
+    Country(Side),
     /// Which way, by the number of a [`crate::names::Scope`].
     Scope,
 }

@@ -8,7 +8,10 @@ use weir_common::{
     record::Record,
 };
 
-use crate::names::{Facts, Scope, protocol::protocol_name};
+use crate::{
+    interface::Way,
+    names::{Facts, Scope, protocol::protocol_name},
+};
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +32,8 @@ pub enum Field {
     Fragment,
     /// The interface with its direction.
     Interface,
+    /// The direction: whether the interface received or sent the packets.
+    Direction,
     /// The VLAN, 0 without.
     Vlan,
     /// The differentiated services code point.
@@ -56,6 +61,17 @@ pub enum Side {
     Dst,
     /// Either: a record counts for both, once if both are the same.
     Host,
+}
+
+impl Side {
+    /// The addresses that this means.
+    pub const fn each(self) -> &'static [Self] {
+        match self {
+            Self::Src => &[Self::Src],
+            Self::Dst => &[Self::Dst],
+            Self::Host => &[Self::Src, Self::Dst],
+        }
+    }
 }
 
 /// How many leading bits of an address count, by IP version.
@@ -105,7 +121,7 @@ impl Lengths {
 
 impl Field {
     /// The fields whose names have no parts, with their names.
-    const PLAIN: [(&'static str, Self); 21] = [
+    const PLAIN: [(&'static str, Self); 22] = [
         ("src_ip", Self::Ip(Side::Src, Lengths::WHOLE)),
         ("dst_ip", Self::Ip(Side::Dst, Lengths::WHOLE)),
         ("host", Self::Ip(Side::Host, Lengths::WHOLE)),
@@ -116,6 +132,7 @@ impl Field {
         ("ip_version", Self::IpVersion),
         ("fragment", Self::Fragment),
         ("interface", Self::Interface),
+        ("direction", Self::Direction),
         ("vlan", Self::Vlan),
         ("dscp", Self::Dscp),
         ("ecn", Self::Ecn),
@@ -182,7 +199,7 @@ impl Field {
             Self::Vlan => 12,
             Self::Proto | Self::TcpFlags | Self::Net(_) => 8,
             Self::Dscp => 6,
-            Self::Ecn | Self::Scope => 2,
+            Self::Ecn | Self::Scope | Self::Direction => 2,
             Self::IpVersion | Self::Fragment => 1,
             Self::Interface => interfaces.next_power_of_two().trailing_zeros(),
         }
@@ -190,7 +207,7 @@ impl Field {
 
     /// Whether all records of a flow have the same value.
     pub const fn is_of_flow(self) -> bool {
-        !matches!(self, Self::Interface | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
+        !(self.is_of_interface() || matches!(self, Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags))
     }
 
     /// Its value in a record, as a number of so many bits. An address has none.
@@ -209,6 +226,7 @@ impl Field {
             Self::IpVersion => is_v6.into(),
             Self::Fragment => (key.class() & class::FRAGMENT != 0).into(),
             Self::Interface => key.interface().into(),
+            Self::Direction => facts.directions.number(key.interface()).into(),
             Self::Vlan => (record.vlan & 0xfff).into(),
             Self::Dscp => (record.tos >> 2).into(),
             Self::Ecn => (record.tos & 3).into(),
@@ -222,13 +240,19 @@ impl Field {
         }
     }
 
-    /// Such a number as reports show it. Interfaces are shown by whoever knows their names.
+    /// Whether it tells interfaces apart, so that every measured interface feeds the view.
+    pub const fn is_of_interface(self) -> bool {
+        matches!(self, Self::Interface | Self::Direction)
+    }
+
+    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by whoever knows their names.
     pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
         match self {
             Self::Proto => json!(protocol_name(number as u8)),
             Self::IpVersion => json!(if number == 0 { 4 } else { 6 }),
             Self::Fragment => json!(number != 0),
             Self::TcpFlags => json!(flag_letters(number as u8)),
+            Self::Direction => Way::of_number(number).map_or(Value::Null, |way| json!(way.name())),
             Self::Net(_) => facts.networks.name(number as u8).map_or(Value::Null, |name| json!(name)),
             Self::Country(_) if number == 0 => Value::Null,
             Self::Country(_) => json!(String::from_utf8_lossy(&(number as u16).to_be_bytes())),
