@@ -220,13 +220,13 @@ fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
             let found = all.iter().find(|(of, _)| *of == question);
             Ok(found.with_context(|| format!("no answer to {}", question.name()))?.1.clone())
         };
-        let judged = answers::judge(&answer(&weir)?, truth.frames(question), truth.sought(question))?;
+        let judged = answers::judge(&answer(&weir)?, &truth.frames(question), truth.sought(question))?;
         if judged.held != judged.rows {
             bail!("weir, {}: {} of {} bounds hold", question.name(), judged.held, judged.rows);
         }
         lines.push(line(question, "weir", &judged));
         if let Some(flowsketch) = &flowsketch {
-            let judged = answers::judge(&answer(flowsketch)?, truth.packets_of_ip(question), truth.sought(question))?;
+            let judged = answers::judge(&answer(flowsketch)?, &truth.packets_of_ip(question), truth.sought(question))?;
             lines.push(line(question, "flowsketch", &judged));
         }
     }

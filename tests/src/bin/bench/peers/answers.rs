@@ -102,7 +102,7 @@ fn numbered(mut rows: Vec<Answer>) -> Vec<Answer> {
 /// # Errors
 ///
 /// A row is about what there is not, or there are no rows.
-pub fn judge(answer: &[Answer], truths: HashMap<String, f64>, sought: usize) -> Result<Judged> {
+pub fn judge(answer: &[Answer], truths: &HashMap<String, f64>, sought: usize) -> Result<Judged> {
     ensure!(!answer.is_empty(), "an answer without rows");
     let mut largest: Vec<(&String, f64)> = truths.iter().map(|(key, truth)| (key, *truth)).collect();
     largest.sort_by(|(one_key, one), (other_key, other)| other.total_cmp(one).then(one_key.cmp(other_key)));
@@ -142,11 +142,11 @@ mod tests {
         };
         let truths: HashMap<String, f64> =
             [("a", 100.0), ("b", 50.0), ("c", 1.0)].map(|(key, truth)| (key.to_owned(), truth)).into();
-        let judged = judge(&[row("a", 110.0, 10.0), row("c", 9.0, 1.0)], truths.clone(), 2).unwrap();
+        let judged = judge(&[row("a", 110.0, 10.0), row("c", 9.0, 1.0)], &truths, 2).unwrap();
         assert_eq!((judged.rows, judged.sought, judged.found, judged.held), (2, 2, 1, 1));
         assert!((judged.mean_error - 0.1).abs() < 1e-9 && (judged.largest_error - 0.1).abs() < 1e-9);
         assert!((judged.mean_width.unwrap() - 0.2).abs() < 1e-9);
-        assert!(judge(&[row("d", 1.0, 0.0)], truths.clone(), 1).is_err(), "there is no d");
-        assert!(judge(&[], truths, 1).is_err(), "no rows");
+        assert!(judge(&[row("d", 1.0, 0.0)], &truths, 1).is_err(), "there is no d");
+        assert!(judge(&[], &truths, 1).is_err(), "no rows");
     }
 }
