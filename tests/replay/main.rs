@@ -18,6 +18,7 @@ mod confidence;
 mod corpus;
 mod damage;
 mod equality;
+mod examples;
 mod frames;
 mod library;
 mod midnight;
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
+        trial("examples::views", examples::every_example_is_answered_truly, &[]),
+        trial("examples::packet_sizes", examples::packet_sizes_are_exact, &[]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(

@@ -132,7 +132,15 @@ fn examples_of_views_parse_and_differ() {
     names.sort();
     assert_eq!(
         names,
-        ["networks.yaml", "peers.yaml", "quality-of-service.yaml", "scans-and-floods.yaml", "services.yaml"]
+        [
+            "autonomous-systems.yaml",
+            "flowsketch.yaml",
+            "networks.yaml",
+            "pktvisor.yaml",
+            "quality-of-service.yaml",
+            "scans-and-floods.yaml",
+            "services.yaml",
+        ]
     );
 }
 

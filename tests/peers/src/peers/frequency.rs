@@ -4,6 +4,7 @@ use std::{fmt::Debug, marker::PhantomData, ops::AddAssign};
 
 use asap_sketchlib::{CountMinSketch, DataInput, FastPath, MatrixFastHash, OwnedDataInput, SketchHasher, Vector2D};
 use count_min_sketch::CountMinSketch64;
+use datasketches::countmin::{CountMinSketch as DataSketchesSketch, UnsignedCountMinValue};
 use weir_sketch::hash::mix;
 
 use crate::{contender::Subject, item::Item, ours::hash};
@@ -87,6 +88,38 @@ impl<W: Width> SketchHasher for Ready<W> {
     }
     fn hash_for_matrix_seeded(_: usize, _: usize, _: usize, _: &DataInput) -> W {
         unreachable!("hashes are ready")
+    }
+}
+
+/// Plain count-min of Apache DataSketches. It hashes by itself, once for each row.
+pub struct DataSketchesCountMin<U: Unsigned>(DataSketchesSketch<U>);
+
+/// What it counts in.
+pub trait Unsigned: UnsignedCountMinValue + Into<u64> {}
+
+impl Unsigned for u32 {}
+impl Unsigned for u64 {}
+
+impl<U: Unsigned> DataSketchesCountMin<U> {
+    /// So many counters.
+    pub fn with_cells(rows: usize, columns: usize) -> Self {
+        Self(DataSketchesSketch::new(rows as u8, columns as u32).expect("the settings are in range"))
+    }
+}
+
+impl<K: Item, U: Unsigned> Subject<K> for DataSketchesCountMin<U> {
+    fn clear(&mut self) {
+        // It has no way to forget. A new one would have to fetch its pages while it is measured.
+        self.0.decay(1e-18);
+    }
+    fn put(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| self.0.update(key));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        keys.iter().map(|key| self.0.estimate(key).into()).sum()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.estimated_size()
     }
 }
 

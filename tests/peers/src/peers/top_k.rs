@@ -1,6 +1,8 @@
-//! The crate that answers "which are the largest?": three variants with one interface.
+//! Crates that answer "which are the largest?": one has three variants with one interface.
 
 use std::collections::HashSet;
+
+use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
 
 use crate::{contender::Subject, item::Item};
 
@@ -52,4 +54,38 @@ variants! {
     HeavyKeeperBucketed = BucketedTopK;
     /// A lobby and slots that do not decay, in one of two buckets.
     HeavyKeeperCuckoo = CuckooTopK;
+}
+
+/// Frequent items of Apache DataSketches: a table that purges its small counts when it is full.
+pub struct DataSketchesFrequentItems<K: Item> {
+    sketch: FrequentItemsSketch<K>,
+    k: usize,
+}
+
+impl<K: Item> DataSketchesFrequentItems<K> {
+    /// Its table has a power of two of slots: the one whose memory comes nearest to this.
+    pub fn with_bytes(k: usize, bytes: usize) -> Self {
+        /// Beside the key a slot has its count, and how far it is from where it belongs.
+        const BESIDE: usize = size_of::<u64>() + size_of::<u16>();
+        let slots = bytes as f64 / (size_of::<Option<K>>() + BESIDE) as f64;
+        let sketch = FrequentItemsSketch::new(1 << slots.log2().round() as u32).expect("the size is in range");
+        Self { sketch, k }
+    }
+}
+
+impl<K: Item> Subject<K> for DataSketchesFrequentItems<K> {
+    fn clear(&mut self) {
+        self.sketch.reset();
+    }
+    fn put(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| self.sketch.update(*key));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        let rows = self.sketch.frequent_items(ErrorType::NoFalseNegatives);
+        let largest: HashSet<K> = rows.iter().take(self.k).map(|row| *row.item()).collect();
+        keys.iter().filter(|key| largest.contains(*key)).count() as u64
+    }
+    fn memory_bytes(&self) -> usize {
+        self.sketch.estimated_size()
+    }
 }

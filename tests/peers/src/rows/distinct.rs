@@ -39,12 +39,17 @@ impl Row for HllRow {
 
     fn contenders<K: Item>() -> Vec<Contender<K>> {
         let sketch = || HyperLogLog::with_error(0.0082, KEY.id());
-        vec![
+        let mut contenders = vec![
             Contender::ours("HyperLogLog, in batches", ours::InBatches(sketch())),
             Contender::ours("HyperLogLog, one by one", ours::OneByOne(sketch())),
             Contender::peer("simple_hll", peers::SimpleHll::default()),
             Contender::peer("cardinality-estimator", peers::CardinalityEstimatorCrate::new()),
-        ]
+        ];
+        if !K::IS_HASH {
+            contenders.push(Contender::peer("datasketches, one stream (HIP)", peers::DataSketchesHll::hip()));
+            contenders.push(Contender::peer("datasketches, as after merging", peers::DataSketchesHll::composite()));
+        }
+        contenders
     }
 }
 

@@ -53,7 +53,7 @@ impl Row for PlainRow {
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id());
-        vec![Contender::ours("CountMin, plain", ours), plain_peer::<i64, K>(columns)]
+        plain::<i64, u64, K>(Contender::ours("CountMin, plain", ours), columns)
     }
 }
 
@@ -66,7 +66,7 @@ impl Row for OneLineRow {
         // Counters half as wide, and twice as many.
         let columns = 2 * columns;
         let ours = BlockedCountMin::<u32, Plain>::plain_with_error(error(columns), KEY.id());
-        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer::<i32, K>(columns)]
+        plain::<i32, u32, K>(Contender::ours("BlockedCountMin, plain", ours), columns)
     }
 }
 
@@ -77,8 +77,20 @@ impl Row for TwoLinesRow {
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
-        vec![Contender::ours("BlockedCountMin, plain", ours), plain_peer::<i64, K>(columns)]
+        plain::<i64, u64, K>(Contender::ours("BlockedCountMin, plain", ours), columns)
     }
+}
+
+/// weir's, a peer that takes ready hashes, and one that does not.
+fn plain<C: peers::Counter + 'static, U: peers::Unsigned + 'static, K: Item>(
+    ours: Contender<K>,
+    columns: usize,
+) -> Vec<Contender<K>> {
+    let mut contenders = vec![ours, plain_peer::<C, K>(columns)];
+    if !K::IS_HASH {
+        contenders.push(Contender::peer("datasketches", peers::DataSketchesCountMin::<U>::with_cells(ROWS, columns)));
+    }
+    contenders
 }
 
 fn plain_peer<C: peers::Counter + 'static, K: Item>(columns: usize) -> Contender<K> {

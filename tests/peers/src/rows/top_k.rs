@@ -46,6 +46,7 @@ fn contenders<I: Item>() -> Vec<Contender<I>> {
         Contender::peer("heavykeeper, TopK", peers::HeavyKeeper::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, BucketedTopK", peers::HeavyKeeperBucketed::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, CuckooTopK", peers::HeavyKeeperCuckoo::with_bytes(K, BYTES)),
+        Contender::peer("datasketches, FrequentItems", peers::DataSketchesFrequentItems::with_bytes(K, BYTES)),
     ]
 }
 

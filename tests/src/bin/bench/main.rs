@@ -1,5 +1,7 @@
 //! The benchmarks behind `scripts/bench`: each checks the answer as well as the time, and prints a Markdown table.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Parser;
 use weir_tests::table;
@@ -10,6 +12,7 @@ mod frames;
 mod heavy_hitters;
 mod machine;
 mod networks;
+mod peers;
 mod pipeline;
 mod reader;
 mod replay;
@@ -28,6 +31,12 @@ enum Bench {
     Networks,
     /// Packets per second of CPU time in `weir replay`
     Replay,
+    /// weir and flowsketch on the same capture, with the same questions: time, memory, and how true the answers are
+    Peers {
+        /// A checkout of flowsketch, which is built there; without one it is skipped
+        #[arg(long, value_name = "DIR")]
+        flowsketch: Option<PathBuf>,
+    },
     /// Forwarding cost and daemon CPU per packet on a router, with weir and with other tools (needs root)
     Tax {
         /// Flood the router with ten million spoofed flows instead, without weir and with it
@@ -46,6 +55,7 @@ fn main() -> Result<()> {
         Bench::HeavyHitters => heavy_hitters::bench(),
         Bench::Networks => networks::bench(),
         Bench::Replay => replay::bench(),
+        Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),
         Bench::Tax { flood: true, .. } => tax::flood(),
         Bench::Tax { paced: true, .. } => tax::paced(),
         Bench::Tax { .. } => tax::bench(),

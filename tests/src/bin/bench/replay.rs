@@ -116,7 +116,11 @@ fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
 }
 
 /// User and system time of all children that have ended, in the kernel's ticks of 10 ms.
-fn children_time() -> Result<Duration> {
+///
+/// # Errors
+///
+/// The kernel does not tell.
+pub fn children_time() -> Result<Duration> {
     /// Behind the name in parentheses, `cutime` and `cstime` are fields 16 and 17 of `proc_pid_stat(5)`.
     const FIELDS: std::ops::Range<usize> = 13..15;
     let stat = fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;

@@ -1,0 +1,392 @@
+//! The example views that ship: each is run over a capture that has traffic for it, and each row is held to the truth.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::BufWriter,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+use weir::{
+    config::Config,
+    view::{Measure, View},
+};
+use weir_common::ledger::Tally;
+use weir_tests::{
+    oracle::{By, Oracle},
+    pcap::{SNAPLEN_MAX, Schedule, Writer},
+    scratch::Scratch,
+    traffic::{Mix, Packet, Plan, Traffic},
+    truth::{Key, Truth},
+};
+
+use crate::{
+    command::{DONE, text, weir_replay},
+    views::{judge_distinct, judge_sums, only, port, version},
+};
+
+/// A packet as far as views can tell it from others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Seen {
+    flow: Key,
+    tcp_flags: u8,
+    tos: u8,
+    vlan: u16,
+}
+
+/// What the truth says to a view, of each packet.
+#[derive(Clone, Copy)]
+enum Says {
+    /// In which rows it counts.
+    Rows(fn(&Seen) -> Vec<Value>),
+    /// In which rows it counts, and what is distinct in them.
+    Items(fn(&Seen) -> Vec<(Value, Value)>),
+}
+
+use Says::{Items, Rows};
+
+/// What the truth says to each view of each example. No other views may be there.
+const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
+    ("flowsketch.yaml", &FLOWSKETCH),
+    ("pktvisor.yaml", &PKTVISOR),
+    ("autonomous-systems.yaml", &AUTONOMOUS_SYSTEMS),
+    ("networks.yaml", &NETWORKS),
+    ("quality-of-service.yaml", &QUALITY_OF_SERVICE),
+    ("scans-and-floods.yaml", &SCANS_AND_FLOODS),
+    ("services.yaml", &SERVICES),
+];
+
+const FLOWSKETCH: [(&str, Says); 3] = [
+    ("top_talkers", Rows(|seen| vec![pair(seen)])),
+    (
+        "suspected_scanners",
+        Items(|seen| {
+            let counts = seen.flow.proto == 6 && matches!(seen.flow.dst_port, 22 | 80 | 443 | 5432 | 6379);
+            item(counts, src_ip(seen), json!(seen.flow.dst))
+        }),
+    ),
+    ("protocol_bytes", Rows(|seen| vec![proto(seen)])),
+];
+
+const PKTVISOR: [(&str, Says); 25] = [
+    ("src_ips_bytes", Rows(|seen| vec![src_ip(seen)])),
+    ("src_ips_packets", Rows(|seen| vec![src_ip(seen)])),
+    ("dst_ips_bytes", Rows(|seen| vec![dst_ip(seen)])),
+    ("dst_ips_packets", Rows(|seen| vec![dst_ip(seen)])),
+    ("src_ports_bytes", Rows(src_port)),
+    ("src_ports_packets", Rows(src_port)),
+    ("dst_ports_bytes", Rows(dst_port)),
+    ("dst_ports_packets", Rows(dst_port)),
+    ("src_ip_ports_bytes", Rows(src_ip_port)),
+    ("src_ip_ports_packets", Rows(src_ip_port)),
+    ("dst_ip_ports_bytes", Rows(dst_ip_port)),
+    ("dst_ip_ports_packets", Rows(dst_ip_port)),
+    ("conversations_bytes", Rows(conversation)),
+    ("conversations_packets", Rows(conversation)),
+    ("dscp", Rows(|seen| vec![json!({"dscp": seen.tos >> 2})])),
+    ("ecn", Rows(|seen| vec![json!({"ecn": seen.tos & 3})])),
+    ("protocols", Rows(|seen| vec![proto(seen)])),
+    ("ip_versions", Rows(|seen| vec![json!({"ip_version": version(&seen.flow)})])),
+    ("interfaces_bytes", Rows(|_| vec![json!({"interface": CAPTURE})])),
+    ("interfaces_packets", Rows(|_| vec![json!({"interface": CAPTURE})])),
+    ("conversations", Items(|seen| item(has_ports(seen), json!({}), json!(format!("{:?}", seen.flow))))),
+    ("src_ips", Items(|seen| item(true, json!({}), json!(seen.flow.src)))),
+    ("dst_ips", Items(|seen| item(true, json!({}), json!(seen.flow.dst)))),
+    ("src_ports", Items(|seen| item(has_ports(seen), json!({}), json!(seen.flow.src_port)))),
+    ("dst_ports", Items(|seen| item(has_ports(seen), json!({}), json!(seen.flow.dst_port)))),
+];
+
+const AUTONOMOUS_SYSTEMS: [(&str, Says); 8] = [
+    ("src_as_bytes", Rows(|seen| vec![autonomous_system("src_as", seen.flow.src)])),
+    ("src_as_packets", Rows(|seen| vec![autonomous_system("src_as", seen.flow.src)])),
+    ("dst_as_bytes", Rows(|seen| vec![autonomous_system("dst_as", seen.flow.dst)])),
+    ("dst_as_packets", Rows(|seen| vec![autonomous_system("dst_as", seen.flow.dst)])),
+    ("src_country_bytes", Rows(|seen| vec![country("src_country", seen.flow.src)])),
+    ("src_country_packets", Rows(|seen| vec![country("src_country", seen.flow.src)])),
+    ("dst_country_bytes", Rows(|seen| vec![country("dst_country", seen.flow.dst)])),
+    ("dst_country_packets", Rows(|seen| vec![country("dst_country", seen.flow.dst)])),
+];
+
+const NETWORKS: [(&str, Says); 3] = [
+    ("source_networks", Rows(|seen| vec![json!({"src_ip": network(seen.flow.src)})])),
+    ("destination_networks", Rows(|seen| vec![json!({"dst_ip": network(seen.flow.dst)})])),
+    ("vlans", Rows(|seen| vec![json!({"vlan": seen.vlan})])),
+];
+
+const QUALITY_OF_SERVICE: [(&str, Says); 3] = [
+    ("dscp", Rows(|seen| vec![json!({"interface": CAPTURE, "dscp": seen.tos >> 2})])),
+    ("ecn", Rows(|seen| vec![json!({"ecn": seen.tos & 3})])),
+    ("congested", Rows(|seen| only(seen.tos & 3 == 3, pair(seen)))),
+];
+
+const SCANS_AND_FLOODS: [(&str, Says); 3] = [
+    ("scanners", Items(|seen| item(true, src_ip(seen), json!([seen.flow.dst, seen.flow.dst_port])))),
+    ("flooded", Items(|seen| item(true, dst_ip(seen), json!(seen.flow.src)))),
+    // The flags of a packet, where the view has those of a record: in this capture every packet of a flow has an ACK, or
+    // none of them.
+    ("syn_only", Rows(|seen| only(seen.tcp_flags & (SYN | ACK) == SYN, src_ip(seen)))),
+];
+
+const SERVICES: [(&str, Says); 2] = [
+    ("services_by_interface", Rows(|seen| vec![json!({"proto": seen.flow.proto, "port": port(&seen.flow)})])),
+    (
+        "web_servers",
+        Rows(|seen| {
+            let is_web = matches!(seen.flow.dst_port, 80 | 443 | 8000..=8999);
+            only(seen.flow.proto == 6 && is_web, dst_ip(seen))
+        }),
+    ),
+];
+
+/// The capture, and so the name of the interface.
+const CAPTURE: &str = "examples.pcap";
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+fn item(counts: bool, row: Value, value: Value) -> Vec<(Value, Value)> {
+    if counts { vec![(row, value)] } else { Vec::new() }
+}
+
+fn has_ports(seen: &Seen) -> bool {
+    matches!(seen.flow.proto, 6 | 17)
+}
+
+fn src_ip(seen: &Seen) -> Value {
+    json!({"src_ip": seen.flow.src})
+}
+
+fn dst_ip(seen: &Seen) -> Value {
+    json!({"dst_ip": seen.flow.dst})
+}
+
+fn pair(seen: &Seen) -> Value {
+    json!({"src_ip": seen.flow.src, "dst_ip": seen.flow.dst})
+}
+
+fn proto(seen: &Seen) -> Value {
+    json!({"proto": seen.flow.proto})
+}
+
+fn src_port(seen: &Seen) -> Vec<Value> {
+    only(has_ports(seen), json!({"src_port": seen.flow.src_port}))
+}
+
+fn dst_port(seen: &Seen) -> Vec<Value> {
+    only(has_ports(seen), json!({"dst_port": seen.flow.dst_port}))
+}
+
+fn src_ip_port(seen: &Seen) -> Vec<Value> {
+    only(has_ports(seen), json!({"src_ip": seen.flow.src, "src_port": seen.flow.src_port}))
+}
+
+fn dst_ip_port(seen: &Seen) -> Vec<Value> {
+    only(has_ports(seen), json!({"dst_ip": seen.flow.dst, "dst_port": seen.flow.dst_port}))
+}
+
+fn conversation(seen: &Seen) -> Vec<Value> {
+    let Key { src, dst, src_port, dst_port, proto, lacks: _ } = seen.flow;
+    let row = json!({"src_ip": src, "dst_ip": dst, "src_port": src_port, "dst_port": dst_port, "proto": proto});
+    only(has_ports(seen), row)
+}
+
+/// The network of 24 bits, or of 48 bits for IPv6.
+fn network(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => format!("{}/24", Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
+        IpAddr::V6(ip) => format!("{}/48", std::net::Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80)),
+    }
+}
+
+/// What `tests/corpus/geo.py` wrote into `traffic-asn.mmdb`.
+fn autonomous_system(side: &str, ip: IpAddr) -> Value {
+    let number = match ip {
+        IpAddr::V4(ip) => match ip.octets() {
+            [10, 0..=127, ..] => 64_500,
+            [10, 128..=191, ..] => 64_501,
+            [100, 64..=95, ..] => 64_502,
+            [100, 96..=111, ..] => 4_200_000_001,
+            _ => 0,
+        },
+        IpAddr::V6(ip) => match ip.segments() {
+            [0x2001, 0xdb8, 1, 0..=0x7fff, ..] => 64_503,
+            [0x2001, 0xdb8, 2, ..] => 64_504,
+            _ => 0_u32,
+        },
+    };
+    json!({side: number})
+}
+
+/// What it wrote into `traffic-country.mmdb`.
+fn country(side: &str, ip: IpAddr) -> Value {
+    let letters = match ip {
+        IpAddr::V4(ip) => match ip.octets() {
+            [10, 0..=127, ..] | [100, 96..=111, ..] => "XX",
+            [100, 64..=95, ..] => "XY",
+            _ => return json!({}),
+        },
+        IpAddr::V6(ip) if ip.segments()[..3] == [0x2001, 0xdb8, 2] => "XZ",
+        IpAddr::V6(_) => return json!({}),
+    };
+    json!({side: letters})
+}
+
+/// Everything that a router sees, two sources that scan, and a destination that is flooded.
+fn packets() -> Result<Vec<Packet>> {
+    let everything = Plan { packets: 60_000, flows: 20_000, ..Plan::default() };
+    let tcp = Mix { tcp: 1.0, udp: 0.0, ..Mix::PLAIN };
+    // Of these, only the packets with SYN alone are sent: one in sixteen.
+    let scan = Plan {
+        seed: 2,
+        packets: 200_000,
+        flows: 100_000,
+        zipf: 0.0,
+        flows_per_source: 50_000,
+        flows_per_destination: 2,
+        mix: tcp,
+    };
+    let flood = Plan {
+        seed: 3,
+        packets: 20_000,
+        flows: 10_000,
+        zipf: 0.0,
+        flows_per_source: 1,
+        flows_per_destination: 10_000,
+        mix: Mix { tcp: 0.0, udp: 1.0, ..Mix::PLAIN },
+    };
+    let is_scan = |packet: &Packet| packet.truth.tcp_flags & (SYN | ACK) == SYN;
+    let ordinary = Traffic::new(everything)?.filter(|packet| !is_scan(packet));
+    Ok(ordinary.chain(Traffic::new(scan)?.filter(is_scan)).chain(Traffic::new(flood)?).collect())
+}
+
+fn write(path: &Path, packets: &[Packet]) -> Result<()> {
+    let schedule =
+        Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: packets.len() as u32 / 10 };
+    let mut writer = Writer::new(BufWriter::new(File::create(path)?), SNAPLEN_MAX)?;
+    for (nth, packet) in (0..).zip(packets) {
+        writer.write(schedule.at(nth), &packet.frame)?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// What the packets are that have a flow, and how much of each there is.
+fn seen(packets: &[Packet]) -> HashMap<Seen, Tally> {
+    let mut seen: HashMap<Seen, Tally> = HashMap::new();
+    for Truth { flow, tcp_flags, tos, vlan, bytes } in packets.iter().map(|packet| packet.truth) {
+        if let Ok(flow) = flow {
+            seen.entry(Seen { flow, tcp_flags, tos, vlan }).or_default().add(Tally::new(1, bytes));
+        }
+    }
+    seen
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+pub fn every_example_is_answered_truly() -> Result<()> {
+    let mut shipped: Vec<String> = fs::read_dir(folder("config/examples/views"))?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    shipped.sort();
+    let mut known = EXAMPLES.map(|(file, _)| file.to_owned());
+    known.sort();
+    ensure!(shipped == known, "there are {shipped:?}, and the truth is known of {known:?}");
+
+    let scratch = Scratch::new()?;
+    let capture = scratch.file(CAPTURE);
+    let packets = packets()?;
+    write(&capture, &packets)?;
+    let seen = seen(&packets);
+    for (file, truths) in EXAMPLES {
+        run(&scratch, file, truths, &capture, &seen).with_context(|| file.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Replays the capture with an example, and judges its views.
+fn run(
+    scratch: &Scratch,
+    file: &str,
+    truths: &[(&str, Says)],
+    capture: &Path,
+    seen: &HashMap<Seen, Tally>,
+) -> Result<()> {
+    let mut yaml = fs::read_to_string(folder("config/examples/views").join(file))?;
+    // Everything is as shipped, but for the place of databases.
+    for (installed, ours) in [("GeoLite2-ASN", "traffic-asn"), ("GeoLite2-Country", "traffic-country")] {
+        let ours = folder("tests/corpus").join(format!("{ours}.mmdb"));
+        yaml = yaml.replace(&format!("/var/lib/GeoIP/{installed}.mmdb"), text(&ours));
+    }
+    let config = scratch.file(file);
+    fs::write(&config, &yaml)?;
+    let views = match Config::parse(&yaml, file) {
+        Ok(config) => config.views,
+        Err(mistakes) => bail!("{mistakes}"),
+    };
+    ensure!(views.len() == truths.len(), "it has {} views, and the truth is known of {}", views.len(), truths.len());
+
+    let arguments = ["--json", "--window", "all", "--seed", "7", "--config", text(&config), text(capture)];
+    let mut reports = weir_replay(arguments)?.reports(DONE)?;
+    ensure!(reports.len() == 1, "{} reports", reports.len());
+    let report = reports.remove(0);
+    let answers = report["views"].as_array().context("views")?;
+    ensure!(answers.len() == views.len(), "{} answers to {} views", answers.len(), views.len());
+    for ((view, (name, says)), answer) in views.iter().zip(truths).zip(answers) {
+        ensure!(view.name == *name && answer["name"] == *name, "{name} is {} and {}", view.name, answer["name"]);
+        judge(view, *says, answer, seen).with_context(|| (*name).to_owned())?;
+    }
+    Ok(())
+}
+
+fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -> Result<()> {
+    let rows = if view.per_interface {
+        let tables = answer["tables"].as_array().context("tables")?;
+        ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");
+        &tables[0]["rows"]
+    } else {
+        &answer["rows"]
+    };
+    let rows = rows.as_array().context("rows")?;
+    match (says, &view.measure) {
+        (Rows(keys), Measure::Bytes | Measure::Packets) => {
+            let mut truths: HashMap<String, Tally> = HashMap::new();
+            for (packet, tally) in seen {
+                keys(packet).iter().for_each(|key| truths.entry(key.to_string()).or_default().add(*tally));
+            }
+            let by = if view.measure == Measure::Bytes { By::Bytes } else { By::Packets };
+            judge_sums(rows, view.top, by, &truths)
+        }
+        (Items(items), Measure::Flows | Measure::Distinct(_)) => {
+            let mut sets: HashMap<String, Map<String, Value>> = HashMap::new();
+            for (key, value) in seen.keys().flat_map(items) {
+                sets.entry(key.to_string()).or_default().insert(value.to_string(), Value::Null);
+            }
+            let truths = sets.into_iter().map(|(key, values)| (key, values.len() as u64)).collect();
+            judge_distinct(rows, &truths)
+        }
+        _ => bail!("the truth answers another question than {:?}", view.measure),
+    }
+}
+
+/// What other tools ask of packet sizes is in every report.
+pub fn packet_sizes_are_exact() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let capture = scratch.file(CAPTURE);
+    let packets = packets()?;
+    write(&capture, &packets)?;
+    let mut oracle = Oracle::new();
+    packets.iter().for_each(|packet| oracle.add(&packet.truth));
+    let example = folder("config/examples/views/flowsketch.yaml");
+    let arguments = ["--json", "--window", "all", "--config", text(&example), text(&capture)];
+    let reports = weir_replay(arguments)?.reports(DONE)?;
+    let sizes = &reports.first().context("no report")?["histograms"]["packet_size_bytes"];
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        ensure!(sizes[name].as_u64() == oracle.size_at(share), "{name} of {sizes} is {:?}", oracle.size_at(share));
+    }
+    Ok(())
+}

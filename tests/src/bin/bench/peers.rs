@@ -1,0 +1,257 @@
+//! weir and flowsketch on the same capture, with the same questions: time, memory, and how true each answer is.
+//!
+//! The questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole of it. Every
+//! answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use weir_tests::{daemon::weir_binary, scratch::Scratch};
+
+use crate::table::{self, least_and_median, thousands};
+
+mod answers;
+mod process;
+mod truth;
+
+use answers::{Answer, Judged};
+use process::Run;
+use truth::Truth;
+
+const ROUNDS: usize = 5;
+/// The commit of flowsketch that the figures are of.
+const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
+
+/// A question to both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    TopTalkers,
+    SuspectedScanners,
+    ProtocolBytes,
+    PacketSize,
+}
+
+impl Question {
+    const ALL: [Self; 4] = [Self::TopTalkers, Self::SuspectedScanners, Self::ProtocolBytes, Self::PacketSize];
+
+    /// As flowsketch's example is called.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::TopTalkers => "top_talkers",
+            Self::SuspectedScanners => "suspected_scanners",
+            Self::ProtocolBytes => "protocol_bytes",
+            Self::PacketSize => "packet_size_p99",
+        }
+    }
+
+    /// In weir's words; sizes of packets are in every report.
+    const fn view(self) -> Option<&'static str> {
+        match self {
+            Self::TopTalkers => Some("{name: top_talkers, by: [src_ip, dst_ip], measure: bytes, top: 100}"),
+            Self::SuspectedScanners => Some(
+                "{name: suspected_scanners, match: {proto: tcp, dst_port: [22, 80, 443, 5432, 6379]}, by: [src_ip], \
+                 measure: {distinct: dst_ip}, top: 40}",
+            ),
+            Self::ProtocolBytes => Some("{name: protocol_bytes, by: [proto], measure: bytes, top: 32}"),
+            Self::PacketSize => None,
+        }
+    }
+
+    /// In flowsketch's words, with the errors that its examples ask for.
+    const fn query(self) -> &'static str {
+        match self {
+            Self::TopTalkers => {
+                "groupBy: [src.ip, dst.ip]\nmeasure: {type: heavy_hitters, value: bytes, limit: 100}\n\
+                 export: {maxSeries: 100}\n"
+            }
+            Self::SuspectedScanners => {
+                "match: {protocol: tcp, dst.port: [22, 80, 443, 5432, 6379]}\ngroupBy: [src.ip]\n\
+                 measure: {type: distinct_count, field: dst.ip, error: {epsilon: 0.02}}\nalertIf: {gt: 500}\n\
+                 export: {maxSeries: 500}\nresources: {maxMemory: 64MiB}\n"
+            }
+            Self::ProtocolBytes => "groupBy: [protocol]\nmeasure: {type: sum, value: bytes}\nexport: {maxSeries: 32}\n",
+            Self::PacketSize => {
+                "measure: {type: quantile, field: bytes, q: 0.99, error: {epsilon: 0.01}}\nexport: {maxSeries: 1}\n"
+            }
+        }
+    }
+}
+
+/// What is measured in one row: some questions at once.
+struct Asked {
+    name: String,
+    questions: Vec<Question>,
+    /// Whether weir answers its standard views as well.
+    with_standard_views: bool,
+    weir: Vec<Run>,
+    flowsketch: Vec<Run>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+///
+/// There is no binary, no room for the capture (some 170 MB), a tool that fails, or a bound of weir's that does not hold.
+pub fn bench(checkout: Option<&Path>) -> Result<()> {
+    let weir = weir_binary()?;
+    let flowsketch = checkout.map(build).transpose()?;
+    let scratch = Scratch::new()?;
+    let capture = scratch.file("traffic.pcap");
+    let truth = Truth::write(&capture)?;
+
+    let mut rows: Vec<Asked> =
+        Question::ALL.iter().map(|question| asked(question.name(), &[*question], false)).collect();
+    rows.push(asked("all four", &Question::ALL, false));
+    rows.push(asked("all four, and weir's standard views", &Question::ALL, true));
+    for _ in 0..ROUNDS {
+        for row in &mut rows {
+            row.weir.push(run_weir(&weir, &scratch, &capture, row)?);
+            if let Some(flowsketch) = &flowsketch
+                && !row.with_standard_views
+            {
+                row.flowsketch.push(run_flowsketch(flowsketch, &scratch, &capture, &row.questions)?);
+            }
+        }
+    }
+    table::say(format!("{}\n", table::machine()?))?;
+    print_costs(&rows, truth.packets())?;
+    let whole = &rows[Question::ALL.len()];
+    print_answers(whole, &truth)?;
+    if flowsketch.is_none() {
+        table::say(format!(
+            "\nflowsketch: skipped. Name a checkout with --flowsketch DIR, at commit {}.",
+            &COMMIT[..7]
+        ))?;
+    }
+    Ok(())
+}
+
+fn asked(name: &str, questions: &[Question], with_standard_views: bool) -> Asked {
+    let questions = questions.to_vec();
+    Asked { name: name.to_owned(), questions, with_standard_views, weir: Vec::new(), flowsketch: Vec::new() }
+}
+
+/// Builds flowsketch in its checkout, and gives its program.
+fn build(checkout: &Path) -> Result<PathBuf> {
+    let git = Command::new("git").arg("-C").arg(checkout).args(["rev-parse", "HEAD"]).output();
+    let git = git.context("cannot start git")?;
+    let commit = String::from_utf8_lossy(&git.stdout);
+    let place = checkout.display();
+    ensure!(git.status.success(), "{place} is no checkout: {}", String::from_utf8_lossy(&git.stderr).trim());
+    ensure!(
+        commit.trim() == COMMIT,
+        "{place} is at commit {}, and the figures are of {COMMIT}: check that out",
+        commit.trim()
+    );
+    let checkout = checkout.canonicalize()?;
+    let target = checkout.join("target");
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--locked", "--quiet", "--package", "flowsketch-cli", "--target-dir"])
+        .arg(&target)
+        .current_dir(&checkout)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(built.success(), "flowsketch cannot be built in {place}");
+    Ok(target.join("release/flowsketch"))
+}
+
+fn run_weir(weir: &Path, scratch: &Scratch, capture: &Path, asked: &Asked) -> Result<Run> {
+    let views: Vec<&str> = asked.questions.iter().filter_map(|question| question.view()).collect();
+    let standard = if asked.with_standard_views { "" } else { "standard_views: []\n" };
+    let config = scratch.file("weir.yaml");
+    fs::write(&config, format!("interfaces: [any]\n{standard}views: [{}]\n", views.join(", ")))?;
+    let mut command = Command::new(weir);
+    command.args(["replay", "--json", "--window", "all", "--seed", "1", "--config"]).arg(config).arg(capture);
+    process::run(&mut command).context("weir replay")
+}
+
+fn run_flowsketch(flowsketch: &Path, scratch: &Scratch, capture: &Path, questions: &[Question]) -> Result<Run> {
+    let mut command = Command::new(flowsketch);
+    command.arg("replay").arg(capture).args(["--format", "json", "--seed", "1"]);
+    for question in questions {
+        let query = scratch.file(&format!("{}.yaml", question.name()));
+        // One window that holds the capture, as in the replay.
+        fs::write(&query, format!("name: {}\nwindow: {{size: 60s}}\n{}", question.name(), question.query()))?;
+        command.arg("--query").arg(query);
+    }
+    process::run(&mut command).context("flowsketch replay")
+}
+
+fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
+    let nanos = |runs: &[Run]| {
+        let each: Vec<f64> = runs.iter().map(|run| 1e9 * run.cpu.as_secs_f64() / packets as f64).collect();
+        (!each.is_empty()).then(|| least_and_median(each).1)
+    };
+    let mebibytes = |runs: &[Run]| {
+        let most = runs.iter().map(|run| run.peak_kib).max();
+        most.map_or_else(String::new, |kib| format!("{:.1}", kib as f64 / 1024.0))
+    };
+    // What flowsketch takes for all four stands beside both rows of weir's.
+    let all = &rows[Question::ALL.len()].flowsketch;
+    let lines = rows.iter().map(|row| {
+        let flowsketch = if row.with_standard_views { all } else { &row.flowsketch };
+        let (ours, theirs) = (nanos(&row.weir), nanos(flowsketch));
+        let number = |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.0}"));
+        let times = ours.zip(theirs).map_or_else(String::new, |(ours, theirs)| format!("{:.1}", theirs / ours));
+        [row.name.clone(), number(ours), number(theirs), times, mebibytes(&row.weir), mebibytes(flowsketch)]
+    });
+    table::write(
+        ["questions", "weir, ns/pkt", "flowsketch, ns/pkt", "times", "weir, MiB", "flowsketch, MiB"],
+        &lines.collect::<Vec<_>>(),
+    )?;
+    table::say(format!(
+        "\nCPU time (user and system) of `weir replay` and `flowsketch replay` over one capture of {} packets, median of\n\
+         {ROUNDS} runs, which took turns; the most memory that a process occupied (VmHWM).\n",
+        thousands(packets),
+    ))
+}
+
+fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
+    let run = |runs: &[Run]| runs.last().map(|run| run.out.clone());
+    let weir = answers::of_weir(&run(&whole.weir).context("no run")?)?;
+    let flowsketch = run(&whole.flowsketch).map(|out| answers::of_flowsketch(&out)).transpose()?;
+    let mut lines = Vec::new();
+    for question in Question::ALL {
+        let answer = |all: &[(Question, Vec<Answer>)]| -> Result<Vec<Answer>> {
+            let found = all.iter().find(|(of, _)| *of == question);
+            Ok(found.with_context(|| format!("no answer to {}", question.name()))?.1.clone())
+        };
+        let judged = answers::judge(&answer(&weir)?, &truth.frames(question), truth.sought(question))?;
+        if judged.held != judged.rows {
+            bail!("weir, {}: {} of {} bounds hold", question.name(), judged.held, judged.rows);
+        }
+        lines.push(line(question, "weir", &judged));
+        if let Some(flowsketch) = &flowsketch {
+            let judged = answers::judge(&answer(flowsketch)?, &truth.packets_of_ip(question), truth.sought(question))?;
+            lines.push(line(question, "flowsketch", &judged));
+        }
+    }
+    table::write(
+        ["answer", "tool", "largest found", "mean error", "largest error", "mean width of bounds", "bounds that hold"],
+        &lines,
+    )?;
+    table::say(
+        "\nErrors and widths are shares of the true value, over the largest that were found. flowsketch counts the bytes of\n\
+         IP packets, weir those of frames: each is held against its own truth. flowsketch states a confidence for each\n\
+         row: 99.3 % for protocol_bytes, 99 % for packet_size_p99, 95 % for suspected_scanners; bounds of top_talkers\n\
+         always hold. weir's always hold, but for suspected_scanners: 99.9 % for all rows together.",
+    )
+}
+
+fn line(question: Question, tool: &str, judged: &Judged) -> [String; 7] {
+    let Judged { rows, sought, found, mean_error, largest_error, mean_width, held } = *judged;
+    let percent = |share: f64| format!("{:.3} %", 100.0 * share);
+    [
+        question.name().to_owned(),
+        tool.to_owned(),
+        format!("{found} of {sought}"),
+        percent(mean_error),
+        percent(largest_error),
+        mean_width.map_or_else(|| "none".to_owned(), percent),
+        format!("{held} of {rows}"),
+    ]
+}
