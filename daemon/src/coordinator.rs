@@ -11,7 +11,7 @@ use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{error, info, warn};
-use weir_common::ledger::{Ledger, Loss};
+use weir_common::ledger::{Ledger, Loss, Tally};
 use weir_sketch::MergeError;
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
         window::{Span, Window},
     },
     memory::Memory,
+    rates::{Pulse, Rates},
     sink::{Encoded, Outbox, Standing},
     state::{Last, State},
 };
@@ -124,12 +125,14 @@ impl Coordinator<'_, '_> {
         let mut window = self.window;
         let mut lookout = Lookout::new(clock::now().monotonic);
         let mut standing = Standing::default();
+        let now = clock::now();
+        let mut pulse = Pulse::new(now.monotonic, since_second(now), self.said());
         // What systemd sets where the unit has a watchdog.
         let has_watchdog = std::env::var_os("WATCHDOG_USEC").is_some();
         let mut is_alive = true;
         loop {
             let now = clock::now();
-            let left = window.left(now).min(lookout.left(now.monotonic));
+            let left = window.left(now).min(lookout.left(now.monotonic)).min(pulse.left(now.monotonic));
             select! {
                 recv(stop) -> _ => break,
                 recv(self.news) -> first => {
@@ -146,6 +149,7 @@ impl Coordinator<'_, '_> {
             }
             standing.look(&self.outboxes).map_err(MeasureError::NoSink)?;
             let now = clock::now();
+            self.look_at_rates(&mut pulse, now);
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
                 if let Some(fleet) = &mut self.fleet {
@@ -160,7 +164,7 @@ impl Coordinator<'_, '_> {
                 (span, window) = window.advance(now, interval);
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                is_alive = self.close(span, now, window.start(), patience(interval))?;
+                is_alive = self.close(span, now, window.start(), patience(interval), pulse.close())?;
             }
         }
         info!("stopping: closing and reporting the last window");
@@ -169,12 +173,33 @@ impl Coordinator<'_, '_> {
         // Detached first, so that the caches and rings hold everything that the programs saw.
         self.attachments.detach();
         let now = clock::now();
-        self.close(window.cut(now), now, now.wall, FAREWELL).map(drop)
+        self.close(window.cut(now), now, now.wall, FAREWELL, pulse.close()).map(drop)
+    }
+
+    /// What the kernel's counters of each slot say.
+    fn said(&self) -> Vec<Tally> {
+        let interfaces = if self.fleet.is_some() { self.closing.interfaces } else { 0 };
+        (0..interfaces).map(|slot| self.seen(slot)).collect()
+    }
+
+    fn seen(&self, slot: usize) -> Tally {
+        self.fleet.as_ref().map_or_else(Tally::default, |fleet| fleet.seen(slot))
+    }
+
+    fn look_at_rates(&self, pulse: &mut Pulse, now: Moment) {
+        pulse.look(now.monotonic, since_second(now), |slot| self.seen(slot));
     }
 
     /// Closes the window everywhere and reports it. `next` is when the next one begins. Tells whether anybody measured:
     /// else the watchdog has a reason to bite.
-    fn close(&mut self, span: Span, now: Moment, next: Timestamp, patience: Duration) -> Result<bool, MeasureError> {
+    fn close(
+        &mut self,
+        span: Span,
+        now: Moment,
+        next: Timestamp,
+        patience: Duration,
+        rates: Vec<Rates>,
+    ) -> Result<bool, MeasureError> {
         let Self { attachments, fleet, crew, closing, outboxes, state, .. } = self;
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
@@ -185,6 +210,10 @@ impl Coordinator<'_, '_> {
         let late = Vec::from_iter(late);
         if !window.late.is_empty() || !late.is_empty() {
             warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
+        }
+        // They are of all CPUs together: it does not matter whose part has them.
+        if let Some(first) = window.closed.first_mut() {
+            first.edge.add_rates(rates);
         }
         for closed in &mut window.closed {
             let packets = closed.give_up_other_key(closing.key_id);
@@ -224,6 +253,11 @@ impl Coordinator<'_, '_> {
             }
         }
     }
+}
+
+/// How long it is since the last full second of the wall clock.
+fn since_second(now: Moment) -> Duration {
+    Duration::from_nanos(now.wall.subsec_nanosecond().rem_euclid(1_000_000_000) as u64)
 }
 
 /// How long a window's end waits for workers: the report must be there before the next window ends.

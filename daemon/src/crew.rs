@@ -97,7 +97,7 @@ impl<'scope> Crew<'scope> {
         // All before the first order, so that the windows of all workers end together.
         self.spares.iter_mut().for_each(|spare| equip(spare));
         let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
-        for worker in &mut self.workers {
+        for (nth, worker) in self.workers.iter_mut().enumerate() {
             // What was late may have come meanwhile.
             if worker.is_ordered
                 && let Ok(closed) = worker.closed.try_recv()
@@ -112,7 +112,7 @@ impl<'scope> Crew<'scope> {
             let Some(spare) = self.spares.pop() else { continue };
             worker.is_ordered = true;
             if worker.orders.send(Order::Close(spare)).is_err() {
-                return Err(self.failure());
+                return Err(self.failure_of(nth));
             }
             worker.waker.wake();
         }
@@ -132,7 +132,7 @@ impl<'scope> Crew<'scope> {
                             break;
                         }
                     }
-                    Err(_) => return Err(self.failure()),
+                    Err(_) => return Err(self.failure_of(nth)),
                 }
             }
             if worker.is_ordered || !had_spare {
@@ -158,8 +158,13 @@ impl<'scope> Crew<'scope> {
     /// Why a worker ended.
     pub fn failure(&mut self) -> CrewError {
         let finished = self.workers.iter().position(|worker| worker.thread.is_finished());
-        match finished.map(|at| self.workers.swap_remove(at).thread.join()) {
-            Some(Ok(Err(error))) => error.into(),
+        finished.map_or(CrewError::Gone, |nth| self.failure_of(nth))
+    }
+
+    /// Why this worker ended: it has closed its channels, so its thread ends now, if it has not yet.
+    fn failure_of(&mut self, nth: usize) -> CrewError {
+        match self.workers.swap_remove(nth).thread.join() {
+            Ok(Err(error)) => error.into(),
             _ => CrewError::Gone,
         }
     }

@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crossbeam::channel::Sender;
 use tracing::{error, info, warn};
+use weir_common::ledger::Tally;
 
 use crate::{
     datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus},
@@ -58,6 +59,11 @@ impl<'a> Fleet<'a> {
             berth.events.waker().wake();
         }
         Ok(())
+    }
+
+    /// Everything that was ever seen on the interface of this slot, on all CPUs.
+    pub fn seen(&self, slot: usize) -> Tally {
+        self.flush.blocks().live().seen(slot)
     }
 
     /// The CPUs whose rings the `nth` worker reads.

@@ -16,7 +16,7 @@
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
 //! Each of these imports only those before it in the order names, interface, view, config, question.
 //!
-//! [`memory`] says what that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
+//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
 //! end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
 //! numbers and errors for people.
 
@@ -41,6 +41,7 @@ pub mod names;
 pub mod observer;
 pub mod pipeline;
 pub mod question;
+pub mod rates;
 pub mod replay;
 pub mod report;
 pub mod signals;

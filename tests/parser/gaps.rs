@@ -80,8 +80,14 @@ fn through(mut program: UserspaceProgram) -> Vec<u16> {
     let mut taken = Vec::new();
     for port in 0..PACKETS {
         let frame = frame(port);
-        let buffer =
-            Buffer { headers: &frame, link: Link::Ethernet, tally: Tally::new(1, 60), tick: 0, repeated: false };
+        let buffer = Buffer {
+            headers: &frame,
+            link: Link::Ethernet,
+            tally: Tally::new(1, 60),
+            tick: 0,
+            second: 0,
+            repeated: false,
+        };
         program.measure(0, &buffer, |record| taken.push(*record));
     }
     program.close(|record| taken.push(*record));

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! held?      add to its candidate
-//! not held?  toss a coin with probability weight / (least score + weight):
+//! not held?  toss a coin with probability weight / (least score + weight), or 1 if weight is more than the least score:
 //!              head, and its light cell has more than the least score without weight:
 //!                    replace the block's smallest candidate, whose count goes to its own light cell
 //!              else: add to its light cell

@@ -6,8 +6,10 @@ use weir_common::{
     size::SIZE_CLASSES,
 };
 
+use crate::rates::Rates;
+
 /// What was counted in one window: on one CPU, or on several.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// Each interface slot's counters.
     pub counters: Vec<Counters>,
@@ -18,6 +20,8 @@ pub struct Edge {
     pub sampling: (u32, u32),
     /// How much more than counted the lost packets may have been, where their sizes are not known exactly.
     pub lost_beyond: Tally,
+    /// Each interface slot's rates, where packets are counted in userspace; else none.
+    pub rates: Vec<Rates>,
 }
 
 impl Edge {
@@ -28,12 +32,13 @@ impl Edge {
             sizes: vec![0; SIZE_CLASSES],
             sampling: (1, 1),
             lost_beyond: Tally::default(),
+            rates: Vec::new(),
         }
     }
 
-    /// Adds what was counted on another CPU, or in another window of the same one.
+    /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
     pub fn add(&mut self, other: &Self) {
-        let Self { counters, sizes, sampling: (least, most), lost_beyond } = other;
+        let Self { counters, sizes, sampling: (least, most), lost_beyond, rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
             let mut ledger = Ledger { counters: *sum, attributed: Tally::default() };
             ledger.add(&Ledger { counters: *counters, attributed: Tally::default() });
@@ -42,6 +47,16 @@ impl Edge {
         self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
         self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
         self.lost_beyond.add(*lost_beyond);
+    }
+}
+
+impl Edge {
+    /// Adds what is known of each slot's rates from elsewhere.
+    pub fn add_rates(&mut self, rates: Vec<Rates>) {
+        if self.rates.len() < rates.len() {
+            self.rates.resize_with(rates.len(), Rates::default);
+        }
+        self.rates.iter_mut().zip(rates).for_each(|(known, rates)| known.merge(rates));
     }
 }
 

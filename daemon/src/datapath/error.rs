@@ -63,6 +63,9 @@ pub enum KernelError {
     /// Setting up a ring's reader failed.
     #[error("cannot wait for the rings")]
     Wait(#[source] io::Error),
+    /// The map of the counters could not be mapped.
+    #[error("cannot read the counters of the eBPF programs in place")]
+    Counters(#[source] io::Error),
     /// A map's file descriptor could not be shared.
     #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
     Descriptor(#[source] io::Error),

@@ -10,7 +10,7 @@ use weir_common::{
     sampling::Valve,
 };
 
-use super::error::KernelError;
+use super::{counters::LiveCounters, error::KernelError};
 
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
@@ -103,6 +103,7 @@ impl Valves {
 /// What the kernel keeps for each CPU, and what `flush` leaves for its caller.
 pub struct Blocks {
     cpus: Array<MapData, [u64; size_of::<Cpu>() / 8]>,
+    live: LiveCounters,
     handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
 }
 
@@ -113,7 +114,9 @@ impl Blocks {
     ///
     /// They are other maps than that.
     pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
-        Ok(Self { cpus: Array::try_from(cpus)?, handed_over: Array::try_from(handed_over)? })
+        let Map::Array(blocks) = &cpus else { return Err(KernelError::Missing("CPUS")) };
+        let live = LiveCounters::new(blocks.fd(), blocks.info()?.max_entries())?;
+        Ok(Self { cpus: Array::try_from(cpus)?, live, handed_over: Array::try_from(handed_over)? })
     }
 
     /// How many CPUs have a block.
@@ -124,6 +127,11 @@ impl Blocks {
     /// Whether no CPU has one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The counters of the open window, read in place.
+    pub const fn live(&self) -> &LiveCounters {
+        &self.live
     }
 
     /// Reads the block of a CPU.

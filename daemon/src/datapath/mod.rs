@@ -6,6 +6,7 @@
 //! [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets and the program's
 //! counterpart in [`userspace`] makes records of them.
 
+pub mod counters;
 pub mod cpu;
 pub mod descriptors;
 pub mod edge;

@@ -12,6 +12,7 @@ use weir_common::{
 };
 
 use super::{edge::Edge, plan::Plan};
+use crate::rates::Seconds;
 
 /// A packet, or several that an offload merged into one buffer; those share its headers.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub struct Buffer<'a> {
     pub tally: Tally,
     /// When it came: see [`Record::first_tick`].
     pub tick: u32,
+    /// When it came: seconds since 1970.
+    pub second: u64,
     /// Whether they feed totals and lists on another interface.
     pub repeated: bool,
 }
@@ -43,6 +46,8 @@ pub struct UserspaceProgram {
     /// The state of the random numbers (`SplitMix64`; Steele, Lea, Flood, 2014).
     random: u64,
     edge: Edge,
+    /// Of each interface slot.
+    seconds: Vec<Seconds>,
 }
 
 impl UserspaceProgram {
@@ -59,6 +64,7 @@ impl UserspaceProgram {
             left_out: 0,
             random: plan.slot_key.derive("sampling").0[0],
             edge: Edge::empty(plan.interfaces as usize),
+            seconds: vec![Seconds::default(); plan.interfaces as usize],
         };
         program.draw();
         program
@@ -72,11 +78,12 @@ impl UserspaceProgram {
     /// Measures what came by the interface of this slot, which is below the plan's number of interfaces. If a record
     /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
-        let &Buffer { headers, link, tally, tick, repeated } = buffer;
+        let &Buffer { headers, link, tally, tick, second, repeated } = buffer;
         let taken = self.take();
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(tally);
         counters.merged += tally.packets - 1;
+        self.seconds[usize::from(slot)].count(second, tally);
         let mut scope = Scope::new(slot, self.epoch);
         if repeated {
             counters.repeated.add(tally);
@@ -116,7 +123,8 @@ impl UserspaceProgram {
         records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
-        Edge { sampling: (self.drawn, self.drawn), ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
+        let rates = self.seconds.iter_mut().map(Seconds::close).collect();
+        Edge { sampling: (self.drawn, self.drawn), rates, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
     /// Whether the next packet is taken, and then how many it stands for.
@@ -192,8 +200,14 @@ mod tests {
     fn window(program: &mut UserspaceProgram, frames: impl IntoIterator<Item = [u8; 60]>) -> (Vec<Record>, Edge) {
         let mut records = Vec::new();
         for frame in frames {
-            let buffer =
-                Buffer { headers: &frame, link: Link::Ethernet, tally: Tally::new(1, 60), tick: 0, repeated: false };
+            let buffer = Buffer {
+                headers: &frame,
+                link: Link::Ethernet,
+                tally: Tally::new(1, 60),
+                tick: 0,
+                second: 0,
+                repeated: false,
+            };
             program.measure(1, &buffer, |record| records.push(*record));
         }
         let edge = program.close(|record| records.push(*record));

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     question::{Ask, Views},
+    rates::Rates,
     view::ViewKey,
 };
 
@@ -43,6 +44,8 @@ pub struct Summary {
     pub asked: Vec<Option<Ranked<ViewKey>>>,
     /// Packets by their size in bytes.
     pub sizes: Histogram<u64>,
+    /// Each interface slot's rates.
+    pub rates: Vec<Rates>,
     /// Records absorbed.
     pub records: u64,
     /// The fullest that any ring was, 0 to 1.
@@ -112,6 +115,7 @@ impl Summary {
         let counted = Counted { new: new_flows, workers: window.len() as u64, unknown, flows };
         Ok(Self {
             sizes,
+            rates: rates_of(window, interfaces),
             protocols,
             sources: distinct(window, |shard| &mut shard.unique.sources, unknown, confidence)?,
             destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
@@ -177,6 +181,15 @@ fn distinct(
     let mut estimate = union.bounds_at(confidence);
     estimate.upper = estimate.upper.saturating_add(unknown);
     Ok(estimate)
+}
+
+fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
+    let mut rates = vec![Rates::default(); interfaces];
+    for closed in window {
+        let known = std::mem::take(&mut closed.edge.rates);
+        rates.iter_mut().zip(known).for_each(|(rates, known)| rates.merge(known));
+    }
+    rates
 }
 
 fn sizes(window: &[Closed]) -> Histogram<u64> {

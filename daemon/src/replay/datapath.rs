@@ -8,6 +8,8 @@ use crate::{
     measure::{order::Closed, shard::Shard, userspace::UserspaceCollector},
 };
 
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
 /// Where packets are counted into records: in userspace or in the kernel.
 pub trait Datapath {
     /// Measures a packet.
@@ -18,9 +20,10 @@ pub trait Datapath {
 
 impl Datapath for UserspaceCollector {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
+        let &Packet { time_ns, link, wire_bytes, captured } = packet;
         let (tally, tick) = (Tally::new(1, u64::from(wire_bytes)), tick(packet));
-        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, repeated: false });
+        let second = time_ns / NS_PER_SECOND;
+        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, second, repeated: false });
         Ok(())
     }
 

@@ -10,9 +10,9 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, Ledger, NewFlows, Observer, Report, SCHEMA,
-    SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, Totals,
-    Unique, View, Window, protocol_name, view,
+    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
+    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource,
+    Totals, Unique, View, Window, protocol_name, view,
 };
 use crate::{
     measure::{
@@ -75,12 +75,21 @@ impl Report {
             views: answers,
             asked,
             sizes,
+            rates,
             records: _,
             ring_peak: _,
             sampling,
             confidence,
         } = summary;
         let own = View::all(&views, answers, &interfaces);
+        let seconds = span.length.as_secs();
+        let rates = interfaces
+            .iter()
+            .filter_map(|of| {
+                let seen = ledgers.get(of.slot)?.counters.seen;
+                InterfaceRates::new(of, rates.get(of.slot)?, seen, seconds)
+            })
+            .collect();
         let spread = Spread::new(&views, answers, &interfaces);
         Self {
             schema: SCHEMA.to_owned(),
@@ -111,6 +120,7 @@ impl Report {
             top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
             views: own,
             answers: view::answers(&views, asks, asked),
+            rates,
             histograms: Histograms { packet_size_bytes: histogram(sizes) },
             self_metrics,
         }

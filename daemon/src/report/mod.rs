@@ -7,6 +7,7 @@
 mod account;
 pub mod compose;
 mod grid;
+mod rates;
 
 mod schema;
 mod tables;
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::names::protocol::protocol_name;
+pub use rates::InterfaceRates;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
 pub use view::{Row, Spread, View, ViewTable};
@@ -71,6 +73,9 @@ pub struct Report {
     /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Row>,
+    /// What each interface carried in each second. Absent if the window had no whole second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<InterfaceRates>,
     /// Distributions.
     pub histograms: Histograms,
     /// What measuring and reporting cost.
@@ -446,7 +451,7 @@ pub struct Histogram {
     pub p99: u64,
     /// The largest value.
     pub max: u64,
-    /// Each bucket as its upper edge (inclusive) and the number of packets in it, by rising edge.
+    /// Each bucket as its upper edge (inclusive) and how many values are in it, by rising edge. Empty ones may be absent.
     pub buckets: Vec<(u64, u64)>,
 }
 

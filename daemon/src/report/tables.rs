@@ -13,6 +13,7 @@ use super::{
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
+    rates,
     units::{bytes, count, percent, scaled},
     view_table,
 };
@@ -64,6 +65,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         spread,
         views,
         answers,
+        rates: each_second,
         histograms,
         self_metrics,
     } = report;
@@ -75,7 +77,10 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     )?;
     page.remarks(&remarks(window, totals))?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
-    page.section("TRAFFIC", &rates(totals, window), &shares(totals))?;
+    page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
+    if !each_second.is_empty() {
+        page.section("RATES", "in each second", &rates::grid(each_second))?;
+    }
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
     page.top(top, totals)?;
     page.top(top_by_packets, totals)?;
@@ -291,7 +296,7 @@ fn connections(tcp: &TcpPackets) -> Option<String> {
     counts.iter().any(|(_, value)| *value > 0).then(|| format!("TCP: {}", parts.join(", ")))
 }
 
-fn rates(totals: &Totals, window: &Window) -> String {
+fn mean_rates(totals: &Totals, window: &Window) -> String {
     let Totals { packets, bytes, .. } = totals;
     let rate = |value: f64, unit| match window.seconds > 0.0 {
         true => format!(" ({})", scaled(value / window.seconds, unit)),

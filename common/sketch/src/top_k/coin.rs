@@ -18,11 +18,12 @@ impl Coin {
         Self { drawn: *random, weight }
     }
 
-    /// True with the probability weight / (weight + price), both below 2^63. If it is true for a price, it is true for
+    /// True with the probability weight / (weight + price), both below 2^63; and always if the weight is larger than the
+    /// price: who has more at once than the smallest has in all needs no luck. If it is true for a price, it is true for
     /// every lower one.
     #[inline(always)]
     pub const fn is_head(self, price: u64) -> bool {
-        scale(self.drawn, self.weight + price) < self.weight
+        self.weight > price || scale(self.drawn, self.weight + price) < self.weight
     }
 }
 
@@ -40,5 +41,6 @@ mod tests {
             // Five standard deviations.
             assert!((heads - expected).abs() <= 5.0 * expected.sqrt(), "{weight}, {price}: {heads}");
         }
+        assert!((0..1_000).all(|_| Coin::toss(&mut random, 10).is_head(9)), "more than the price needs no luck");
     }
 }

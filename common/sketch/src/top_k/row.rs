@@ -86,7 +86,7 @@ mod tests {
         row.add(1, 1);
         assert_eq!(row.cheapest(), (3, 3));
         row.set(3, Candidate::new(3, 2, 9, 2));
-        assert_eq!((row.cheapest(), row.get(3).value()), ((7, 4), 4));
+        assert_eq!((row.cheapest(), row.get(3).value()), ((1, 4), 4));
         assert!(row.has(3, &3) && !row.has(3, &4));
     }
 }

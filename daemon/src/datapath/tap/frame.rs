@@ -32,6 +32,8 @@ pub struct Frame<'a> {
     pub transport: Option<(u8, usize)>,
     /// Milliseconds, modulo 2^32.
     pub tick: u32,
+    /// Seconds since 1970.
+    pub second: u64,
 }
 
 impl Frame<'_> {

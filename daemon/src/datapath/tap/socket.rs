@@ -389,6 +389,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
             segment: offload.segment(),
             transport: offload.transport(),
             tick: tick(&header),
+            second: header.seconds.into(),
         }),
     ))
 }

@@ -76,7 +76,8 @@ impl Tapped {
         socket.read(most, |frame| {
             let tally = frame.tally(link);
             sizes.take(tally);
-            measure(slot, &Buffer { headers: frame.headers(&mut scratch), link, tally, tick: frame.tick, repeated });
+            let (tick, second, headers) = (frame.tick, frame.second, frame.headers(&mut scratch));
+            measure(slot, &Buffer { headers, link, tally, tick, second, repeated });
         })
     }
 

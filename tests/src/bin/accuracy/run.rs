@@ -86,7 +86,8 @@ fn measure(
             collectors.iter_mut().for_each(|collector| collector.set_rate(rate));
         }
         let tally = Tally::new(1, packet.truth.bytes);
-        let buffer = Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, repeated: false };
+        let buffer =
+            Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, second: 0, repeated: false };
         collectors[nth % workers].measure(0, &buffer);
     }
     let window: Vec<_> = collectors.iter_mut().map(|collector| collector.close(shard())).collect();
