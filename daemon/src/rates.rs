@@ -60,10 +60,14 @@ impl Rates {
 
     /// Adds seconds in which nothing came, so that there are as many as the window has.
     pub fn fill_up(&mut self, seconds: u64) {
-        let silent = seconds.saturating_sub(self.seconds());
-        if silent > 0 {
-            self.packets.saturating_record_n(0, silent as u32);
-            self.bytes.saturating_record_n(0, silent as u32);
+        self.add_silent(seconds.saturating_sub(self.seconds()));
+    }
+
+    fn add_silent(&mut self, seconds: u64) {
+        if seconds > 0 {
+            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            self.packets.saturating_record_n(0, seconds);
+            self.bytes.saturating_record_n(0, seconds);
             self.longest = self.longest.max(Duration::from_secs(1));
         }
     }
@@ -89,7 +93,13 @@ impl Seconds {
     /// Counts packets of a second since 1970. Packets that come late belong to the open one.
     #[inline]
     pub fn count(&mut self, second: u64, tally: Tally) {
-        if second != self.open && (second > self.open || self.open - second > BACK_MAX) {
+        if second > self.open {
+            self.cut();
+            if let Some(rates) = &mut self.rates {
+                rates.add_silent(second - self.open - 1);
+            }
+            self.open = second;
+        } else if self.open - second > BACK_MAX {
             self.cut();
             self.open = second;
         }
@@ -184,11 +194,10 @@ mod tests {
             seconds.count(second, tally(packets));
         }
         let mut rates = seconds.close();
-        // Seven, six with the one that came late, and two.
-        assert_eq!((rates.seconds(), rates.most), (3, tally(7)));
-        assert_eq!((rates.packets.min(), rates.packets.max()), (2, 7));
-        rates.fill_up(5);
-        assert_eq!((rates.seconds(), rates.packets.min(), rates.longest), (5, 0, ms(1_000)));
+        // Seven, nothing twice, six with the one that came late, and two.
+        assert_eq!((rates.seconds(), rates.most, rates.packets.count_at(0)), (5, tally(7), 2));
+        rates.fill_up(7);
+        assert_eq!((rates.seconds(), rates.packets.count_at(0), rates.longest), (7, 4, ms(1_000)));
         // One that belongs to the second that was reported, and the clock is set back.
         seconds.count(104, tally(9));
         seconds.count(105, tally(9));

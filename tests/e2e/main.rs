@@ -37,6 +37,7 @@ mod interfaces;
 mod ledger;
 mod memory;
 mod notify;
+mod rates;
 mod sampling;
 mod sinks;
 mod stop;
@@ -56,7 +57,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 25] = [
+const SUITES: [Suite; 26] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -72,6 +73,7 @@ const SUITES: [Suite; 25] = [
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),
+    Suite::in_namespaces("rates", rates::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
     Suite::in_namespaces("sampling", sampling::TESTS),

@@ -22,6 +22,7 @@ mod examples;
 mod frames;
 mod library;
 mod midnight;
+mod rates;
 mod sampling;
 mod views;
 
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
         trial("examples::views", examples::every_example_is_answered_truly, &[]),
         trial("examples::packet_sizes", examples::packet_sizes_are_exact, &[]),
+        trial("rates::every_second", || rates::every_second_is_true(false), &[]),
+        trial("rates::every_second_in_the_kernel", || rates::every_second_is_true(true), &[&root]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(

@@ -8,8 +8,6 @@ use crate::{
     measure::{order::Closed, shard::Shard, userspace::UserspaceCollector},
 };
 
-const NS_PER_SECOND: u64 = 1_000_000_000;
-
 /// Where packets are counted into records: in userspace or in the kernel.
 pub trait Datapath {
     /// Measures a packet.
@@ -20,9 +18,8 @@ pub trait Datapath {
 
 impl Datapath for UserspaceCollector {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        let &Packet { time_ns, link, wire_bytes, captured } = packet;
-        let (tally, tick) = (Tally::new(1, u64::from(wire_bytes)), tick(packet));
-        let second = time_ns / NS_PER_SECOND;
+        let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
+        let (tally, tick, second) = (Tally::new(1, u64::from(wire_bytes)), tick(packet), second(packet));
         Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, second, repeated: false });
         Ok(())
     }
@@ -36,4 +33,10 @@ impl Datapath for UserspaceCollector {
 pub const fn tick(packet: &Packet<'_>) -> u32 {
     const NS_PER_MS: u64 = 1_000_000;
     (packet.time_ns / NS_PER_MS) as u32
+}
+
+/// When it was captured: seconds since 1970.
+pub const fn second(packet: &Packet<'_>) -> u64 {
+    const NS_PER_SECOND: u64 = 1_000_000_000;
+    packet.time_ns / NS_PER_SECOND
 }

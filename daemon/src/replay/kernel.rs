@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use aya::programs::Xdp;
-use weir_common::control::{Feeds, ReplayHeader};
+use weir_common::{
+    control::{Feeds, ReplayHeader},
+    ledger::Tally,
+};
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
 use super::{
     capture::Packet,
-    datapath::{Datapath, tick},
+    datapath::{Datapath, second, tick},
 };
 use crate::{
     datapath::{KernelError, Parts, Ring, programs::test_run},
     measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard},
+    rates::Seconds,
 };
 
 /// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
@@ -32,6 +36,8 @@ pub struct KernelDatapath<'a> {
     collector: Collector<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
+    /// By the times of the capture, which the kernel's counters know nothing of.
+    seconds: Seconds,
 }
 
 impl<'a> KernelDatapath<'a> {
@@ -41,7 +47,13 @@ impl<'a> KernelDatapath<'a> {
         interfaces.insert(LOOPBACK, 0, Feeds::All)?;
         let mut collector = Collector::new(seen, 1, shard);
         collector.add(KernelSource::new(ring, flush, 1));
-        Ok(Self { program: replay, collector, frame: Vec::with_capacity(HEADER + FRAME_MAX), undrained: 0 })
+        Ok(Self {
+            program: replay,
+            collector,
+            frame: Vec::with_capacity(HEADER + FRAME_MAX),
+            undrained: 0,
+            seconds: Seconds::default(),
+        })
     }
 }
 
@@ -62,6 +74,7 @@ impl Datapath for KernelDatapath<'_> {
         // before `data`, as XDP metadata.
         let context = [HEADER as u32, self.frame.len() as u32, 0, 0, 0, 0];
         test_run(self.program, "replay", &self.frame, Some(context.as_bytes()))?;
+        self.seconds.count(second(packet), Tally::new(1, packet.wire_bytes.into()));
         self.undrained += 1;
         if self.undrained == PACKETS_PER_DRAIN {
             self.undrained = 0;
@@ -71,6 +84,8 @@ impl Datapath for KernelDatapath<'_> {
     }
 
     fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        self.collector.close(spare)
+        let mut closed = self.collector.close(spare)?;
+        closed.edge.add_rates(vec![self.seconds.close()]);
+        Ok(closed)
     }
 }
