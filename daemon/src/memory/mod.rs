@@ -1,4 +1,4 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts. [`budget`] says what to change
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to change
 //! when it is more than the configuration allows.
 
 mod budget;
