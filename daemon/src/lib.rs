@@ -14,7 +14,7 @@
 //!
 //! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
-//! Each of these imports only those before it in the order names, interface, view, config, question.
+//! Each of these imports only those before it in the order interface, names, view, config, question.
 //!
 //! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
 //! end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes

@@ -176,7 +176,7 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     let has_programs = tap::needs_programs(&config.interfaces);
     let views = Views::new(&config, slots(&config.interfaces))?;
     let memory = Memory::plan(&config, &views, &cpus, has_programs);
-    memory.check_budget(config.memory, &views).map_err(RunError::from)?;
+    memory.check_budget(&config, &views, &cpus).map_err(RunError::from)?;
     let mut plan = format!("# settings in force\n{}", config.to_yaml());
     if !config.interfaces.is_empty() {
         plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";

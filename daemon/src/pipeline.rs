@@ -99,7 +99,7 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
     let mut kernel = load(config, &plan)?;
     let views = Views::new(config, slots(&config.interfaces))?;
     let memory = Memory::plan(config, &views, &cpus, kernel.is_some());
-    memory.check_budget(config.memory, &views)?;
+    memory.check_budget(config, &views, &cpus)?;
     let mut valves = Vec::new();
     if let Some(kernel) = &kernel {
         let any_number = config.interfaces.iter().any(Interface::is_pattern);

@@ -26,6 +26,14 @@ pub fn short(text: &str) -> String {
     }
 }
 
+/// A character as a terminal may show it: control characters, and those that change the direction of the text around them
+/// (Unicode's bidirectional controls) or break lines, are replaced. A text may come from anywhere, and a terminal obeys them.
+pub fn visible(character: char) -> char {
+    let obeyed =
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if obeyed || character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
+}
+
 /// An error, then what caused it, then what caused that.
 pub fn causes<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'e)> {
     successors(Some(error), |&error| error.source())
@@ -47,6 +55,15 @@ mod tests {
         let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_200_345, "1,200,345")];
         assert!(cases.into_iter().all(|(number, text)| grouped(number) == text));
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced() {
+        let shown = |text: &str| text.chars().map(visible).collect::<String>();
+        assert_eq!(shown("up\x1b[31mlink\u{202e}7\u{2066}\n"), "up\u{fffd}[31mlink\u{fffd}7\u{fffd}\u{fffd}");
+        for plain in ["Zürich – Köln", "上行", "עברית"] {
+            assert_eq!(shown(plain), plain);
+        }
     }
 
     #[test]

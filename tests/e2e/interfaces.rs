@@ -20,7 +20,8 @@ tests![
     an_interface_that_comes_later_is_waited_for,
     what_finds_no_account_is_measured_among_the_others,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
-    a_foreign_program_stays_and_is_not_disturbed
+    a_foreign_program_stays_and_is_not_disturbed,
+    an_alias_is_reported_and_followed
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -179,4 +180,23 @@ fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
     let reports = watch.stop(Loss::None)?;
     ensure!(reports.len() == 1, "{} reports of one window", reports.len());
     judge("the first one's report", oracle.check_report(&reports[0]))
+}
+
+fn an_alias_is_reported_and_followed() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    // Without text after the last blank, the interface has no alias any more.
+    let call = |alias: &str| pair.observer.ip(&format!("link set dev {INTERFACE} alias {alias}"));
+    call("uplink")?;
+    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", native(INTERFACE));
+    let mut daemon = measure(&pair.observer, &settings)?;
+    for (alias, next) in [(Some("uplink"), "downlink"), (Some("downlink"), ""), (None, "")] {
+        clock::wait_for(&format!("a report with the alias {alias:?}"), TIMEOUT, || {
+            let reports = daemon.reports()?;
+            let last = reports.last().map(|report| report["interfaces"][0].get("alias").and_then(|text| text.as_str()));
+            Ok((last == Some(alias)).then_some(()))
+        })?;
+        call(next)?;
+    }
+    stop(&mut daemon, Loss::None)?;
+    Ok(())
 }

@@ -295,6 +295,7 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
     let report = report(&path, &[], &args)?;
     let answers = report["answers"].as_array().context("answers")?;
     ensure!(answers.len() == all.len() + 1, "{} answers", answers.len());
+    ensure!(answers.iter().all(|answer| answer.get("rank").is_none()), "an answer has a rank, but is in no list");
     for ((ip, truth), answer) in all.iter().zip(answers) {
         ensure!(answer["src_ip"] == ip.to_string(), "{answer} is not about {ip}");
         ensure!(

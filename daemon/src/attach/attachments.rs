@@ -177,6 +177,7 @@ impl<'a> Attachments<'a> {
             match fate {
                 Fate::Stays(wanted) => {
                     present.has_xdp = wanted.device.xdp.is_some();
+                    attachment.alias.clone_from(&wanted.device.alias);
                     if attachment.name != wanted.device.name {
                         info!(interface = %attachment.name, now = %wanted.device.name, "the interface has another name");
                         attachment.name.clone_from(&wanted.device.name);
@@ -281,6 +282,7 @@ impl<'a> Attachments<'a> {
                 let attachment = place.get_or_insert_with(|| Attachment::new(rule, name, way));
                 attachment.obtained = obtained;
                 attachment.feeds = feeds;
+                attachment.alias.clone_from(&device.alias);
                 attachment.coverage = Coverage::default();
                 attachment.present =
                     Some(Present { ifindex: *ifindex, has_xdp: device.xdp.is_some(), hold: Some(hold) });
@@ -340,6 +342,7 @@ impl<'a> Attachments<'a> {
             all.push(MeasuredInterface {
                 slot,
                 name: attachment.name.clone(),
+                alias: attachment.alias.clone(),
                 mode: attachment.obtained.name(),
                 counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),

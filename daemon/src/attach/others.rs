@@ -73,6 +73,7 @@ impl Others {
         (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
             slot: Self::SLOT,
             name: NAME.to_owned(),
+            alias: None,
             mode: Obtained::Shared.name(),
             counts: if counted_buffers { Counts::Buffers } else { Counts::Packets },
             direction: None,

@@ -27,6 +27,8 @@ pub struct Attachment {
     pub rule: usize,
     /// The interface's name, as it was last known.
     pub name: String,
+    /// What the operator calls it, if anything.
+    pub alias: Option<String>,
     /// The direction.
     pub way: Way,
     /// How its packets are seen.
@@ -120,7 +122,7 @@ impl Attachment {
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
         let (present, coverage) = (None, Coverage::default());
         let (obtained, feeds) = (Obtained::Absent, Feeds::All);
-        Self { rule, name: name.to_owned(), way, obtained, feeds, present, coverage, changed: false }
+        Self { rule, name: name.to_owned(), alias: None, way, obtained, feeds, present, coverage, changed: false }
     }
 
     /// What becomes of it now that this is `wanted` and these interfaces are `gone`; `None` if it is not attached.

@@ -10,41 +10,13 @@ use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
 use crate::{
-    names::{Prefix, Scope, protocol::protocol_number},
+    names::{Prefix, Scope, dscp::dscp_number, protocol::protocol_number},
     text::short,
     view::{
         By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
         field::{self, TCP_FLAGS},
     },
 };
-
-/// Code points with names (RFC 2474, 2597, 3246, 5865, 8622).
-const DSCP: [(&str, u8); 24] = [
-    ("be", 0),
-    ("default", 0),
-    ("le", 1),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("va", 44),
-    ("ef", 46),
-    ("cs6", 48),
-    ("cs7", 56),
-];
 
 /// Explicit congestion notification (RFC 3168).
 const ECN: [(&str, u8); 4] = [("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
@@ -266,7 +238,7 @@ const CONDITIONS: [(&str, Read); 22] = [
     ("vlan", |f, _| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
     ("dscp", |f, _| {
         numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
-            named(text, &DSCP).or_else(|| text.parse().ok().filter(|number| *number < 64))
+            dscp_number(text).or_else(|| text.parse().ok().filter(|number| *number < 64))
         })
     }),
     ("ecn", |f, _| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),

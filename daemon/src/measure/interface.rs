@@ -26,6 +26,8 @@ pub struct MeasuredInterface {
     pub slot: usize,
     /// Its name.
     pub name: String,
+    /// What the operator calls it, if anything.
+    pub alias: Option<String>,
     /// How its packets were seen.
     pub mode: &'static str,
     /// What counts as a packet.

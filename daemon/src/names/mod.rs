@@ -1,12 +1,14 @@
 //! What addresses and numbers are called: [`networks`] that the configuration names by their [`prefix`]es, autonomous
-//! systems and countries from databases ([`geo`]), and [`protocol`]s.
+//! systems and countries from databases ([`geo`]), [`protocol`]s, [`services`] by their ports, and code points ([`dscp`]).
 
+pub mod dscp;
 mod file;
 pub mod geo;
 mod network;
 pub mod networks;
 pub mod prefix;
 pub mod protocol;
+pub mod services;
 
 pub(crate) use self::file::open_regular;
 pub use self::{

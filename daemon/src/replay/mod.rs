@@ -274,6 +274,7 @@ impl Run<'_> {
         let capture = MeasuredInterface {
             slot: 0,
             name: self.interface.clone(),
+            alias: None,
             mode: "replay",
             counts: Counts::Packets,
             direction: None,

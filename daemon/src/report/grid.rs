@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use crate::text::visible;
+
 /// Blanks between two columns.
 const GAP: &str = "  ";
 
@@ -34,7 +36,7 @@ impl Tone {
     }
 }
 
-/// A text with its tone. Control characters are replaced: a report may come from anywhere, and a terminal obeys them.
+/// A text with its tone, without what a terminal would obey.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     text: String,
@@ -43,7 +45,6 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
-        let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         Self { text: text.as_ref().chars().map(visible).collect(), tone }
     }
 

@@ -129,6 +129,9 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
+    /// What the operator calls it (`ip link set NAME alias TEXT`). Absent if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
     /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `absent` if
     /// the interface was not there yet; `gone` if it disappeared; `others` if this is the account of all interfaces that
     /// found no other one.

@@ -86,6 +86,7 @@ mod tests {
             ("/window", "clock_step_seconds"),
             ("/window", "late_packets"),
             ("/observer", "site"),
+            ("/interfaces/0", "alias"),
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),
             ("/interfaces/1/tcp", "bounds"),

@@ -1,6 +1,7 @@
 //! A report as tables for a terminal of about a hundred columns.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     net::IpAddr,
 };
@@ -17,7 +18,7 @@ use super::{
     units::{bytes, count, percent, scaled},
     view_table,
 };
-use crate::text::grouped;
+use crate::{names::services::service_name, text::grouped};
 
 /// The widest that a list of flows or pairs gets before source and destination share one column, in columns.
 const WIDTH_MAX: usize = 100;
@@ -29,6 +30,8 @@ const ROWS_MAX: usize = 10;
 const COVERAGE_MIN: f64 = 0.999;
 /// The longest error of a sink that is shown, in characters.
 const ERROR_MAX: usize = 90;
+/// The longest alias of an interface that is shown, in characters.
+const ALIAS_MAX: usize = 30;
 /// How tables look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
@@ -85,8 +88,9 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     page.top(top, totals)?;
     page.top(top_by_packets, totals)?;
     page.spread(spread)?;
+    let aliases = aliases(interfaces);
     for view in views {
-        page.view(view, window)?;
+        page.view(view, window, &aliases)?;
     }
     if !answers.is_empty() {
         page.section("ANSWERS", "", &view_table::answers(answers, window.seconds))?;
@@ -143,12 +147,13 @@ impl<W: Write> Page<'_, W> {
         Ok(())
     }
 
-    fn view(&mut self, view: &View, window: &Window) -> io::Result<()> {
+    fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
         let View { name, confidence, rows, tables, .. } = view;
         let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows));
         let each = tables.iter().flatten().map(|table| {
             let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
-            (format!("VIEW {name}: {}{direction}", table.interface), &table.rows)
+            let interface = aliases.show(&table.interface);
+            (format!("VIEW {name}: {interface}{direction}"), &table.rows)
         });
         for (title, rows) in one.chain(each) {
             let remark = match *confidence {
@@ -156,7 +161,7 @@ impl<W: Write> Page<'_, W> {
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
             let remark = if rows.is_empty() { "nothing matched" } else { &remark };
-            self.section(&title, remark, &view_table::grid(view, rows, window.seconds))?;
+            self.section(&title, remark, &view_table::grid(view, rows, window.seconds, aliases))?;
         }
         if tables.as_ref().is_some_and(Vec::is_empty) {
             self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
@@ -233,8 +238,10 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
 
 fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (i, Interface { name, mode, counts, direction, feeds, repeated, sampling, ledger, tcp, coverage, kept }) in
-        interfaces.iter().enumerate()
+    for (
+        i,
+        Interface { name, alias, mode, counts, direction, feeds, repeated, sampling, ledger, tcp, coverage, kept },
+    ) in interfaces.iter().enumerate()
     {
         if i > 0 {
             grid.across([]);
@@ -249,7 +256,9 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         };
         let lost = ledger.lost.values().any(|tally| tally.packets > 0);
         let kept = Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain });
-        let mut line = vec![Cell::new(name, Strong), Cell::from(mode)];
+        let mut line = vec![Cell::new(name, Strong)];
+        line.extend(alias.as_ref().map(|alias| Cell::from(format!("({})", shortened(alias, ALIAS_MAX)))));
+        line.push(Cell::from(mode));
         line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
         line.extend(direction.as_ref().map(Cell::from));
         line.extend([Cell::from(rate), balanced, kept]);
@@ -366,7 +375,12 @@ fn flow_entry(flow: &TopFlow) -> Entry {
     let (proto, src, dst) = match proto.as_ref() {
         _ if *fragment => (format!("{proto} fragments"), address(*src_ip), address(*dst_ip)),
         "icmp" | "icmpv6" => (format!("{proto} {src_port}/{dst_port}"), address(*src_ip), address(*dst_ip)),
-        proto if has_ports(proto) => (proto.to_owned(), endpoint(*src_ip, *src_port), endpoint(*dst_ip, *dst_port)),
+        proto if has_ports(proto) => {
+            // The lower port is that of the service.
+            // The lower port is that of the service. Beside the longest addresses there is no room for its name.
+            let named = with_name(proto.to_owned(), service_name(Some(proto), *src_port.min(dst_port)));
+            (named, endpoint(*src_ip, *src_port), endpoint(*dst_ip, *dst_port))
+        }
         proto => (proto.to_owned(), address(*src_ip), address(*dst_ip)),
     };
     Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
@@ -451,8 +465,30 @@ fn towards(destination: &str) -> String {
 
 fn service(proto: &str, port: u16) -> String {
     match proto {
-        proto if has_ports(proto) => format!("{proto}/{port}"),
+        proto if has_ports(proto) => with_name(format!("{proto}/{port}"), service_name(Some(proto), port)),
         proto => proto.to_owned(),
+    }
+}
+
+/// A number with its name for people.
+pub(super) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String {
+    match name {
+        Some(name) => format!("{number} ({})", name.as_ref()),
+        None => number,
+    }
+}
+
+/// What the operator calls each interface.
+pub(super) struct Aliases<'r>(BTreeMap<&'r str, &'r str>);
+
+fn aliases(interfaces: &[Interface]) -> Aliases<'_> {
+    Aliases(interfaces.iter().filter_map(|one| Some((one.name.as_str(), one.alias.as_deref()?))).collect())
+}
+
+impl Aliases<'_> {
+    /// An interface's name, with its alias if it has one.
+    pub(super) fn show(&self, name: &str) -> String {
+        with_name(name.to_owned(), self.0.get(name).map(|alias| shortened(alias, ALIAS_MAX)))
     }
 }
 
@@ -515,7 +551,7 @@ fn costs(metrics: &SelfMetrics) -> Grid {
         }
         line("sink", with_dropped(text, *dropped), if *dropped > 0 { Alarm } else { Plain });
         if let Some(error) = last_error {
-            line("", shortened(error), Alarm);
+            line("", shortened(error, ERROR_MAX), Alarm);
         }
     }
     grid
@@ -525,8 +561,8 @@ fn with_dropped(text: String, dropped: u64) -> String {
     if dropped > 0 { format!("{text}, {} dropped", grouped(dropped)) } else { text }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(ERROR_MAX) {
+fn shortened(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -598,11 +634,44 @@ mod tests {
         let mut report = golden();
         let longest = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
         for flow in &mut report.top.flows {
-            (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port) = (longest, longest, u16::MAX, u16::MAX);
+            (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port) = (longest, longest, u16::MAX, 3389);
         }
-        for line in tables(&report, Style::default()).lines() {
+        let text = tables(&report, Style::default());
+        assert!(text.contains("tcp (ms-wbt-server)"), "the longest name of a service for TCP");
+        for line in text.lines() {
             assert!(line.chars().count() <= 120 && line == line.trim_end(), "{line:?}");
         }
+    }
+
+    #[test]
+    fn an_interface_has_its_alias_beside_its_name_and_the_terminal_obeys_none_of_it() {
+        let mut report = golden();
+        let text = tables(&report, Style::default());
+        assert!(text.contains("eth0  (uplink to ACME)  xdp-native"), "{text}");
+        assert!(text.contains("VIEW dscp: eth0 (uplink to ACME), ingress"), "{text}");
+        report.interfaces[0].alias = Some("up\u{202e}\x1b[2J".to_owned() + &"x".repeat(255));
+        let key = serde_json::json!({"interface": "eth0", "direction": "ingress"});
+        let view = &mut report.views[0];
+        view.by = vec!["interface".to_owned(), "direction".to_owned()];
+        view.rows.as_mut().unwrap()[0].key = key.as_object().unwrap().clone();
+        let text = tables(&report, Style::default());
+        let shown = format!("(up\u{fffd}\u{fffd}[2J{}…)", "x".repeat(ALIAS_MAX - 7));
+        assert!(text.contains(&format!("eth0  {shown}  xdp-native")), "{text}");
+        assert!(text.contains(&format!("eth0 {shown}  ingress ")), "{text}");
+        let heading = text.lines().find(|line| line.starts_with("     interface")).unwrap();
+        assert_eq!(heading.matches("direction").count(), 1, "{heading}");
+    }
+
+    #[test]
+    fn a_flow_and_a_service_are_named_by_the_port_of_the_service() {
+        let flow = |src_port, dst_port| {
+            let flow = TopFlow { src_port, dst_port, ..golden().top.flows[0].clone() };
+            flow_entry(&flow).what
+        };
+        assert_eq!(flow(443, 50_000), ["tcp (https)", "192.0.2.1:443", "→ 198.51.100.7:50000"]);
+        assert_eq!(flow(50_000, 22), ["tcp (ssh)", "192.0.2.1:50000", "→ 198.51.100.7:22"]);
+        assert_eq!(flow(1, 443), ["tcp", "192.0.2.1:1", "→ 198.51.100.7:443"], "443 is not the service here");
+        assert_eq!([service("udp", 443), service("udp", 22), service("253", 0)], ["udp/443 (https)", "udp/22", "253"]);
     }
 
     #[test]

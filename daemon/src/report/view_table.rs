@@ -1,6 +1,6 @@
 //! The rows of a view for a terminal.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Estimate, Row, View,
@@ -9,17 +9,20 @@ use super::{
         Cell, Grid,
         Tone::{Faint, Plain},
     },
-    tables::{in_column, measured},
+    tables::{Aliases, in_column, measured, with_name},
     units::{bytes, count, scaled},
 };
+use crate::names::{dscp::dscp_name, services::service_name};
 
 /// Rows of a table: more are in the JSON.
 const ROWS_MAX: usize = 20;
+/// The largest type of ICMP and `ICMPv6` that is in use.
+const ICMP_TYPE_MAX: u16 = 161;
 /// Rows of a list of floods or scans.
 const SPREAD_ROWS_MAX: usize = 5;
 
 /// A line for each row: its rank, the fields of its key, what was measured, and the rate of that over so many seconds.
-pub(super) fn grid(view: &View, rows: &[Row], seconds: f64) -> Grid {
+pub(super) fn grid(view: &View, rows: &[Row], seconds: f64, aliases: &Aliases<'_>) -> Grid {
     let Some(first) = rows.first() else { return Grid::new([Left]) };
     let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();
     let keys: Vec<&String> = first.key.keys().collect();
@@ -39,7 +42,13 @@ pub(super) fn grid(view: &View, rows: &[Row], seconds: f64) -> Grid {
     let head = [""].into_iter().chain(columns.iter().copied()).map(str::to_owned).chain(captions);
     grid.row(head.map(|caption| Cell::new(caption, Faint)));
     for row in rows.iter().take(ROWS_MAX) {
-        let fields = columns.iter().map(|column| Cell::new(text(row.key.get(*column)), Plain));
+        let fields = columns.iter().map(|column| {
+            let shown = match (*column, row.key.get(*column)) {
+                ("interface", Some(Value::String(name))) => aliases.show(name),
+                _ => with_meaning(column, &row.key),
+            };
+            Cell::new(shown, Plain)
+        });
         let numbers = numbers(&view.measure, row, seconds).into_iter().map(Cell::from);
         grid.row([place(row)].into_iter().chain(fields).chain(numbers));
     }
@@ -70,7 +79,8 @@ pub(super) fn answers(answers: &[Row], seconds: f64) -> Grid {
     let captions = captions(&Value::Null, &Row::default());
     grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     for answer in answers {
-        let key: Vec<String> = answer.key.iter().map(|(name, value)| format!("{name} {}", text(Some(value)))).collect();
+        let key: Vec<String> =
+            answer.key.keys().map(|name| format!("{name} {}", with_meaning(name, &answer.key))).collect();
         let numbers = numbers(&Value::Null, answer, seconds);
         grid.row([key.join(", ")].into_iter().chain(numbers).map(Cell::from));
     }
@@ -120,10 +130,55 @@ fn numbers(measure: &Value, row: &Row, seconds: f64) -> Vec<String> {
     }
 }
 
+/// The value of a field, with the name that people know it by.
+fn with_meaning(field: &str, key: &Map<String, Value>) -> String {
+    let value = key.get(field);
+    let number = value.and_then(Value::as_u64);
+    let name = match field {
+        "dscp" => number.and_then(dscp_name),
+        "port" | "src_port" | "dst_port" => {
+            let (proto, port) =
+                (key.get("proto").and_then(Value::as_str), number.and_then(|port| port.try_into().ok()));
+            // Without the protocol, the lower source ports may be types of ICMP.
+            let is_port = field != "src_port" || proto.is_some() || port > Some(ICMP_TYPE_MAX);
+            port.filter(|_| is_port).and_then(|port| service_name(proto, port)).map(str::to_owned)
+        }
+        _ => None,
+    };
+    with_name(text(value), name)
+}
+
 fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_names_that_people_know() {
+        for (field, key, shown) in [
+            ("port", json!({"proto": "tcp", "port": 443}), "443 (https)"),
+            ("port", json!({"port": 443}), "443 (https)"),
+            ("dst_port", json!({"proto": "udp", "dst_port": 22}), "22"),
+            ("dst_port", json!({"dst_port": 22}), "22 (ssh)"),
+            // A neighbour solicitation, and what may be one.
+            ("src_port", json!({"proto": "icmpv6", "src_port": 135}), "135"),
+            ("src_port", json!({"src_port": 135}), "135"),
+            ("src_port", json!({"src_port": 443}), "443 (https)"),
+            ("dscp", json!({"dscp": 46}), "46 (EF)"),
+            ("dscp", json!({"dscp": 3}), "3"),
+            ("proto", json!({"proto": "tcp", "port": 443}), "tcp"),
+            ("src_net", json!({"dst_net": "peer"}), "-"),
+        ] {
+            assert_eq!(with_meaning(field, key.as_object().unwrap()), shown, "{field} of {key}");
+        }
     }
 }

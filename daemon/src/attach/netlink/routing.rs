@@ -32,6 +32,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VXLAN_LINK: u16 = 3;
@@ -53,6 +54,8 @@ pub struct Device {
     pub ifindex: u32,
     /// Its name.
     pub name: String,
+    /// What the operator calls it (`ip link set NAME alias TEXT`), if anything.
+    pub alias: Option<String>,
     /// Its hardware type (`ARPHRD_*`).
     pub hardware: u16,
     /// The longest packet after the link layer's header, in bytes.
@@ -232,6 +235,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
     for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
         match kind {
             IFLA_IFNAME => device.name = text(data),
+            IFLA_IFALIAS => device.alias = Some(text(data)).filter(|alias| !alias.is_empty()),
             IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
             IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
             IFLA_LINK_NETNSID => device.elsewhere = true,
@@ -296,6 +300,7 @@ mod tests {
             0,
             &[
                 attribute(IFLA_IFNAME, b"wan0.7\0"),
+                attribute(IFLA_IFALIAS, b"uplink \xff ACME\0"),
                 attribute(99, b"unknown"),
                 attribute(IFLA_MTU, &1500_u32.to_ne_bytes()),
                 attribute(IFLA_LINK, &3_u32.to_ne_bytes()),
@@ -312,6 +317,7 @@ mod tests {
         let expected = Device {
             ifindex: 7,
             name: "wan0.7".to_owned(),
+            alias: Some("uplink \u{fffd} ACME".to_owned()),
             hardware: 1,
             mtu: 1500,
             up: true,

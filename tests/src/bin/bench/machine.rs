@@ -185,6 +185,7 @@ fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
     let interface = |slot| MeasuredInterface {
         slot,
         name: format!("ppp{slot}"),
+        alias: None,
         mode: "tcx",
         counts: Counts::Packets,
         direction: Some("ingress"),

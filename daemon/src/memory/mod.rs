@@ -1,4 +1,7 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to change
+//! when it is more than the configuration allows.
+
+mod budget;
 
 use std::{fmt, fs, sync::Arc, time::Duration};
 
@@ -14,10 +17,12 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
-    measure::{lane::LATE_BYTES, price::Prices, shard::Shard},
+    measure::{lane::LATE_BYTES, shard::Shard},
     question::Views,
     text::grouped,
 };
+
+pub use self::budget::{Change, Fitting, OverBudget};
 
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
 const BASE_BYTES: u64 = 18 << 20;
@@ -143,45 +148,6 @@ impl Memory {
     }
 }
 
-/// More memory than the configuration allows.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "memory: {} are allowed, but this configuration needs {} in all, of which the views take {}. The largest are {}. Leave \
-     some of them out (`standard_views`, `views`), raise `estimates.top_error`, or set `memory` to {}MiB",
-    mib(*allowed), mib(*needed), mib(*views), largest.join(", "), needed.div_ceil(1 << 20)
-)]
-pub struct OverBudget {
-    /// What is allowed, in bytes.
-    pub allowed: u64,
-    /// What is needed, in bytes.
-    pub needed: u64,
-    /// What views take of it, in bytes.
-    pub views: u64,
-    /// The views that take most, with what they take.
-    pub largest: Vec<String>,
-}
-
-impl Memory {
-    /// Whether all of it is within what is allowed.
-    ///
-    /// # Errors
-    ///
-    /// It is more; which views take most.
-    pub fn check_budget(&self, allowed: Option<u64>, views: &Arc<Views>) -> Result<(), OverBudget> {
-        const NAMED: usize = 5;
-        let (Some(allowed), needed) = (allowed, self.total()) else { return Ok(()) };
-        if needed <= allowed {
-            return Ok(());
-        }
-        let prices = Prices::of(views, self.shards());
-        let mut sizes: Vec<(u64, &str)> =
-            prices.views.iter().map(|price| (self.shards() * price.bytes, price.name.as_str())).collect();
-        sizes.sort_unstable_by(|one, other| other.cmp(one));
-        let largest = sizes.iter().take(NAMED).map(|(bytes, name)| format!("{name} ({})", mib(*bytes))).collect();
-        Err(OverBudget { allowed, needed, views: prices.bytes(), largest })
-    }
-}
-
 /// The resident set of this process, in bytes; 0 where `/proc` does not tell.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -254,22 +220,6 @@ mod tests {
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {
         let config = Config::default();
         Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(cpus), has_programs)
-    }
-
-    #[test]
-    fn more_than_is_allowed_is_refused_with_what_takes_most() {
-        let config = Config::default();
-        let views = Views::new(&config, 1).unwrap();
-        let memory = default_plan(2, true);
-        assert_eq!(memory.check_budget(None, &views), Ok(()));
-        assert_eq!(memory.check_budget(Some(memory.total()), &views), Ok(()));
-        let refused = memory.check_budget(Some(memory.total() - 1), &views).unwrap_err();
-        assert_eq!((refused.needed, refused.largest.len()), (memory.total(), 5));
-        let told = refused.to_string();
-        assert!(
-            told.contains("flows (")
-                && told.contains(&format!("set `memory` to {}MiB", memory.total().div_ceil(1 << 20)))
-        );
     }
 
     #[test]
