@@ -124,9 +124,9 @@ fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     Ok(victim)
 }
 
-/// Sources that share the victim's block, found by watching its bounds: they widen when the block is full before the victim
-/// comes, and one of those that found no place there shares the victim's cell. Also the number of reports that it took.
-fn block_mates(router: &Router) -> Result<(Vec<u32>, u64)> {
+/// Sources that widen the victim's bounds a little together, found by watching them; none of them can be spared. Also the
+/// number of reports that it took.
+fn those_that_widen(router: &Router) -> Result<(Vec<u32>, u64)> {
     let mut windows = 0;
     let widens = |set: &[u32]| {
         windows += 1;
@@ -169,42 +169,38 @@ impl Outcome {
     }
 }
 
-/// (a) and (b): pushes the victim out of the list, or makes its bounds wide.
+/// (a) and (b): tries to push the victim out of the list, or to make its bounds wide.
 ///
-/// The victim's block is one of fifty. A blind attacker with nine sources fills it by chance with a probability of
-/// 9 x 50^-8, below 10^-12. The same holds for what was learned yesterday. So no attempt of theirs may do any harm.
+/// Whoever watches the victim's bounds needs sources that fill its block of the candidates and one of its cells there, and
+/// others that fill each of its cells of the count-min, without being candidates: those have to be kept out of their own
+/// blocks by others again. So the search ends with hundreds of sources, and what they send widens bounds by less than the
+/// configured error.
 pub fn the_lists() -> Result<()> {
-    // A quarter of what the victim sends, each: it has to share a cell. Twice as much: it finds no place.
-    let (less, more) = (VICTIM_PACKETS / 4, VICTIM_PACKETS * 2);
-    let mut reports = 0;
-    let [mut widening, mut pushing, mut blind, mut later, mut flood] = [(); 5].map(|()| Outcome::default());
-    for seed in 0..ROUTERS {
-        let mut config = small();
-        // So many that the victim belongs there, even where each source of the attacker sends more.
-        config.report.top = 20;
-        let router = Router::new(seed, config)?;
-        let (mates, windows) = block_mates(&router)?;
-        reports += windows;
-        ensure!((9..=15).contains(&mates.len()), "{} sources for a block of eight", mates.len());
-        widening.attack(&router, 0, &mates, less)?;
-        pushing.attack(&router, 0, &mates, more)?;
-        let others: Vec<u32> = (5_000..).take(mates.len()).collect();
-        for packets in [less, more] {
-            blind.attack(&router, 0, &others, packets)?;
-            later.attack(&router, 1, &mates, packets)?;
-        }
+    // A quarter of what the victim sends, each: it belongs at the head of the list.
+    let less = VICTIM_PACKETS / 4;
+    let (mut reports, mut sources) = (0, 0);
+    let [mut learned, mut blind, mut later, mut flood] = [(); 4].map(|()| Outcome::default());
+    for seed in 0..ROUTERS / 2 {
+        let router = Router::new(seed, small())?;
+        let (found, windows) = those_that_widen(&router)?;
+        (reports, sources) = (reports + windows, sources + found.len() as u64);
+        learned.attack(&router, 0, &found, less)?;
+        let others: Vec<u32> = (5_000..).take(found.len()).collect();
+        blind.attack(&router, 0, &others, less)?;
+        later.attack(&router, 1, &found, less)?;
         // As many packets, each from a source of its own.
-        let many: Vec<u32> = (10_000..).take(mates.len() * less).collect();
+        let many: Vec<u32> = (10_000..).take(found.len() * less).collect();
         flood.attack(&router, 0, &many, 1)?;
     }
-    ensure!(blind.harmless() && later.harmless(), "blind: {blind:?}; on the next day: {later:?}");
-    ensure!(flood.harmless(), "a blind flood: {flood:?}");
+    for (who, outcome) in
+        [("blind", blind), ("on the next day", later), ("a blind flood", flood), ("who reads reports", learned)]
+    {
+        ensure!(outcome.attempts == 5 * ROUTERS / 2, "{who}: {outcome:?}");
+        ensure!(outcome.harmless(), "{who}: {outcome:?}");
+    }
     // What docs/SECURITY.md says of an attacker who reads reports. The seeds fix all of it.
-    let reports = reports / ROUTERS;
-    ensure!((50..200).contains(&reports), "it took {reports} reports to find nine sources of a block");
-    ensure!(pushing.missing >= 20, "pushing the victim out: {pushing:?}");
-    ensure!(widening.missing + widening.wide >= 20, "widening the victim's bounds: {widening:?}");
-    ensure!(widening.widest > 10.0 * flood.widest, "no wider than by a blind flood: {widening:?}, {flood:?}");
+    let [reports, sources] = [reports, sources].map(|sum| sum / (ROUTERS / 2));
+    ensure!(reports > 300 && sources > 100, "it took {reports} reports to find {sources} sources");
     Ok(())
 }
 
@@ -282,7 +278,7 @@ pub fn the_flow_cache(kernel: bool) -> Result<()> {
         };
         let slots = Shares::new(&router.config.datapath, &Cpus::of(1)).cache_flows;
         let mates = least((1..8 * slots).collect(), disturbs)?;
-        ensure!(mates.len() == 1, "router {seed}: {} flows for one slot", mates.len());
+        ensure!(found.len() == 1, "router {seed}: {} flows for one slot", found.len());
         let in_turn = |nth: u32| (0..500).flat_map(|_| [victim, flow(nth)]).collect::<Vec<_>>();
         let (learned, blind) = (hit_rate(&in_turn(mates[0]))?, hit_rate(&in_turn(100_000 + seed as u32))?);
         ensure!(learned == 0.0, "router {seed}: {learned} of the packets find their flow");

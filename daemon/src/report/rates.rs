@@ -88,8 +88,8 @@ pub(super) fn grid(rates: &[InterfaceRates]) -> Grid {
     let captions = ["", "", "median", "90 %", "max", "median", "90 %", "max"];
     grid.row(captions.map(|caption| Cell::new(caption, Faint)));
     for InterfaceRates { interface, direction, longest_second: _, packets, bytes } in rates {
-        let bits = |bytes: u64| scaled(bytes as f64 * 8.0, "b/s");
-        let each = |packets: u64| scaled(packets as f64, "p/s");
+        let bits = |bytes: u64| scaled(bytes as f64 * 8.0, "bit/s");
+        let each = |packets: u64| scaled(packets as f64, "pkt/s");
         let name = [interface.clone(), direction.clone().unwrap_or_default()];
         let numbers = [
             bits(bytes.p50),
