@@ -278,7 +278,7 @@ pub fn the_flow_cache(kernel: bool) -> Result<()> {
         };
         let slots = Shares::new(&router.config.datapath, &Cpus::of(1)).cache_flows;
         let mates = least((1..8 * slots).collect(), disturbs)?;
-        ensure!(found.len() == 1, "router {seed}: {} flows for one slot", found.len());
+        ensure!(mates.len() == 1, "router {seed}: {} flows for one slot", mates.len());
         let in_turn = |nth: u32| (0..500).flat_map(|_| [victim, flow(nth)]).collect::<Vec<_>>();
         let (learned, blind) = (hit_rate(&in_turn(mates[0]))?, hit_rate(&in_turn(100_000 + seed as u32))?);
         ensure!(learned == 0.0, "router {seed}: {learned} of the packets find their flow");

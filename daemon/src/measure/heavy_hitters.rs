@@ -182,7 +182,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
 
     /// The memory that it takes, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        self.candidates.memory_bytes() + self.counts.counts.memory_bytes()
+        let waiting = size_of_val(&self.counts.hashes) + size_of_val(&self.counts.tallies);
+        self.candidates.memory_bytes() + self.counts.counts.memory_bytes() + waiting
     }
 }
 

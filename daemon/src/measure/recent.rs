@@ -18,12 +18,14 @@ pub struct Recent {
     flows: Box<[u32]>,
 }
 
-impl Recent {
-    /// None yet.
-    pub fn new() -> Self {
+/// None yet.
+impl Default for Recent {
+    fn default() -> Self {
         Self { flows: vec![0; PLACES].into_boxed_slice() }
     }
+}
 
+impl Recent {
     /// Remembers the flow with this hash; returns whether it was remembered already.
     #[inline(always)]
     pub fn meet(&mut self, hash: u64) -> bool {
@@ -54,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_known_from_its_second_record_on() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::default();
         for flow in (1..1_000).map(mix) {
             assert!(!recent.meet(flow), "{flow} is new");
             assert!(recent.meet(flow), "{flow} is known");
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn another_flow_at_the_same_place_is_another_flow() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::default();
         let [one, other] = [(1 << 40) | 7, (2 << 40) | 7];
         assert!(!recent.meet(one) && !recent.meet(other) && !recent.meet(one));
         assert!(recent.meet(one));

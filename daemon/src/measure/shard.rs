@@ -240,7 +240,7 @@ impl Shard {
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
-            recent: Recent::new(),
+            recent: Recent::default(),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
             views: plan.questions.iter().map(|question| ViewSketch::new(question, key.id(), TOGETHER)).collect(),

@@ -29,7 +29,7 @@ pub struct ViewSketch {
 enum Answers {
     Total,
     Table(Box<[Tally]>),
-    HeavyHitters(HeavyHitters<ViewKey>),
+    HeavyHitters(Box<HeavyHitters<ViewKey>>),
     Unique(HyperLogLog),
     Spread(Spread<ViewKey>),
 }
@@ -68,7 +68,7 @@ impl ViewSketch {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
             Structure::HeavyHitters { error, candidates } => {
-                Answers::HeavyHitters(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id))
+                Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
             }
             Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
             Structure::Spread { pairs, smallest, error } => {
@@ -108,7 +108,7 @@ impl ViewSketch {
                 keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
             }
             Answers::HeavyHitters(hitters) => {
-                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key))
+                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key));
             }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
