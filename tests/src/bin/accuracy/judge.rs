@@ -4,7 +4,7 @@ use std::{collections::HashMap, net::IpAddr};
 
 use weir::{
     measure::{
-        answer::{Answer, Ranked, Ranking},
+        answer::{Answer, Ranking},
         summary::Summary,
     },
     question::Views,
@@ -20,7 +20,11 @@ use weir_tests::{
     truth::{Key, Lacks},
 };
 
-use crate::tally::{About, Cell, STATED};
+use crate::{
+    scenario::Rate,
+    tally::{About, Cell, STATED},
+    views::{Statement, Truths},
+};
 
 /// What is true of a window.
 pub struct Judge {
@@ -30,6 +34,7 @@ pub struct Judge {
     top: usize,
     distinct: [(&'static str, u64); 3],
     new: u64,
+    views: Truths,
 }
 
 impl Judge {
@@ -47,11 +52,12 @@ impl Judge {
                 ("flows", oracle.distinct(Dimension::Flows)),
             ],
             new: oracle.new_flows(),
+            views: Truths::new(oracle),
         }
     }
 
-    /// Judges everything that a summary says at this confidence.
-    pub fn summary(&self, plan: &Views, summary: &Summary, confidence: f64, cell: &mut Cell) {
+    /// Judges everything that a summary says of packets that were taken at this rate, at this confidence.
+    pub fn summary(&self, plan: &Views, summary: &Summary, (rate, confidence): (Rate, f64), cell: &mut Cell) {
         let empty = Ranking::default();
         let list = |nth: usize| summary.views.get(nth).and_then(Answer::ranking).unwrap_or(&empty);
         let failed = [0, 1, 2, 3, 4].map(|nth| self.list(plan, nth, list(nth)));
@@ -63,6 +69,14 @@ impl Judge {
             cell.judge(confidence, About::Unique(name), !holds(estimate, truth));
         }
         cell.judge(confidence, About::New, !holds(summary.new_flows.count, self.new));
+        for (name, statement, failed) in self.views.judge(plan, &summary.views, rate.is_every_packet()) {
+            match statement {
+                Statement::Sums => cell.judge(confidence, About::Sums(name), failed),
+                Statement::Unique => cell.judge(confidence, About::Unique(name), failed),
+                Statement::Spread if confidence == STATED => cell.judge(confidence, About::Spread(name), failed),
+                Statement::Spread => (),
+            }
+        }
         if confidence == STATED {
             self.largest(plan, list(0), cell);
         }
@@ -70,18 +84,8 @@ impl Judge {
 
     /// Whether any bound of any entry fails.
     fn list(&self, plan: &Views, nth: usize, ranking: &Ranking<ViewKey>) -> bool {
-        let subject = |ranked: &Ranked<ViewKey>| {
-            let key = plan.questions[nth].by.flow(&ranked.key);
-            match Dimension::ALL[nth] {
-                Dimension::Flows => Subject::Flow(flow(key)),
-                Dimension::Sources => Subject::Source(key.src_ip()),
-                Dimension::Destinations => Subject::Destination(key.dst_ip()),
-                Dimension::Pairs => Subject::Pair(key.src_ip(), key.dst_ip()),
-                Dimension::Services => Subject::Service(key.proto(), key.port()),
-            }
-        };
         ranking.by_bytes.iter().chain(&ranking.by_packets).any(|ranked| {
-            let truth = self.dimensions[nth].get(&subject(ranked)).copied().unwrap_or_default();
+            let truth = self.dimensions[nth].get(&subject(plan, nth, &ranked.key)).copied().unwrap_or_default();
             !holds(ranked.packets, truth.packets) || !holds(ranked.bytes, truth.bytes)
         })
     }
@@ -90,9 +94,7 @@ impl Judge {
     fn largest(&self, plan: &Views, flows: &Ranking<ViewKey>, cell: &mut Cell) {
         let mut found = 0;
         for ranked in &flows.by_bytes {
-            let truth = self.dimensions[0]
-                .get(&Subject::Flow(flow(plan.questions[0].by.flow(&ranked.key))))
-                .map_or(0, |tally| tally.bytes);
+            let truth = self.dimensions[0].get(&subject(plan, 0, &ranked.key)).map_or(0, |tally| tally.bytes);
             if truth > 0 {
                 let Estimate { value, lower, upper } = ranked.bytes;
                 cell.width.add((upper - lower) as f64 / truth as f64);
@@ -107,7 +109,20 @@ impl Judge {
     }
 }
 
-fn holds(Estimate { value, lower, upper }: Estimate, truth: u64) -> bool {
+/// What a row of the `nth` list is about, in the words of the oracle.
+pub fn subject(plan: &Views, nth: usize, key: &ViewKey) -> Subject {
+    let key = plan.questions[nth].by.flow(key);
+    match Dimension::ALL[nth] {
+        Dimension::Flows => Subject::Flow(flow(key)),
+        Dimension::Sources => Subject::Source(key.src_ip()),
+        Dimension::Destinations => Subject::Destination(key.dst_ip()),
+        Dimension::Pairs => Subject::Pair(key.src_ip(), key.dst_ip()),
+        Dimension::Services => Subject::Service(key.proto(), key.port()),
+    }
+}
+
+/// Whether the bounds have the truth, and the value, between them.
+pub fn holds(Estimate { value, lower, upper }: Estimate, truth: u64) -> bool {
     (lower..=upper).contains(&truth) && (lower..=upper).contains(&value)
 }
 

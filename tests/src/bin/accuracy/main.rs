@@ -14,17 +14,21 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use weir::{clock, datapath::online_cpus};
 
 mod distinct;
 mod judge;
 mod plot;
 mod print;
+mod recall;
 mod run;
 mod scenario;
 mod tally;
+mod views;
 
+use distinct::Family;
+use scenario::Scenario;
 use tally::Tallies;
 
 /// Measures generated traffic again and again, and judges whether bounds hold as often as they say
@@ -36,6 +40,9 @@ struct Options {
     /// Three minutes
     #[arg(long, conflicts_with = "minutes")]
     quick: bool,
+    /// Leave the others out
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// Other traffic and other keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,10 +55,10 @@ struct Options {
 const SEEDS: u64 = 10_000;
 
 fn main() -> Result<ExitCode> {
-    let Options { minutes, quick, seed, plots } = Options::parse();
+    let Options { minutes, quick, only, seed, plots } = Options::parse();
     // The last tasks end after the time is over, and pictures and tables follow.
     let time = Duration::from_secs(if quick { 165 } else { 60 * minutes - 15 });
-    let tallies = measure(seed, time)?;
+    let tallies = measure(seed, time, &tasks(quick, only))?;
     print::tables(&tallies)?;
     if let Some(folder) = plots {
         for (name, picture) in plot::all(&tallies) {
@@ -63,24 +70,66 @@ fn main() -> Result<ExitCode> {
     Ok(if alarms.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Bounds of lists, counts and views, by traffic and sampling rate
+    Bounds,
+    /// Distinct keys, up to ten million
+    Distinct,
+    /// Whether lists show the ten largest of a million flows
+    Largest,
+    /// Whether lists of floods and scans show the ten that touch most among a million keys
+    Spread,
+}
+
+/// A part of a seed's work.
+#[derive(Clone, Copy)]
+enum Task {
+    Cells(&'static Scenario),
+    Distinct(&'static Family),
+    Largest,
+    Spread,
+}
+
+impl Task {
+    const fn part(self) -> Part {
+        match self {
+            Self::Cells(_) => Part::Bounds,
+            Self::Distinct(_) => Part::Distinct,
+            Self::Largest => Part::Largest,
+            Self::Spread => Part::Spread,
+        }
+    }
+}
+
+/// What is done for each seed. Three minutes are too short for lists of a million.
+fn tasks(is_quick: bool, only: Option<Part>) -> Vec<Task> {
+    let is_wanted = |part| only.map_or(!is_quick || !matches!(part, Part::Largest | Part::Spread), |only| only == part);
+    let cells = scenario::ALL.iter().map(Task::Cells);
+    let all = cells.chain(distinct::FAMILIES.iter().map(Task::Distinct)).chain([Task::Largest, Task::Spread]);
+    all.filter(|task| is_wanted(task.part())).collect()
+}
+
 /// All tasks of one seed after those of the one before, on all CPUs, until the time is over.
-fn measure(seed: u64, time: Duration) -> Result<Tallies> {
-    let tasks = (scenario::ALL.len() + distinct::FAMILIES.len()) as u64;
+fn measure(seed: u64, time: Duration, tasks: &[Task]) -> Result<Tallies> {
     let end = clock::now().monotonic + time;
     let (next, all) = (AtomicU64::new(0), Mutex::new(Tallies::default()));
     let work = || -> Result<()> {
         loop {
-            let task = next.fetch_add(1, Relaxed);
-            let (round, nth) = (task / tasks, (task % tasks) as usize);
+            let nth = next.fetch_add(1, Relaxed);
+            let (round, task) = (nth / tasks.len() as u64, tasks[nth as usize % tasks.len()]);
             if round == SEEDS || clock::now().monotonic >= end {
                 return Ok(());
             }
             // A run's traffic, and its keys, are those of no other run.
             let seed = seed.wrapping_mul(SEEDS) + round;
             let mut found = Tallies::default();
-            match scenario::ALL.get(nth) {
-                Some(scenario) => run::all(scenario, seed, &mut found)?,
-                None => distinct::sweep(&distinct::FAMILIES[nth - scenario::ALL.len()], seed, &mut found),
+            match task {
+                Task::Cells(scenario) => run::all(scenario, seed, &mut found)?,
+                Task::Distinct(family) => distinct::sweep(family, seed, &mut found),
+                Task::Largest => recall::largest(seed, &mut found)?,
+                Task::Spread => recall::spread(seed, &mut found)?,
             }
             all.lock().unwrap_or_else(std::sync::PoisonError::into_inner).merge(found);
         }

@@ -15,7 +15,7 @@ const RIGHT: f64 = 520.0;
 const TOP: f64 = 45.0;
 const BOTTOM: f64 = 365.0;
 /// Told apart by everybody (Okabe and Ito, "Color universal design", 2008).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442"];
 
 /// A line: its name, and its points.
 struct Line {

@@ -6,7 +6,7 @@ use weir_tests::table::{self, say, thousands};
 use crate::{
     distinct::{COUNTS, FAMILIES},
     scenario::{self, Geometry, RATES},
-    tally::{About, CONFIDENCES, Cell, Failures, STATED, Tallies, per_10_000},
+    tally::{About, CONFIDENCES, Cell, Failures, STATED, Tallies, Tens, per_10_000},
 };
 
 /// Every cell's failures at each confidence, and how good its lists are; then distinct keys.
@@ -31,11 +31,16 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
                     of(|about| matches!(about, About::List(_))),
                     of(|about| matches!(about, About::Unique(_))),
                     of(|about| matches!(about, About::New)),
+                    of(|about| matches!(about, About::Sums(_))),
+                    of(|about| matches!(about, About::Spread(_))),
                 ])
             })
             .collect();
         say(format!("Share of statements that failed, judged at a confidence of {confidence}:\n"))?;
-        table::write(["traffic", "sketches", "1 in", "seeds", "lists", "distinct counts", "new flows"], &rows)?;
+        table::write(
+            ["traffic", "sketches", "1 in", "seeds", "lists", "distinct counts", "new flows", "views: sums", "by key"],
+            &rows,
+        )?;
         say("")?;
     }
     let rows: Vec<_> = places()
@@ -77,7 +82,23 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
             ]);
         }
     }
-    table::write(["keys", "how many", "seeds", "standard error", "at 0.999", "at 0.9", "at 0.5"], &rows)
+    table::write(["keys", "how many", "seeds", "standard error", "at 0.999", "at 0.9", "at 0.5"], &rows)?;
+    tens(tallies)
+}
+
+/// Whether lists have the true ten.
+fn tens(tallies: &Tallies) -> Result<()> {
+    let row = |(list, tens): (&&'static str, &Tens)| {
+        let Tens { incomplete, missing } = *tens;
+        let found = |Failures { failed, trials }| share(Failures { failed: trials - failed, trials });
+        [(*list).to_owned(), thousands(incomplete.trials), found(incomplete), found(missing)]
+    };
+    let rows: Vec<_> = tallies.tens.iter().map(row).collect();
+    say(
+        "\nThe true ten of a million, with the default sketches and every packet: share of lists that had all of them, and\n\
+         share of these keys that were listed:\n",
+    )?;
+    table::write(["list", "seeds", "had all ten", "of the keys"], &rows)
 }
 
 /// What is wrong, or that nothing is.

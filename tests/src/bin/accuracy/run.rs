@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use weir::{
+    config::Config,
     datapath::{Cpus, Plan, userspace::Buffer},
     measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
     question::Views,
 };
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
-use weir_sketch::hash::{Key, KeyedHash};
+use weir_sketch::{
+    Seen,
+    hash::{Key, KeyedHash},
+};
 use weir_tests::{oracle::Oracle, traffic::Packet};
 
 use crate::{
     judge::Judge,
     scenario::{Geometry, RATES, Rate, Scenario},
     tally::{CONFIDENCES, STATED, Tallies},
+    views::{self, INTERFACES},
 };
-
-/// Entries of each list.
-const TOP: usize = 10;
 
 /// Measures a scenario at every rate with every size, and judges what comes out.
 pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Result<()> {
@@ -36,24 +38,16 @@ pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Resul
         let key = Key([seed, nth as u64]);
         // One worker's window can be merged again and again; that of two, only once.
         let workers = 1 + (seed as usize + nth) % 2;
-        let Measured { mut window, seen, memory } = measure(geometry, rate, key, workers, before, window);
+        let Measured { mut window, seen, memory } = measure(geometry, rate, key, workers, (before, window))?;
         let asked = Asked::steadily(&seen);
         let confidences: &[f64] = if workers == 1 { &CONFIDENCES } else { &[STATED] };
         for &confidence in confidences {
             let plan = window[0].shard.plan().clone();
-            let summary = Summary::merge(&mut window, (&plan, &[]), 1, asked, confidence)?;
-            judge.summary(&plan, &summary, confidence, found.cell((scenario.name, geometry, rate), memory));
+            let summary = Summary::merge(&mut window, (&plan, &[]), INTERFACES as usize, asked, confidence)?;
+            judge.summary(&plan, &summary, (rate, confidence), found.cell((scenario.name, geometry, rate), memory));
         }
     }
     Ok(())
-}
-
-/// A window that was measured.
-struct Measured {
-    window: Vec<Closed>,
-    seen: Arc<weir_sketch::Seen>,
-    /// Bytes of a worker's sketches, and of the filter of seen flows.
-    memory: usize,
 }
 
 fn measure(
@@ -61,36 +55,79 @@ fn measure(
     rate: Rate,
     key: Key,
     workers: usize,
-    before: &[Packet],
-    packets: &[Packet],
-) -> Measured {
-    let config = geometry.config(rate);
-    let sketch_key = key.derive("sketches");
-    let views = Views::built_in(&config.estimates, TOP);
-    let shard = || Box::new(Shard::new(&config.estimates, &views, sketch_key));
-    let seen = Arc::new(seen::filter(&config.seen_flows, sketch_key.id()));
-    let hash = KeyedHash::new(sketch_key);
-    for packet in before {
-        if let Ok(flow) = packet.truth.flow {
-            seen.insert(FlowHashes::new(&hash, &FlowKey::from(flow)).flow);
-        }
-    }
-    if seen.should_rotate() {
-        seen.rotate();
-    }
-    let plan = Plan { interfaces: 1, ..Plan::new(&config, key, &Cpus::of(1)) };
-    let mut collectors: Vec<_> =
-        (0..workers).map(|nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard())).collect();
+    (before, packets): (&[Packet], &[Packet]),
+) -> Result<Measured> {
+    let config = geometry.config(rate)?;
+    let views = Views::new(&config, INTERFACES as usize)?;
+    let mut meter = Meter::new(&config, &views, key, workers, before);
     for (nth, packet) in packets.iter().enumerate() {
         if let Some(rate) = rate.change(nth, packets.len(), key.0[0]) {
-            collectors.iter_mut().for_each(|collector| collector.set_rate(rate));
+            meter.collectors.iter_mut().for_each(|collector| collector.set_rate(rate));
         }
+        meter.measure(nth, packet);
+    }
+    Ok(meter.close())
+}
+
+/// What measures a window.
+pub struct Meter<'a> {
+    config: &'a Config,
+    views: &'a Arc<Views>,
+    key: Key,
+    collectors: Vec<UserspaceCollector>,
+    seen: Arc<Seen>,
+}
+
+/// A window that was measured.
+pub struct Measured {
+    pub window: Vec<Closed>,
+    pub seen: Arc<Seen>,
+    /// Bytes of a worker's sketches, and of the filter of seen flows.
+    pub memory: usize,
+}
+
+impl<'a> Meter<'a> {
+    /// So many workers, who know the flows of earlier packets.
+    pub fn new<'p>(
+        config: &'a Config,
+        views: &'a Arc<Views>,
+        key: Key,
+        workers: usize,
+        before: impl IntoIterator<Item = &'p Packet>,
+    ) -> Self {
+        let key = key.derive("sketches");
+        let seen = Arc::new(seen::filter(&config.seen_flows, key.id()));
+        let hash = KeyedHash::new(key);
+        for packet in before {
+            if let Ok(flow) = packet.truth.flow {
+                seen.insert(FlowHashes::new(&hash, &FlowKey::from(flow)).flow);
+            }
+        }
+        if seen.should_rotate() {
+            seen.rotate();
+        }
+        let plan = Plan { interfaces: INTERFACES, ..Plan::new(config, key, &Cpus::of(1)) };
+        let shard = || Box::new(Shard::new(&config.estimates, views, key));
+        let collector = |nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard());
+        let collectors = (0..workers).map(collector).collect();
+        Self { config, views, key, collectors, seen }
+    }
+
+    /// The workers measure packets by turns.
+    pub fn measure(&mut self, nth: usize, packet: &Packet) {
         let tally = Tally::new(1, packet.truth.bytes);
         let buffer =
             Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, second: 0, repeated: false };
-        collectors[nth % workers].measure(0, &buffer);
+        let slot = packet.truth.flow.as_ref().map_or(0, views::slot);
+        let workers = self.collectors.len();
+        self.collectors[nth % workers].measure(slot, &buffer);
     }
-    let window: Vec<_> = collectors.iter_mut().map(|collector| collector.close(shard())).collect();
-    let memory = window[0].shard.memory_bytes() + seen.memory_bytes();
-    Measured { window, seen, memory }
+
+    /// Ends the window.
+    pub fn close(mut self) -> Measured {
+        let shard = || Box::new(Shard::new(&self.config.estimates, self.views, self.key));
+        let window: Vec<_> = self.collectors.iter_mut().map(|collector| collector.close(shard())).collect();
+        let memory = window[0].shard.memory_bytes() + self.seen.memory_bytes();
+        Measured { window, seen: self.seen, memory }
+    }
 }

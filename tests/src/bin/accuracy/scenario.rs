@@ -7,6 +7,8 @@ use weir_tests::{
     traffic::{Mix, Packet, Plan, Traffic},
 };
 
+use crate::views;
+
 /// Traffic of one kind.
 pub struct Scenario {
     /// Its name.
@@ -14,8 +16,12 @@ pub struct Scenario {
     /// Its flows, and the exponent of Zipf's law by which packets choose among them.
     flows: u32,
     zipf: f64,
+    /// How many flows share a source.
+    per_source: u32,
     /// How many packets of flows of their own come behind each of these packets.
     flood: u64,
+    /// How many of those flows share a destination, on average.
+    per_victim: u32,
 }
 
 /// Packets of a run, before those of a flood.
@@ -24,27 +30,42 @@ const PACKETS: u64 = 20_000;
 const ONE_EACH: u32 = 1_000_000;
 
 /// Every kind.
-pub const ALL: [Scenario; 7] = [
-    Scenario { name: "Zipf 0.8, 5,000 flows", flows: 5_000, zipf: 0.8, flood: 0 },
-    Scenario { name: "Zipf 1.1, 5,000 flows", flows: 5_000, zipf: 1.1, flood: 0 },
-    Scenario { name: "Zipf 1.6, 5,000 flows", flows: 5_000, zipf: 1.6, flood: 0 },
-    Scenario { name: "5,000 even flows", flows: 5_000, zipf: 0.0, flood: 0 },
-    Scenario { name: "one packet a flow", flows: ONE_EACH, zipf: 0.0, flood: 0 },
-    Scenario { name: "thirty flows", flows: 30, zipf: 1.0, flood: 0 },
-    Scenario { name: "flood over 20 flows", flows: 20, zipf: 1.0, flood: 3 },
+pub const ALL: [Scenario; 8] = [
+    Scenario { name: "Zipf 0.8, 5,000 flows", flows: 5_000, zipf: 0.8, ..PLAIN },
+    Scenario { name: "Zipf 1.1, 5,000 flows", flows: 5_000, zipf: 1.1, ..PLAIN },
+    Scenario { name: "Zipf 1.6, 5,000 flows", flows: 5_000, zipf: 1.6, ..PLAIN },
+    Scenario { name: "5,000 even flows", flows: 5_000, zipf: 0.0, ..PLAIN },
+    Scenario { name: "one packet a flow", flows: ONE_EACH, zipf: 0.0, ..PLAIN },
+    Scenario { name: "thirty flows", flows: 30, zipf: 1.0, ..PLAIN },
+    Scenario { name: "flood over 20 flows", flows: 20, zipf: 1.0, flood: 3, ..PLAIN },
+    // Four sources scan; five destinations get packets from very many.
+    Scenario {
+        name: "scans and floods",
+        flows: 20_000,
+        zipf: 0.0,
+        per_source: 5_000,
+        flood: 1,
+        per_victim: ONE_EACH / 5,
+    },
 ];
+
+/// Neither scans nor a flood.
+const PLAIN: Scenario = Scenario { name: "", flows: 1, zipf: 0.0, per_source: 4, flood: 0, per_victim: 8 };
 
 impl Scenario {
     /// The packets of a seed.
     pub fn packets(&self, seed: u64) -> Result<Vec<Packet>> {
-        let plan =
-            |seed, flows, zipf, packets| Plan { seed, packets, flows, zipf, mix: Mix::plain(), ..Plan::default() };
-        let wanted = Traffic::new(plan(2 * seed, self.flows, self.zipf, PACKETS / (1 + self.flood)))?;
-        let mut flood = Traffic::new(plan(2 * seed + 1, ONE_EACH, 0.0, if self.flood > 0 { PACKETS } else { 0 }))?;
+        let Self { name: _, flows, zipf, per_source, flood, per_victim } = *self;
+        let plan = |seed, packets| Plan { seed, packets, mix: Mix::plain(), ..Plan::default() };
+        let wanted = plan(2 * seed, PACKETS / (1 + flood));
+        let wanted = Traffic::new(Plan { flows, zipf, flows_per_source: per_source, ..wanted })?;
+        let others = plan(2 * seed + 1, if flood > 0 { PACKETS } else { 0 });
+        let mut others =
+            Traffic::new(Plan { flows: ONE_EACH, zipf: 0.0, flows_per_destination: per_victim, ..others })?;
         let mut packets = Vec::with_capacity(PACKETS as usize);
         for packet in wanted {
             packets.push(packet);
-            packets.extend(flood.by_ref().take(self.flood as usize));
+            packets.extend(others.by_ref().take(flood as usize));
         }
         Ok(packets)
     }
@@ -117,8 +138,8 @@ impl Geometry {
         }
     }
 
-    /// A configuration that begins to sample at this rate.
-    pub fn config(self, rate: Rate) -> Config {
+    /// A configuration that begins to sample at this rate, and asks all questions.
+    pub fn config(self, rate: Rate) -> Result<Config> {
         let mut config = Config::default();
         if self == Self::Smallest {
             config.estimates.unique_error = 0.05;
@@ -128,6 +149,8 @@ impl Geometry {
             config.datapath.cache_flows = Some(256);
         }
         config.sampling.packets = Packets::OneIn(rate.first());
-        config
+        config.networks = views::networks()?;
+        config.views = views::own(&config)?;
+        Ok(config)
     }
 }

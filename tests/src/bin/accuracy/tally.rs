@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_tests::chance;
+use weir_tests::{chance, oracle::Dimension};
 
 use crate::scenario::{Geometry, Rate};
 
@@ -20,6 +20,17 @@ pub enum About {
     Unique(&'static str),
     /// New flows.
     New,
+    /// A view with bytes and packets, in both orders.
+    Sums(&'static str),
+    /// Distinct counts by key.
+    Spread(&'static str),
+}
+
+impl About {
+    /// Whether nothing is left to chance while every packet is taken.
+    const fn is_sum(self) -> bool {
+        matches!(self, Self::List(_) | Self::Sums(_))
+    }
 }
 
 /// How often statements failed.
@@ -96,6 +107,28 @@ impl Cell {
     }
 }
 
+/// Whether a list had the true ten, over all seeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tens {
+    /// Lists that lacked one or more of them.
+    pub incomplete: Failures,
+    /// How many of them were missing.
+    pub missing: Failures,
+}
+
+impl Tens {
+    /// The top lists have to have all ten in 999 of 1,000 windows. The lists of floods and scans have to have so many
+    /// of those that belong there.
+    const FOUND: f64 = 0.95;
+    /// Rows of a list.
+    const ROWS: u64 = 10;
+
+    fn merge(&mut self, other: Self) {
+        self.incomplete.merge(other.incomplete);
+        self.missing.merge(other.missing);
+    }
+}
+
 /// A confidence as a key.
 pub fn per_10_000(confidence: f64) -> u32 {
     (confidence * 10_000.0).round() as u32
@@ -112,6 +145,8 @@ pub struct Tallies {
     pub distinct: BTreeMap<(&'static str, u64, u32), Failures>,
     /// By family of keys and their number: the square of the relative error.
     pub squares: BTreeMap<(&'static str, u64), Mean>,
+    /// By list: the largest of a million flows, and who touches most among a million keys.
+    pub tens: BTreeMap<&'static str, Tens>,
 }
 
 impl Tallies {
@@ -122,7 +157,17 @@ impl Tallies {
         cell
     }
 
+    /// A list had so many of the true ten.
+    pub fn ten(&mut self, list: &'static str, found: u64) {
+        let missing = Failures { failed: Tens::ROWS - found.min(Tens::ROWS), trials: Tens::ROWS };
+        let incomplete = Failures { failed: u64::from(missing.failed > 0), trials: 1 };
+        self.tens.entry(list).or_default().merge(Tens { incomplete, missing });
+    }
+
     pub fn merge(&mut self, other: Self) {
+        for (list, tens) in other.tens {
+            self.tens.entry(list).or_default().merge(tens);
+        }
         for (place, cell) in other.cells {
             self.cells.entry(place).or_default().merge(&cell);
         }
@@ -157,7 +202,7 @@ impl Tallies {
             cell.statements.iter().map(move |((confidence, about), failures)| {
                 let name = format!("{scenario}, {}, 1 in {}, {about:?}", geometry.name(), rate.name());
                 // Without sampling, lists leave nothing to chance.
-                let certain = rate.is_every_packet() && matches!(about, About::List(_));
+                let certain = rate.is_every_packet() && about.is_sum();
                 (name, if certain { 10_000 } else { *confidence }, *failures, None)
             })
         });
@@ -167,7 +212,31 @@ impl Tallies {
         });
         // Bounds of lists hold for all keys, listed or not, so they fail more seldom than they may.
         let lists = ("all sampled lists".to_owned(), per_10_000(0.5), self.sampled_lists(), Some(0.01));
-        of_cells.chain(of_counts).chain([lists].into_iter().filter(|(_, _, lists, _)| lists.trials > 0))
+        let of_tens = self.tens.iter().map(|(list, Tens { incomplete, missing })| {
+            if Dimension::ALL.iter().any(|dimension| dimension.name() == *list) {
+                (format!("{list}, the true ten of a million flows"), per_10_000(STATED), *incomplete, None)
+            } else {
+                (format!("{list}, each of the true ten of a million"), per_10_000(Tens::FOUND), *missing, None)
+            }
+        });
+        let together = self.together().into_iter().map(|((confidence, about), failures)| {
+            (format!("all traffic that is left to chance, {about:?}"), confidence, failures, None)
+        });
+        let lists = [lists].into_iter().filter(|(_, _, lists, _)| lists.trials > 0);
+        of_cells.chain(together).chain(of_counts).chain(of_tens).chain(lists)
+    }
+
+    /// Each statement over all cells in which chance decides: a fault that is rare everywhere shows here first.
+    fn together(&self) -> BTreeMap<(u32, About), Failures> {
+        let mut all = BTreeMap::<_, Failures>::new();
+        for ((_, _, rate), cell) in &self.cells {
+            for ((confidence, about), failures) in &cell.statements {
+                if !(rate.is_every_packet() && about.is_sum()) {
+                    all.entry((*confidence, *about)).or_default().merge(*failures);
+                }
+            }
+        }
+        all
     }
 
     /// How many statements are judged.
@@ -212,6 +281,29 @@ mod tests {
         assert!(tallies(500, 1_000, 0.5).alarms().is_empty());
         assert_eq!(tallies(700, 1_000, 0.5).alarms().len(), 1);
         assert_eq!(tallies(100, 1_000, 0.5).alarms().len(), 1, "too wide");
+    }
+
+    #[test]
+    fn a_fault_that_is_rare_everywhere_is_noticed_over_all_cells() {
+        let mut tallies = Tallies::default();
+        let about = About::Spread("scans");
+        for (nth, traffic) in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].into_iter().enumerate() {
+            let cell = tallies.cell((traffic, Geometry::Default, Rate::OneIn(1)), 1);
+            (0..20).for_each(|seed| cell.judge(STATED, about, nth < 8 && seed == 0));
+        }
+        let alarms = tallies.alarms();
+        assert!(alarms.len() == 1 && alarms[0].contains("all traffic"), "{alarms:?}");
+    }
+
+    #[test]
+    fn lists_that_lack_true_ones_are_noticed() {
+        let mut tallies = Tallies::default();
+        (0..1_000).for_each(|seed| tallies.ten("flows", if seed == 0 { 9 } else { 10 }));
+        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 5 == 0 { 9 } else { 10 }));
+        assert_eq!(tallies.alarms(), Vec::<String>::new());
+        (0..100).for_each(|seed| tallies.ten("flows", if seed % 10 == 0 { 9 } else { 10 }));
+        (0..100).for_each(|_| tallies.ten("ports_per_source", 8));
+        assert_eq!(tallies.alarms().len(), 2);
     }
 
     #[test]

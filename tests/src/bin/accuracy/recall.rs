@@ -1,0 +1,129 @@
+//! Whether lists show the true ten: the largest of a million flows, and who touches most among a million keys.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use weir::{
+    config::Config,
+    measure::{answer::Answer, new_flows::Asked, summary::Summary},
+    question::{Structure, Views},
+    view::{Side, Standard, ViewKey},
+};
+use weir_common::{
+    flow::{Address, FlowKey, class},
+    hash::FlowHashes,
+    record::Record,
+};
+use weir_sketch::{
+    Spread,
+    hash::{Key, KeyedHash, mix},
+};
+use weir_tests::{
+    oracle::{Dimension, Oracle},
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::{
+    judge,
+    run::Meter,
+    tally::{STATED, Tallies},
+    views::INTERFACES,
+};
+
+/// Rows of a list.
+const TOP: usize = 10;
+/// Flows, and keys that touch others.
+const MANY: u32 = 1_000_000;
+/// By which packets choose flows, and by which keys touch others.
+const ZIPF: f64 = 1.1;
+/// Packets of a window.
+const PACKETS: u64 = 500_000;
+/// Touches in a batch.
+const TOGETHER: usize = 4_096;
+
+/// Measures a window of a million flows with the default settings: is each of the five lists, by bytes, the oracle's?
+pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
+    let config = Config::default();
+    let views = Views::built_in(&config.estimates, TOP);
+    let mut meter = Meter::new(&config, &views, Key([seed, 0x746f_7031]), 1 + (seed % 2) as usize, []);
+    let plan = Plan { seed, packets: PACKETS, flows: MANY, zipf: ZIPF, mix: Mix::plain(), ..Plan::default() };
+    let mut oracle = Oracle::new();
+    for (nth, packet) in Traffic::new(plan)?.enumerate() {
+        oracle.add(&packet.truth);
+        meter.measure(nth, &packet);
+    }
+    let mut measured = meter.close();
+    let asked = Asked::steadily(&measured.seen);
+    let summary = Summary::merge(&mut measured.window, (&views, &[]), INTERFACES as usize, asked, STATED)?;
+    for (nth, dimension) in Dimension::ALL.into_iter().enumerate() {
+        let truths = oracle.tallies(dimension);
+        let mut largest: Vec<u64> = truths.values().map(|tally| tally.bytes).collect();
+        ensure!(largest.len() > TOP, "there are only {} {}", largest.len(), dimension.name());
+        // Equals may stand for each other.
+        let (_, tenth, _) = largest.select_nth_unstable_by_key(TOP - 1, |bytes| std::cmp::Reverse(*bytes));
+        let listed = summary.views.get(nth).and_then(Answer::ranking).context("a list")?;
+        let subject = |key: &ViewKey| judge::subject(&views, nth, key);
+        let true_ones = listed.by_bytes.iter().filter(|row| {
+            let truth = truths.get(&subject(&row.key));
+            truth.is_some_and(|tally| tally.bytes >= *tenth)
+        });
+        found.ten(dimension.name(), true_ones.count().min(TOP) as u64);
+    }
+    Ok(())
+}
+
+/// The lists of floods and scans.
+const SPREADS: [Standard; 3] =
+    [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
+
+/// A million keys, of which the nth touches a share by Zipf's law, and the last one or so touch one item: does one of the
+/// lists, by turns, show the ten that touch most? Its sketch has its default size and the daemon's hashes. The items of
+/// one key are all different.
+pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
+    let standard = SPREADS[(seed % SPREADS.len() as u64) as usize];
+    let views: Arc<Views> = Views::built_in(&Config::default().estimates, TOP);
+    let question = &views.questions[views.standard(standard).context("a standard view")?];
+    let (by, of) = (&question.by, question.of.as_ref().context("what is distinct")?);
+    let Structure::Spread { pairs, smallest, error } = question.structure else {
+        anyhow::bail!("{} is not answered by a spread sketch", standard.name())
+    };
+    let key = Key([seed, 0x7370_7265]);
+    let hash = KeyedHash::new(key);
+    let mut sketch = Spread::with_resolution(pairs, smallest, error, key.id());
+    // There are no more ports than this.
+    let most = if standard == Standard::PortsPerSource { f64::from(u16::MAX) } else { f64::from(MANY).powf(ZIPF) };
+    let touched = |rank: u32| (most * f64::from(rank).powf(-ZIPF)).round().max(1.0) as u64;
+    let record = |rank: u32, nth: u64| {
+        let one = Address([mix(seed ^ u64::from(rank) << 32), u64::from(rank)]);
+        let other = Address([mix(seed ^ u64::from(rank)), nth]);
+        let (src, dst) = if standard == Standard::SourcesPerDestination { (other, one) } else { (one, other) };
+        let key = FlowKey::new(src, dst, 6, class::V6).with_ports(1, (nth + 1) as u16);
+        Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() }
+    };
+    let (mut keys, mut key_hashes, mut item_hashes) = (Vec::new(), Vec::new(), Vec::new());
+    for rank in 1..=MANY {
+        for nth in 0..touched(rank) {
+            let record = record(rank, nth);
+            let hashes = FlowHashes::new(&hash, &record.key);
+            let key = by.key(&record, Side::Src, views.facts());
+            key_hashes.push(by.hash(&hash, &key, &hashes));
+            item_hashes.push(of.hash(&hash, &of.key(&record, Side::Src, views.facts()), &hashes));
+            keys.push(key);
+            if keys.len() == TOGETHER {
+                sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
+                keys.clear();
+                key_hashes.clear();
+                item_hashes.clear();
+            }
+        }
+    }
+    sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
+    let survey = sketch.survey();
+    let listed = survey.top(TOP);
+    let is_listed = |rank: u32| {
+        let key = by.key(&record(rank, 0), Side::Src, views.facts());
+        listed.iter().any(|spreader| spreader.key == key)
+    };
+    found.ten(standard.name(), (1..=TOP as u32).filter(|rank| is_listed(*rank)).count() as u64);
+    Ok(())
+}
