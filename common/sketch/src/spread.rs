@@ -27,6 +27,7 @@
 
 use alloc::{boxed::Box, vec};
 
+mod idle;
 mod image;
 mod line;
 mod place;

@@ -1,22 +1,24 @@
 //! What a spread sketch answers, from all of its lines at once.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::{LINES_PER_KEY, Line, Sample, Spread, place::REGISTERS};
+use super::{LINES_PER_KEY, Line, Sample, Spread, idle::Idle, place::REGISTERS};
 use crate::{Estimate, hash::mix, normal::deviations, ultraloglog};
 
 /// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
-/// So many standard deviations to one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves:
-/// there are two sides, and two reasons for each.
-const Z: f64 = 3.481;
 /// The variance of the mean of the two middle quartiles, relative to that of the mean of all.
 const QUARTILES_VARIANCE: f64 = 1.2;
-/// How many keys that touched nothing are drawn, to learn what their lines hold. A quarter of what [`CONFIDENCE`]
-/// leaves is 5 of them.
-const IDLE_KEYS: usize = 20_000;
-/// How many of them are beyond a bound.
-const IDLE_KEYS_BEYOND: usize = 5;
+/// So many standard deviations to one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves.
+const Z: f64 = 3.481;
+/// The most lines that a key may have.
+const LINES_PER_KEY_MOST: usize = LINES_PER_KEY[LINES_PER_KEY.len() - 1];
+/// In how many ways a bound may fail, at most: there are two sides, and a lower bound is the highest of three, each with
+/// two reasons. (The upper bound has two reasons.)
+const WAYS: f64 = 8.0;
+/// How many keys that touched nothing are drawn, to learn what their lines usually hold.
+const IDLE_KEYS: u64 = 2_000;
 
 /// A key that may touch many items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,89 +38,120 @@ pub struct Survey<'a, K> {
     /// How many pairs came to each line.
     counts: Vec<f64>,
     idle: Idle,
-}
-
-/// What a key's lines hold that it did not put there: the mean of their two middle quartiles.
-#[derive(Clone, Copy, Debug)]
-struct Idle {
-    least: f64,
-    median: f64,
-    most: f64,
-    /// The least and the most that any of the drawn keys found.
-    extremes: [f64; 2],
+    /// What a key's middle lines usually hold that it did not put there.
+    usual: f64,
 }
 
 /// How far off the estimate of one key may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Margin {
     /// Standard deviations.
     deviations: f64,
-    /// What its lines may hold of other keys, at least and at most.
-    idle: [f64; 2],
+    /// Each gives a lower bound.
+    lower: [Part; 3],
+    upper: Part,
+}
+
+/// Some of a key's lines, in the order of what they hold.
+#[derive(Clone, Debug)]
+struct Part {
+    ranks: Range<usize>,
+    /// What they may hold of other keys.
+    idle: f64,
+    /// The relative standard error of what they hold.
+    error: f64,
+    /// The variance of the number of items that they tell, for each item, as pairs spread unevenly over the lines.
+    unevenness: f64,
+}
+
+impl Part {
+    /// What they hold, with a relative error of so many standard deviations.
+    fn certain(&self, deviations: f64) -> f64 {
+        1.0 - (deviations * self.error).min(0.9)
+    }
+
+    /// How far off the number of items may be because so many pairs spread unevenly.
+    fn uneven(&self, deviations: f64, items: f64) -> f64 {
+        deviations * libm::sqrt(self.unevenness * items)
+    }
 }
 
 impl<'a, K: Copy> Survey<'a, K> {
     pub(super) fn of(spread: &'a Spread<K>) -> Self {
-        let counts = spread.lines.iter().map(Line::count).collect();
-        let idle = Idle { least: 0.0, median: 0.0, most: 0.0, extremes: [0.0; 2] };
-        let mut survey = Self { spread, counts, idle };
-        if survey.counts.iter().all(|count| *count == 0.0) {
-            return survey;
-        }
-        let mut found: Vec<f64> = (0..IDLE_KEYS as u64).map(|hash| survey.found(mix(hash))).collect();
-        found.sort_unstable_by(f64::total_cmp);
-        survey.idle = Idle {
-            least: found[IDLE_KEYS_BEYOND],
-            median: found[IDLE_KEYS / 2],
-            most: found[IDLE_KEYS - 1 - IDLE_KEYS_BEYOND],
-            extremes: [found[0], found[IDLE_KEYS - 1]],
-        };
+        let counts: Vec<f64> = spread.lines.iter().map(Line::count).collect();
+        let idle = Idle::of(&counts, spread.lines_per_key);
+        let mut survey = Self { spread, counts, idle, usual: 0.0 };
+        let middle = survey.middle();
+        let mut found: Vec<f64> = (0..IDLE_KEYS).map(|nth| mean(&survey.found(mix(nth))[middle.clone()])).collect();
+        let (_, usual, _) = found.select_nth_unstable_by(IDLE_KEYS as usize / 2, f64::total_cmp);
+        survey.usual = *usual;
         survey
     }
 
     /// How many items the key with this hash touches, with bounds that hold with the probability [`CONFIDENCE`].
-    ///
-    /// The remaining probability is divided by four, for two reasons on either side: the key's lines hold unusually
-    /// much or little of other keys, or the estimates of the lines and the key's share in each are off by more than `Z`
-    /// standard deviations.
     pub fn estimate(&self, key_hash: u64) -> Estimate {
-        let Idle { least, most, .. } = self.idle;
-        self.estimate_within(key_hash, Margin { deviations: Z, idle: [least, most] })
-    }
-
-    fn estimate_within(&self, key_hash: u64, allowed: Margin) -> Estimate {
-        let Margin { deviations, idle: [least, most] } = allowed;
-        let lines = self.spread.lines_per_key as f64;
-        let found = self.found(key_hash);
-        let margin = (deviations * self.spread.relative_error()).min(0.9);
-        let value = (lines * (found - self.idle.median)).max(0.0);
-        let lower = (lines * (found * (1.0 - margin) - most)).max(0.0);
-        let upper = (lines * (found / (1.0 - margin) - least)).max(0.0);
-        // How far the middle moves if so many pairs spread unevenly over the lines. The truth may be above the upper
-        // bound that this is computed from, which adds less than the square of the factor.
-        let factor = deviations * libm::sqrt(QUARTILES_VARIANCE);
-        let unevenness = |count: f64| factor * libm::sqrt(count);
-        let lower = libm::floor((lower - unevenness(lower)).max(0.0)) as u64;
-        let upper = libm::ceil(upper + unevenness(upper) + factor * factor) as u64;
-        Estimate { value: (libm::round(value) as u64).clamp(lower, upper), lower, upper }
+        self.estimate_within(key_hash, &self.margin(1))
     }
 
     /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
     ///
     /// Their bounds all hold together with the probability [`CONFIDENCE`], whichever keys are the largest: a list shows
-    /// those whom chance has favoured, so each bound allows for all keys that might have been listed. (What other keys
-    /// leave in their lines is known from a sample of keys, and not so far into its tail.)
+    /// those whom chance has favoured, so each bound allows for all keys that might have been listed.
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
         let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
         samples.sort_unstable_by_key(|sample| sample.hash);
         samples.dedup_by_key(|sample| sample.hash);
-        let remaining = (1.0 - CONFIDENCE) / (2 * samples.len().max(1)) as f64;
-        let allowed = Margin { deviations: deviations(1.0 - remaining), idle: self.idle.extremes };
-        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, allowed) };
+        let allowed = self.margin(samples.len().max(1));
+        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, &allowed) };
         let mut spreaders: Vec<Spreader<K>> = samples.into_iter().map(spreader).collect();
         spreaders.sort_unstable_by_key(|spreader| (core::cmp::Reverse(spreader.touched.value), spreader.hash));
         spreaders.truncate(count);
         spreaders
+    }
+
+    /// What so many keys' bounds need to hold together.
+    fn margin(&self, keys: usize) -> Margin {
+        let probability = (1.0 - CONFIDENCE) / WAYS / keys as f64;
+        let lines = self.spread.lines_per_key;
+        let line_error = ultraloglog::ERROR_FACTOR / libm::sqrt(REGISTERS as f64);
+        let lowest = |count: usize| Part {
+            ranks: 0..count,
+            idle: self.idle.most(0..count, probability),
+            error: line_error / libm::sqrt(count as f64),
+            unevenness: (lines - count) as f64 / count as f64,
+        };
+        let middle = |idle| Part {
+            ranks: self.middle(),
+            idle,
+            error: self.spread.relative_error(),
+            unevenness: QUARTILES_VARIANCE,
+        };
+        Margin {
+            deviations: deviations(1.0 - 2.0 * probability),
+            lower: [middle(self.idle.most(self.middle(), probability)), lowest(lines / 2), lowest(lines / 4)],
+            upper: middle(self.idle.least(self.middle(), probability)),
+        }
+    }
+
+    /// The lower bound is the highest of three. The two middle quartiles of a large key's lines know it best. The lowest
+    /// half and the lowest quarter hold less of other keys: of those that share some lines with keys that are far
+    /// larger, they know more.
+    fn estimate_within(&self, key_hash: u64, allowed: &Margin) -> Estimate {
+        let &Margin { deviations, ref lower, ref upper } = allowed;
+        let lines = self.spread.lines_per_key as f64;
+        let found = self.found(key_hash);
+        let at_least = |part: &Part| {
+            let items = (lines * (mean(&found[part.ranks.clone()]) * part.certain(deviations) - part.idle)).max(0.0);
+            items - part.uneven(deviations, items)
+        };
+        let lower = libm::floor(lower.iter().map(at_least).fold(0.0, f64::max)) as u64;
+        let middle = mean(&found[upper.ranks.clone()]);
+        let items = (lines * (middle / upper.certain(deviations) - upper.idle)).max(0.0);
+        // The truth may be above the bound that unevenness is computed from, which adds less than this square.
+        let beyond = deviations * deviations * upper.unevenness;
+        let upper = libm::ceil(items + upper.uneven(deviations, items) + beyond) as u64;
+        let value = libm::round((lines * (middle - self.usual)).max(0.0));
+        Estimate { value: (value as u64).clamp(lower, upper), lower, upper }
     }
 
     /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. The
@@ -133,23 +166,27 @@ impl<'a, K: Copy> Survey<'a, K> {
         Estimate { value: libm::round(sum) as u64, lower, upper }
     }
 
-    /// The mean of a key's lines, without the quarter that holds the most and the quarter that holds the least.
-    fn found(&self, key_hash: u64) -> f64 {
-        const MOST: usize = LINES_PER_KEY[LINES_PER_KEY.len() - 1];
+    /// The ranks of a key's lines without the quarter that holds the most and the quarter that holds the least.
+    const fn middle(&self) -> Range<usize> {
+        let quarter = self.spread.lines_per_key / 4;
+        quarter..self.spread.lines_per_key - quarter
+    }
+
+    /// What a key's lines hold, in order; 0 behind them.
+    fn found(&self, key_hash: u64) -> [f64; LINES_PER_KEY_MOST] {
         let (lines, grid) = (self.spread.lines_per_key, self.spread.grid());
-        let mut counts = [0.0; MOST];
-        let counts = &mut counts[..lines];
-        for (which, count) in (0..).zip(counts.iter_mut()) {
+        let mut counts = [0.0; LINES_PER_KEY_MOST];
+        for (which, count) in (0..).zip(&mut counts[..lines]) {
             *count = self.counts[grid.line(key_hash, which) as usize];
         }
-        if counts.iter().all(|count| *count == 0.0) {
-            return 0.0;
-        }
         // None is below 0, so their bits are in their order, and are compared faster.
-        counts.sort_unstable_by_key(|count| count.to_bits());
-        let middle = &counts[lines / 4..lines - lines / 4];
-        middle.iter().sum::<f64>() / middle.len() as f64
+        counts[..lines].sort_unstable_by_key(|count| count.to_bits());
+        counts
     }
+}
+
+fn mean(counts: &[f64]) -> f64 {
+    counts.iter().sum::<f64>() / counts.len() as f64
 }
 
 /// The relative standard error with this many lines per key.
