@@ -47,7 +47,7 @@ fn crowds_and_elephants() -> Vec<(Udp, usize)> {
         }
     };
     for elephant in 0..LISTED {
-        both(v4(elephant.into(), 1), 400, 1_400);
+        both(v4(elephant.into(), 1), 1_100, 1_400);
         both(v4(elephant.into(), 2), 2, 110);
     }
     (0..200).for_each(|host| both(v4(500, host), 5, 200));
