@@ -147,12 +147,12 @@ mod tests {
         assert_eq!([one.key_id(), other.key_id()], [keys.id(); 2]);
         assert_eq!(one.unique.flows.key_id(), keys.id());
         let (by, hash) = (&views.questions[0].by, one.hash().clone());
-        one.views[0].merge(&other.views[0], by, &hash).unwrap();
+        one.views[0].merge(&other.views[0], None, by, &hash).unwrap();
         // What is of two days is not merged.
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         keys.equip(&mut other);
         assert_eq!(other.key_id(), keys.id());
-        assert!(one.views[0].merge(&other.views[0], by, &hash).is_err());
+        assert!(one.views[0].merge(&other.views[0], None, by, &hash).is_err());
         assert!(one.unique.sources.merge(&other.unique.sources).is_err());
     }
 }

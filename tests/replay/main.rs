@@ -22,6 +22,7 @@ mod examples;
 mod frames;
 mod library;
 mod midnight;
+mod prefixes;
 mod rates;
 mod sampling;
 mod views;
@@ -56,6 +57,18 @@ fn main() -> ExitCode {
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
+        trial(
+            "prefixes::a_crowd_comes_first",
+            || prefixes::a_crowd_comes_before_the_network_of_a_listed_host(false),
+            &[],
+        ),
+        trial(
+            "prefixes::a_crowd_comes_first_in_the_kernel",
+            || prefixes::a_crowd_comes_before_the_network_of_a_listed_host(true),
+            &[&root],
+        ),
+        trial("prefixes::without_the_lists_of_addresses", prefixes::without_the_lists_of_addresses, &[]),
+        trial("prefixes::bounds_hold_when_sampled", prefixes::bounds_hold_when_sampled, &[]),
         trial("examples::views", examples::every_example_is_answered_truly, &[]),
         trial("examples::packet_sizes", examples::packet_sizes_are_exact, &[]),
         trial("rates::every_second", || rates::every_second_is_true(false), &[]),

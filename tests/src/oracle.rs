@@ -14,9 +14,11 @@ use weir_common::ledger::Tally;
 
 use crate::truth::{Key, Truth};
 
+mod prefixes;
 pub mod proto;
 mod verdict;
 
+pub use prefixes::prefixes_hold;
 pub use verdict::lists::Truths;
 
 /// What top lists are about.
@@ -268,7 +270,9 @@ impl Oracle {
                 let entries: Value = self.top(dimension, by, count).into_iter().map(entry_json).collect();
                 (dimension.name().to_owned(), entries)
             });
-            Value::Object(lists.into_iter().chain([("by".to_owned(), by.name().into())]).collect())
+            let prefixes = prefixes::LISTS.map(|list| (list.name.to_owned(), self.prefixes(list, by, count)));
+            let order = [("by".to_owned(), by.name().into())];
+            Value::Object(lists.into_iter().chain(prefixes).chain(order).collect())
         };
         let skipped: serde_json::Map<_, _> =
             self.skipped.iter().map(|(reason, tally)| ((*reason).to_owned(), tally_json(*tally))).collect();

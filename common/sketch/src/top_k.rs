@@ -115,7 +115,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         let coin = Coin::toss(&mut self.random, weight.score());
         if !(coin.is_head(block.price) && admit(block, row, coin, (tag, key, weight), rest)) {
             block.light.add(tag, weight);
-            rest.add(hash, weight);
+            rest.add(hash, &key, weight);
         }
     }
 

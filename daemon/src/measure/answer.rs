@@ -6,13 +6,15 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
 
 use super::{
+    beyond::RankedPrefixes,
     doubt::{Doubt, ViewDoubt},
     heavy_hitters::Held,
     order::Closed,
+    shard::with_prefixes,
     view::ViewSketch,
 };
 use crate::{
-    question::{Ask, Question, Views},
+    question::{Ask, Question, Structure, Views},
     view::{By, Measure, ViewKey},
 };
 
@@ -39,6 +41,8 @@ pub struct Table {
 pub enum Rows {
     /// Bytes and packets.
     Tallies(Ranking<ViewKey>),
+    /// Bytes and packets of prefixes, and what of them is not of listed addresses.
+    Prefixes(RankedPrefixes),
     /// Distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
 }
@@ -73,26 +77,51 @@ pub struct Ranked<K> {
 }
 
 impl Answer {
-    /// Merges the sketches of the `nth` view into that of the first shard, and reads it.
+    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` are the answers of the
+    /// views before it, which were merged before.
     ///
     /// # Errors
     ///
     /// The shards were built differently.
-    pub fn new(window: &mut [Closed], plan: &Views, nth: usize, doubt: &Doubt) -> Result<Self, MergeError> {
+    pub fn new(
+        window: &mut [Closed],
+        plan: &Views,
+        nth: usize,
+        before: &[Self],
+        doubt: &Doubt,
+    ) -> Result<Self, MergeError> {
         let question = &plan.questions[nth];
         let Some((first, rest)) = window.split_first_mut() else {
             return Ok(Self { confidence: 1.0, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
         for closed in rest {
-            first.shard.views[nth].merge(&closed.shard.views[nth], &question.by, &hash)?;
+            if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
+                view.merge(&closed.shard.views[nth], prefixes, &question.by, &hash)?;
+            }
         }
-        let (sketch, hash) = (&first.shard.views[nth], &hash);
+        if matches!(question.structure, Structure::Prefixes { .. }) {
+            let (addresses, views) = first.shard.views.split_at_mut(nth);
+            let addresses = question.fed_by.and_then(|list| addresses.get(list));
+            views.first_mut().into_iter().for_each(|view| view.finish_prefixes(addresses, &hash));
+        }
+        let (views, hash) = (&first.shard.views, &hash);
+        let sketch = &views[nth];
         let keys = if question.by.has_host() { 2 } else { 1 };
         let doubts = doubt.of_view(sketch.total, keys);
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
-        let tables = if question.view.measure.is_tally() {
+        let tables = if matches!(question.structure, Structure::Prefixes { .. }) {
+            let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
+            let by = |list: usize| &plan.questions[list].by;
+            let counted = |key: &ViewKey| {
+                let held = question.fed_by.and_then(|list| views.get(list)?.look_up(by(list), hash, key));
+                held.map_or(Tally::default(), |held| held.value)
+            };
+            let listed = list.map(|(_, ranking)| ranking);
+            let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &doubts);
+            vec![Table { slot: None, rows: Rows::Prefixes(rows) }]
+        } else if question.view.measure.is_tally() {
             rank(question, sketch, hash, &doubts)
         } else {
             count(question, sketch, doubt)
@@ -105,8 +134,16 @@ impl Answer {
         let question = &plan.questions[ask.view];
         let shard = &window.first()?.shard;
         let sketch = &shard.views[ask.view];
-        let held = sketch.look_up(question.by.hash_of(shard.hash(), &ask.key), &ask.key)?;
+        let held = sketch.look_up(&question.by, shard.hash(), &ask.key)?;
         Some(doubt.of_view(sketch.total, if question.by.has_host() { 2 } else { 1 }).ranked(&held, Metric::Bytes, 0))
+    }
+
+    /// The rows in both orders, where the view has prefixes.
+    pub fn prefixes(&self) -> Option<&RankedPrefixes> {
+        match self.tables.first() {
+            Some(Table { slot: None, rows: Rows::Prefixes(ranking) }) => Some(ranking),
+            _ => None,
+        }
     }
 
     /// The only table's rows in both orders, where the view has bytes and packets.
@@ -194,7 +231,7 @@ impl Measure {
 
 /// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a
 /// window's end must not depend on the number of candidates.
-fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
+pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
     let place = list.partition_point(|kept| order(kept) < order(&new));
     if place < top {
         list.truncate(top - 1);

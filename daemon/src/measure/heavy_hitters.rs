@@ -54,16 +54,18 @@ impl Counts {
     }
 }
 
-/// What candidates do not hold goes into the count-min.
-struct Overflow<'a, F> {
+/// What candidates do not hold goes into the count-min, and to whoever else wants to know.
+struct Overflow<'a, F, R> {
     counts: &'a mut Counts,
     hash_of: F,
+    beside: &'a mut R,
 }
 
-impl<K, F: Fn(&K) -> u64> Rest<K, Tally> for Overflow<'_, F> {
+impl<K, F: Fn(&K) -> u64, R: Rest<K, Tally>> Rest<K, Tally> for Overflow<'_, F, R> {
     #[inline(always)]
-    fn add(&mut self, hash: u64, tally: Tally) {
+    fn add(&mut self, hash: u64, key: &K, tally: Tally) {
         self.counts.add(hash, tally);
+        self.beside.add(hash, key, tally);
     }
 
     // Apart from the loop: a hash takes many registers.
@@ -72,6 +74,7 @@ impl<K, F: Fn(&K) -> u64> Rest<K, Tally> for Overflow<'_, F> {
     fn give_back(&mut self, key: &K, tally: Tally) {
         let hash = (self.hash_of)(key);
         self.counts.add(hash, tally);
+        self.beside.give_back(key, tally);
     }
 }
 
@@ -104,6 +107,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     }
 
     /// Adds to keys: `key(i)` has the hash `hashes[i]`, and is given `tallies[i]`. `hash_of` makes the hash of any key.
+    /// `beside` is given what the candidates do not hold, as the count-min is.
     #[inline(always)]
     pub fn add_batch(
         &mut self,
@@ -111,13 +115,14 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         tallies: &[Tally],
         key: impl Fn(usize) -> K,
         hash_of: impl Fn(&K) -> u64,
+        beside: &mut impl Rest<K, Tally>,
     ) {
         let mut next = 0;
         let part = |tally: &Tally| {
             next += 1;
             (key(next - 1), *tally)
         };
-        let mut overflow = Overflow { counts: &mut self.counts, hash_of };
+        let mut overflow = Overflow { counts: &mut self.counts, hash_of, beside };
         self.candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut overflow);
     }
 
@@ -153,17 +158,23 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges what another one has. `hash_of` makes the hash of a key.
+    /// Merges what another one has. `hash_of` makes the hash of a key. `beside` is given what the candidates of both had
+    /// that are candidates no longer.
     ///
     /// # Errors
     ///
     /// It was built differently.
-    pub fn merge(&mut self, other: &Self, hash_of: impl Fn(&K) -> u64) -> Result<(), MergeError> {
+    pub fn merge(
+        &mut self,
+        other: &Self,
+        hash_of: impl Fn(&K) -> u64,
+        beside: &mut impl Rest<K, Tally>,
+    ) -> Result<(), MergeError> {
         self.counts.counts.merge(&other.counts.counts)?;
         let theirs = &other.counts;
         let waiting = theirs.hashes.iter().zip(&theirs.tallies).take(theirs.waiting);
         waiting.for_each(|(hash, tally)| self.counts.add(*hash, *tally));
-        let mut overflow = Overflow { counts: &mut self.counts, hash_of };
+        let mut overflow = Overflow { counts: &mut self.counts, hash_of, beside };
         self.candidates.merge_and(&other.candidates, &mut overflow)
     }
 
@@ -218,7 +229,7 @@ mod tests {
             truths[key as usize].add(tally);
             let of = hash.words([key]);
             every_record.add(of, tally);
-            both[nth as usize % 2].add_batch(&[of], &[tally], |_| key, |key| hash.words([*key]));
+            both[nth as usize % 2].add_batch(&[of], &[tally], |_| key, |key| hash.words([*key]), &mut ());
         }
         Fed { both, truths, hash, every_record }
     }
@@ -226,7 +237,7 @@ mod tests {
     #[test]
     fn bounds_hold_for_every_key_before_and_after_merging_and_are_no_wider_than_either() {
         let Fed { both: [mut one, other], truths, hash, .. } = fed();
-        one.merge(&other, |key| hash.words([*key])).unwrap();
+        one.merge(&other, |key| hash.words([*key]), &mut ()).unwrap();
         let mut tightened = 0;
         for (key, truth) in (0..).zip(&truths) {
             let of = hash.words([key]);
@@ -245,7 +256,7 @@ mod tests {
     fn with_the_candidates_added_the_count_min_is_the_one_that_every_record_was_fed_to() {
         let Fed { both: [mut one, other], hash, every_record, .. } = fed();
         let hash_of = |key: &u64| hash.words([*key]);
-        one.merge(&other, hash_of).unwrap();
+        one.merge(&other, hash_of, &mut ()).unwrap();
         one.counts.settle();
         let mut whole = one.counts.counts.clone();
         assert!(whole.total().packets < 40_000, "most records cost the count-min nothing");

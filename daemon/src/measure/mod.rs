@@ -6,10 +6,12 @@
 //! [`sampling_error`] widens where packets were left out. What comes again within the window counts nothing distinct: flows
 //! that were here lately are [`recent`]. The filter of [`seen`] flows
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
+//! [`prefixes`] are fed by what the lists of addresses do not hold, and ranked by what they have [`beyond`] the listed addresses.
 //! Bounds come from the tails of the [`binomial`] distribution.
 
 pub mod answer;
 pub mod batch;
+pub mod beyond;
 pub mod binomial;
 pub mod collector;
 pub mod doubt;
@@ -18,6 +20,7 @@ pub mod interface;
 pub mod lane;
 pub mod new_flows;
 pub mod order;
+pub mod prefixes;
 pub mod price;
 pub mod reader;
 pub mod recent;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    question::{Structure, Views},
+    question::{Question, Structure, Views},
 };
 
 /// Generated records: more flows than candidates, and fewer than take long.
@@ -47,7 +47,7 @@ pub struct Prices {
 impl Prices {
     /// The memory of views of which there are so many sketches each.
     pub fn of(views: &Arc<Views>, shards: u64) -> Self {
-        let price = |question: &crate::question::Question| Price {
+        let price = |question: &Question| Price {
             name: question.view.name.clone(),
             structure: question.structure,
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,
@@ -63,14 +63,18 @@ impl Prices {
         let hash = KeyedHash::new(key);
         let items: Vec<Item> = (0..RECORDS).map(|nth| Item::new(&hash, &record(nth))).collect();
         let time = TIME / self.views.len().max(1) as u32;
-        for (price, question) in self.views.iter_mut().zip(&views.questions) {
-            let mut sketch = ViewSketch::new(question, key.id(), TOGETHER);
-            sketch.clear();
+        let measure = |question: &Question, fed: Option<&Question>| {
+            let new = |question| {
+                let mut sketch = ViewSketch::new(question, key.id(), TOGETHER);
+                sketch.clear();
+                sketch
+            };
+            let (mut sketch, mut fed) = (new(question), fed.map(new));
             let mut space = Transposed::default();
             let mut absorb = || {
-                items
-                    .chunks(TOGETHER)
-                    .for_each(|items| sketch.absorb(question, &hash, views.facts(), space.columns(items)));
+                items.chunks(TOGETHER).for_each(|items| {
+                    sketch.absorb(question, fed.as_mut(), &hash, views.facts(), space.columns(items));
+                });
             };
             // The first round fills the sketch.
             absorb();
@@ -80,7 +84,18 @@ impl Prices {
                 rounds += 1;
                 spent = clock::thread_cpu_time().saturating_sub(start);
             }
-            price.nanoseconds = Some(spent.as_nanos() as f64 / (rounds * RECORDS) as f64);
+            spent.as_nanos() as f64 / (rounds * RECORDS) as f64
+        };
+        for (nth, question) in views.questions.iter().enumerate().take(self.views.len()) {
+            // What a list feeds costs what the list takes longer with it.
+            let nanoseconds = match question.fed_by {
+                None => measure(question, None),
+                Some(list) => {
+                    let alone = self.views[list].nanoseconds.unwrap_or_default();
+                    (measure(&views.questions[list], Some(question)) - alone).max(0.0)
+                }
+            };
+            self.views[nth].nanoseconds = Some(nanoseconds);
         }
         self
     }

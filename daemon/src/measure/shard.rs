@@ -13,6 +13,7 @@
 //! for each view, such as that of the largest sources:
 //!     for each record that it matches: add
 //!     (if it counts distinct parts of flows: only where the flow was not here lately)
+//!     (prefixes: nothing; what the lists of addresses do not hold, these hand over to them)
 //! ```
 //!
 //! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
@@ -29,7 +30,11 @@ use weir_sketch::{
 };
 
 use super::{recent::Recent, view::ViewSketch};
-use crate::{config::Estimates, question::Views, view::Kind};
+use crate::{
+    config::Estimates,
+    question::{Question, Views},
+    view::Kind,
+};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
@@ -315,11 +320,15 @@ impl Shard {
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
             self.new_flows += fresh.items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
             let facts = self.plan.facts();
-            for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
+            for (nth, question) in self.plan.questions.iter().enumerate() {
+                if question.is_fed_by_list() {
+                    continue;
+                }
+                let Some((view, mut prefixes)) = with_prefixes(&mut self.views, nth, question) else { continue };
                 let columns = if question.is_of_flows { fresh } else { columns };
-                view.absorb(question, &self.hash, facts, columns);
+                view.absorb(question, prefixes.as_deref_mut(), &self.hash, facts, columns);
                 if question.is_fed_by_all && !repeated.is_empty() {
-                    view.absorb(question, &self.hash, facts, others);
+                    view.absorb(question, prefixes, &self.hash, facts, others);
                 }
             }
         }
@@ -381,6 +390,22 @@ impl Shard {
             + self.recent.memory_bytes()
             + self.unique.memory_bytes()
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
+    }
+}
+
+/// The sketch of a question, and that of the one that it feeds, if there is one.
+#[inline(always)]
+pub(super) fn with_prefixes<'a>(
+    views: &'a mut [ViewSketch],
+    nth: usize,
+    question: &Question,
+) -> Option<(&'a mut ViewSketch, Option<&'a mut ViewSketch>)> {
+    match question.feeds {
+        None => Some((views.get_mut(nth)?, None)),
+        Some(fed) => {
+            let [view, fed] = views.get_disjoint_mut([nth, fed]).ok()?;
+            Some((view, Some(fed)))
+        }
     }
 }
 

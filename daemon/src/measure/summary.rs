@@ -98,8 +98,10 @@ impl Summary {
             }),
             confidence,
         };
-        let views = (0..plan.questions.len()).map(|nth| Answer::new(window, plan, nth, &doubt));
-        let views = views.collect::<Result<_, _>>()?;
+        let mut views = Vec::with_capacity(plan.questions.len());
+        for nth in 0..plan.questions.len() {
+            views.push(Answer::new(window, plan, nth, &views, &doubt)?);
+        }
         let asked = asks.iter().map(|ask| Answer::look_up(window, plan, ask, &doubt)).collect();
         let is_steady = least == sampling;
         let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();

@@ -5,6 +5,7 @@ use weir_sketch::{HyperLogLog, MergeError, Spread, hash::KeyedHash};
 
 use super::{
     heavy_hitters::{HeavyHitters, Held},
+    prefixes::{Prefix, Prefixes},
     shard::{Columns, Item, TOGETHER},
 };
 use crate::{
@@ -30,6 +31,7 @@ enum Answers {
     Total,
     Table(Box<[Tally]>),
     HeavyHitters(Box<HeavyHitters<ViewKey>>),
+    Prefixes(Box<Prefixes>),
     Unique(HyperLogLog),
     Spread(Spread<ViewKey>),
 }
@@ -70,6 +72,9 @@ impl ViewSketch {
             Structure::HeavyHitters { error, candidates } => {
                 Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
             }
+            Structure::Prefixes { error, candidates } => {
+                Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
+            }
             Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
             Structure::Spread { pairs, smallest, error } => {
                 Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
@@ -87,10 +92,17 @@ impl ViewSketch {
         Self { total: Tally::default(), answers, batch }
     }
 
-    /// Adds what the view matches of these records.
+    /// Adds what the view matches of these records. `prefixes` is the view that it feeds, if there is one.
     #[inline]
-    pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: Columns<'_>) {
-        if self.absorb_all(question, hash, facts, columns) {
+    pub fn absorb(
+        &mut self,
+        question: &Question,
+        prefixes: Option<&mut Self>,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) {
+        if self.absorb_all(question, prefixes, hash, facts, columns) {
             columns.tallies.iter().for_each(|tally| self.total.add(*tally));
             return;
         }
@@ -108,7 +120,10 @@ impl ViewSketch {
                 keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
             }
             Answers::HeavyHitters(hitters) => {
-                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key));
+                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key), &mut ());
+            }
+            Answers::Prefixes(prefixes) => {
+                keys.iter().zip(tallies).for_each(|(key, tally)| prefixes.add(hash, Prefix::of(key), *tally));
             }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
@@ -117,7 +132,14 @@ impl ViewSketch {
 
     /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
     #[inline]
-    fn absorb_all(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: Columns<'_>) -> bool {
+    fn absorb_all(
+        &mut self,
+        question: &Question,
+        prefixes: Option<&mut Self>,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) -> bool {
         let Question { filter, by, of, .. } = question;
         let (true, Some(hashes)) = (filter.is_empty(), columns.hashes(by.kind())) else { return false };
         let items = columns.items;
@@ -127,17 +149,25 @@ impl ViewSketch {
                 let hash_of = |key: &ViewKey| by.hash_of(hash, key);
                 // A loop of its own for each kind.
                 macro_rules! add {
-                    ($kind:ident) => {
-                        hitters.add_batch(hashes, tallies, |nth| Kind::$kind.key(&items[nth].record.key), hash_of)
+                    ($kind:ident, $rest:expr) => {
+                        hitters.add_batch(
+                            hashes,
+                            tallies,
+                            |nth| Kind::$kind.key(&items[nth].record.key),
+                            hash_of,
+                            $rest,
+                        )
                     };
                 }
-                match by.kind() {
-                    Kind::Flow => add!(Flow),
-                    Kind::Source => add!(Source),
-                    Kind::Destination => add!(Destination),
-                    Kind::Pair => add!(Pair),
-                    Kind::Service => add!(Service),
-                    Kind::Other => return false,
+                match (by.kind(), prefixes.and_then(Self::prefixes)) {
+                    (Kind::Source, Some(prefixes)) => add!(Source, &mut prefixes.rest(hash)),
+                    (Kind::Destination, Some(prefixes)) => add!(Destination, &mut prefixes.rest(hash)),
+                    (Kind::Flow, _) => add!(Flow, &mut ()),
+                    (Kind::Source, None) => add!(Source, &mut ()),
+                    (Kind::Destination, None) => add!(Destination, &mut ()),
+                    (Kind::Pair, _) => add!(Pair, &mut ()),
+                    (Kind::Service, _) => add!(Service, &mut ()),
+                    (Kind::Other, _) => return false,
                 }
             }
             (Answers::Spread(spread), Some(of)) => {
@@ -162,7 +192,7 @@ impl ViewSketch {
         let record = &item.record;
         let (has_hash, has_key) = match &self.answers {
             Answers::Total => return,
-            Answers::Table(_) => (false, true),
+            Answers::Table(_) | Answers::Prefixes(_) => (false, true),
             Answers::Unique(_) => (false, false),
             Answers::HeavyHitters(_) | Answers::Spread(_) => (true, true),
         };
@@ -184,20 +214,45 @@ impl ViewSketch {
         }
     }
 
-    /// Merges another shard's sketch of the same view.
+    const fn prefixes(&mut self) -> Option<&mut Prefixes> {
+        if let Answers::Prefixes(prefixes) = &mut self.answers { Some(prefixes) } else { None }
+    }
+
+    /// Adds what the candidates of the merged list of addresses have to the merged view of their prefixes, after which that
+    /// one can be read. Without such a list, all was added before.
+    pub fn finish_prefixes(&mut self, addresses: Option<&Self>, hash: &KeyedHash) {
+        let Answers::Prefixes(prefixes) = &mut self.answers else { return };
+        if let Some(addresses) = addresses {
+            self.total = addresses.total;
+        }
+        prefixes.finish(hash, addresses.into_iter().flat_map(Self::held));
+    }
+
+    /// Merges another shard's sketch of the same view. `prefixes` is the view that it feeds, if there is one.
     ///
     /// # Errors
     ///
     /// It was built differently.
-    pub fn merge(&mut self, other: &Self, by: &By, hash: &KeyedHash) -> Result<(), MergeError> {
+    pub fn merge(
+        &mut self,
+        other: &Self,
+        prefixes: Option<&mut Self>,
+        by: &By,
+        hash: &KeyedHash,
+    ) -> Result<(), MergeError> {
         self.total.add(other.total);
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
                 cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
             }
             (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => {
-                one.merge(other, |key| by.hash_of(hash, key))?;
+                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
+                match prefixes.and_then(Self::prefixes) {
+                    Some(prefixes) => one.merge(other, hash_of, &mut prefixes.rest(hash))?,
+                    None => one.merge(other, hash_of, &mut ())?,
+                }
             }
+            (Answers::Prefixes(one), Answers::Prefixes(other)) => one.merge(other, hash)?,
             (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
             (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
             _ => (),
@@ -215,6 +270,7 @@ impl ViewSketch {
                 Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
             }
             Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
+            Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
             Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
         }
     }
@@ -228,12 +284,13 @@ impl ViewSketch {
     }
 
     /// What is known of any key, where the view has bytes and packets.
-    pub fn look_up(&self, hash: u64, key: &ViewKey) -> Option<Held<ViewKey>> {
+    pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<Held<ViewKey>> {
         let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
         match &self.answers {
             Answers::Total => Some(exact(self.total)),
             Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
-            Answers::HeavyHitters(hitters) => Some(hitters.look_up(hash, key)),
+            Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
+            Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
             Answers::Unique(_) | Answers::Spread(_) => None,
         }
     }
@@ -257,6 +314,7 @@ impl ViewSketch {
             Answers::Total => (),
             Answers::Table(cells) => cells.fill(Tally::default()),
             Answers::HeavyHitters(hitters) => hitters.clear(),
+            Answers::Prefixes(prefixes) => prefixes.clear(),
             Answers::Unique(distinct) => distinct.clear(),
             Answers::Spread(spread) => spread.clear(),
         }
@@ -267,6 +325,7 @@ impl ViewSketch {
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
+            Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins),
             Answers::Unique(distinct) => distinct.rekey(key_id),
             Answers::Spread(spread) => spread.rekey(key_id),
         }
@@ -278,6 +337,7 @@ impl ViewSketch {
             Answers::Total => 0,
             Answers::Table(cells) => size_of_val(&**cells),
             Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
+            Answers::Prefixes(prefixes) => prefixes.memory_bytes(),
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),
         };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use weir_common::flow::Address;
 
-use super::Views;
+use super::{Question, Structure, Views};
 use crate::{
     names::protocol::protocol_number,
     view::{By, Field, ViewKey, field::network},
@@ -44,15 +44,18 @@ impl Ask {
         }
         let has_these =
             |by: &By| by.fields().len() == asked.len() && asked.iter().all(|(field, _)| by.fields().contains(field));
-        let fitting = |is_whole: bool| {
+        // A view of the user's knows a prefix better than the standard one.
+        let is_rough = |question: &Question| matches!(question.structure, Structure::Prefixes { .. });
+        let fitting = |is_whole: bool, may_be_rough: bool| {
             views.questions.iter().position(|question| {
                 has_these(&question.by)
+                    && (may_be_rough || !is_rough(question))
                     && !question.view.per_interface
                     && question.view.conditions.is_empty() == is_whole
                     && question.view.measure.is_tally()
             })
         };
-        let Some(view) = fitting(true).or_else(|| fitting(false)) else {
+        let Some(view) = fitting(true, false).or_else(|| fitting(true, true)).or_else(|| fitting(false, true)) else {
             let fields: Vec<_> = asked.iter().map(|(field, _)| field.to_string()).collect();
             let known: Vec<_> = views.questions.iter().map(|question| by_name(&question.by)).collect();
             return Err(format!(

@@ -37,6 +37,10 @@ pub struct Question {
     pub structure: Structure,
     /// Whether every measured interface feeds it; otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
+    /// The number of the question of prefixes that is given what this one's candidates do not hold.
+    pub feeds: Option<usize>,
+    /// The number of the list of addresses that feeds it, instead of records, if it is one of prefixes. It comes before.
+    pub fed_by: Option<usize>,
     /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
     pub is_of_flows: bool,
 }
@@ -72,19 +76,28 @@ impl Views {
         let standard =
             config.standard_views.iter().map(|standard| standard.view(config.estimates.top_error, config.report.top));
         let views = standard.chain(config.views.iter().cloned());
-        let questions = views
+        let mut questions: Vec<_> = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
+        for (nth, standard) in config.standard_views.iter().enumerate() {
+            let Some(addresses) = standard.of_addresses() else { continue };
+            questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
+            let list = config.standard_views[..nth].iter().position(|standard| *standard == addresses);
+            questions[nth].fed_by = list;
+            list.into_iter().for_each(|list| questions[list].feeds = Some(nth));
+        }
         Arc::new(Self { questions, standard: config.standard_views.len(), directory, networks, geo })
     }
 
-    /// Rows of a report, at most, with so many interfaces.
+    /// Rows of a report, at most, with so many interfaces. A row that takes the place of two counts as two.
     pub fn rows(&self, interfaces: u64) -> u64 {
         let rows = |(nth, question): (usize, &Question)| {
             let View { top, per_interface, measure, .. } = &question.view;
+            // A prefix has all numbers twice.
+            let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
             // Standard lists are there in two orders.
             let orders = if nth < self.standard && measure.is_tally() { 2 } else { 1 };
-            *top as u64 * orders * if *per_interface { interfaces } else { 1 }
+            *top as u64 * orders * size * if *per_interface { interfaces } else { 1 }
         };
         self.questions.iter().enumerate().map(rows).sum()
     }
@@ -140,7 +153,12 @@ impl Question {
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
-        Some(Self { filter, by, of, structure, is_fed_by_all, is_of_flows, view })
+        Some(Self { filter, by, of, structure, is_fed_by_all, feeds: None, fed_by: None, is_of_flows, view })
+    }
+
+    /// Whether records do not feed it, but the list of addresses does.
+    pub const fn is_fed_by_list(&self) -> bool {
+        self.fed_by.is_some()
     }
 }
 

@@ -10,14 +10,16 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
-    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopService, TopSource,
-    Totals, Unique, View, Window, protocol_name, view,
+    Beyond, Bounds, Distinct, Estimate, Histogram, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer,
+    Report, SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
+    TopService, TopSource, Totals, Unique, View, Window, protocol_name, view,
 };
 use crate::{
     measure::{
         answer::{Answer, Ranked},
+        beyond::RankedPrefix,
         interface::MeasuredInterface,
+        prefixes::Prefix,
         shard::Protocols,
         summary::Summary,
         tcp::TcpCounts,
@@ -193,10 +195,8 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
         let ranking =
             views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
         let row = |(rank, ranked): (u32, &Ranked<ViewKey>), of: &By| {
-            let Ranked { key, packets, bytes, sampled } = *ranked;
-            let packets = estimate(packets, sampled.map(|sampled| sampled.packets));
-            let bytes = estimate(bytes, sampled.map(|sampled| sampled.bytes));
-            (rank, of.flow(&key), packets, bytes)
+            let [packets, bytes] = estimates(ranked);
+            (rank, of.flow(&ranked.key), packets, bytes)
         };
         let rows = ranking.map(|(of, ranking)| {
             let rows = if by == "bytes" { &ranking.by_bytes } else { &ranking.by_packets };
@@ -238,7 +238,34 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
                 TopService { rank, proto, port, packets, bytes }
             })
             .collect(),
+        source_prefixes: prefixes(views, answers, Standard::SourcePrefixes, by),
+        destination_prefixes: prefixes(views, answers, Standard::DestinationPrefixes, by),
     }
+}
+
+fn prefixes(views: &Views, answers: &[Answer], standard: Standard, by: &str) -> Vec<TopPrefix> {
+    let Some(ranking) = views.standard(standard).and_then(|nth| answers.get(nth)?.prefixes()) else {
+        return Vec::new();
+    };
+    let rows = if by == "bytes" { &ranking.by_bytes } else { &ranking.by_packets };
+    let row = |(rank, row): (u32, &RankedPrefix)| {
+        let RankedPrefix { all, beyond, members } = row;
+        let ([packets, bytes], [beyond_packets, beyond_bytes]) = (estimates(all), estimates(beyond));
+        TopPrefix {
+            rank,
+            prefix: Prefix::of(&all.key).to_string(),
+            packets,
+            bytes,
+            beyond: Beyond { packets: beyond_packets, bytes: beyond_bytes },
+            members: *members,
+        }
+    };
+    (1..).zip(rows).map(row).collect()
+}
+
+fn estimates(ranked: &Ranked<ViewKey>) -> [Estimate; 2] {
+    let Ranked { key: _, packets, bytes, sampled } = *ranked;
+    [estimate(packets, sampled.map(|sampled| sampled.packets)), estimate(bytes, sampled.map(|sampled| sampled.bytes))]
 }
 
 fn histogram(sizes: &Distribution<u64>) -> Histogram {

@@ -328,6 +328,14 @@ pub struct Top {
     pub pairs: Vec<TopPair>,
     /// The largest services: protocol and port.
     pub services: Vec<TopService>,
+    /// The networks of source addresses (/24 for IPv4, /48 for IPv6) that sent most beyond those of their addresses that
+    /// are in `sources`.
+    #[serde(default)]
+    pub source_prefixes: Vec<TopPrefix>,
+    /// The networks of destination addresses (/24 for IPv4, /48 for IPv6) that received most beyond those of their
+    /// addresses that are in `destinations`.
+    #[serde(default)]
+    pub destination_prefixes: Vec<TopPrefix>,
 }
 
 /// One of the largest flows.
@@ -409,6 +417,32 @@ pub struct TopService {
     /// Packets to it and from it.
     pub packets: Estimate,
     /// Bytes on the wire to it and from it.
+    pub bytes: Estimate,
+}
+
+/// A network, listed for what it has beyond those of its addresses that are listed themselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopPrefix {
+    /// Its place by what it has beyond its members, from 1.
+    pub rank: u32,
+    /// The network: its first address and its length, such as `192.0.2.0/24` or `2001:db8::/48`.
+    pub prefix: String,
+    /// All its packets.
+    pub packets: Estimate,
+    /// All its bytes on the wire.
+    pub bytes: Estimate,
+    /// What of it is not of its members. The bounds hold if those of this list and of the list of addresses do.
+    pub beyond: Beyond,
+    /// How many of its addresses are in the list of addresses of the same direction and order.
+    pub members: u32,
+}
+
+/// What a network has beyond those of its addresses that are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Beyond {
+    /// Packets.
+    pub packets: Estimate,
+    /// Bytes on the wire.
     pub bytes: Estimate,
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally,
-    TcpBounds, TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
+    TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -170,7 +170,24 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
-        let Top { by, sampling, confidence, flows, sources, destinations, pairs, services } = top;
+        let Top {
+            by,
+            sampling,
+            confidence,
+            flows,
+            sources,
+            destinations,
+            pairs,
+            services,
+            source_prefixes,
+            destination_prefixes,
+        } = top;
+        let remark = match *confidence {
+            1.0.. => "± always holds".to_owned(),
+            confidence => {
+                format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
+            }
+        };
         let lists = [
             ("FLOWS", flows.iter().map(flow_entry).collect()),
             ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
@@ -195,13 +212,12 @@ impl<W: Write> Page<'_, W> {
         ];
         for (what, entries) in lists {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
-            let remark = match *confidence {
-                1.0.. => "± always holds".to_owned(),
-                confidence => {
-                    format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
-                }
-            };
             self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
+        }
+        for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
+            let title = format!("TOP {what} PREFIXES BY {}", by.to_uppercase());
+            let remark = if prefixes.is_empty() { "none" } else { &remark };
+            self.section(&title, remark, &prefixes_grid(by, prefixes, totals))?;
         }
         Ok(())
     }
@@ -426,6 +442,38 @@ fn grid_of(by: &str, entries: &[Entry], totals: &Totals, folded: bool) -> Grid {
     }
     if entries.len() > ROWS_MAX {
         grid.across([Cell::new(format!("… and {} more in the report's JSON", entries.len() - ROWS_MAX), Faint)]);
+    }
+    grid
+}
+
+/// A line for each network: what it has beyond its listed members, the share of that, all that it has, and its members.
+fn prefixes_grid(by: &str, prefixes: &[TopPrefix], totals: &Totals) -> Grid {
+    let mut grid = Grid::new([Right, Left].into_iter().chain([Right; 5]));
+    let by_packets = by == "packets";
+    if !prefixes.is_empty() {
+        let captions = ["", "", "beyond  ", "±  ", "share", "in all  ", "members listed"];
+        grid.row(captions.map(|caption| Cell::new(caption, Faint)));
+    }
+    for TopPrefix { rank, prefix, packets, bytes, beyond, members } in prefixes.iter().take(ROWS_MAX) {
+        let (amount, beyond, all, total) = if by_packets {
+            (in_column(count, ""), beyond.packets, packets, totals.packets)
+        } else {
+            (in_column(self::bytes, "B"), beyond.bytes, bytes, totals.bytes)
+        };
+        let [value, error] = measured(&beyond, &amount);
+        let share = percent(ratio(beyond.value, total));
+        grid.row([
+            Cell::new(rank.to_string(), Faint),
+            prefix.into(),
+            value.into(),
+            Cell::new(error, Faint),
+            share.into(),
+            amount(all.value).into(),
+            members.to_string().into(),
+        ]);
+    }
+    if prefixes.len() > ROWS_MAX {
+        grid.across([Cell::new(format!("… and {} more in the report's JSON", prefixes.len() - ROWS_MAX), Faint)]);
     }
     grid
 }
@@ -717,6 +765,7 @@ mod tests {
         for top in [&mut report.top, &mut report.top_by_packets] {
             (top.flows, top.sources, top.destinations) = (Vec::new(), Vec::new(), Vec::new());
             (top.pairs, top.services) = (Vec::new(), Vec::new());
+            (top.source_prefixes, top.destination_prefixes) = (Vec::new(), Vec::new());
         }
         let text = tables(&report, Style::default());
         assert!(text.contains("TOP FLOWS BY BYTES   none\n") && text.contains("PACKET SIZES   none\n"), "{text}");

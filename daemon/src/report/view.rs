@@ -167,6 +167,8 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
         shown
     };
     match rows {
+        // A standard view, which is a list of `top`.
+        Rows::Prefixes(_) => Vec::new(),
         Rows::Tallies(ranking) => {
             let ranked =
                 if question.view.measure == Measure::Packets { &ranking.by_packets } else { &ranking.by_bytes };

@@ -86,6 +86,8 @@ pub struct Lengths {
 impl Lengths {
     /// The whole address.
     pub const WHOLE: Self = Self { v4: 32, v6: 128 };
+    /// The networks of the standard views.
+    pub const PREFIX: Self = Self { v4: 24, v6: Self::V6 };
     /// The length for IPv6 where only that for IPv4 is given.
     pub const V6: u8 = 48;
 

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{FLOW, Field, Measure, View};
+use super::{FLOW, Field, Lengths, Measure, Side, View};
 
 /// A standard view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub enum Standard {
     Pairs,
     /// The largest services.
     Services,
+    /// The networks of sources that send most besides the listed sources.
+    SourcePrefixes,
+    /// The networks of destinations that receive most besides the listed destinations.
+    DestinationPrefixes,
     /// Destinations with many sources: floods.
     SourcesPerDestination,
     /// Sources with many destinations: scans of a network.
@@ -27,12 +31,14 @@ pub enum Standard {
 
 impl Standard {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Flows,
         Self::Sources,
         Self::Destinations,
         Self::Pairs,
         Self::Services,
+        Self::SourcePrefixes,
+        Self::DestinationPrefixes,
         Self::SourcesPerDestination,
         Self::DestinationsPerSource,
         Self::PortsPerSource,
@@ -46,9 +52,20 @@ impl Standard {
             Self::Destinations => "destinations",
             Self::Pairs => "pairs",
             Self::Services => "services",
+            Self::SourcePrefixes => "source_prefixes",
+            Self::DestinationPrefixes => "destination_prefixes",
             Self::SourcesPerDestination => "sources_per_destination",
             Self::DestinationsPerSource => "destinations_per_source",
             Self::PortsPerSource => "ports_per_source",
+        }
+    }
+
+    /// The standard view whose rows are the addresses of this one's, if its rows are prefixes.
+    pub const fn of_addresses(self) -> Option<Self> {
+        match self {
+            Self::SourcePrefixes => Some(Self::Sources),
+            Self::DestinationPrefixes => Some(Self::Destinations),
+            _ => None,
         }
     }
 
@@ -61,6 +78,8 @@ impl Standard {
             Self::Destinations => (vec![dst], Measure::Bytes),
             Self::Pairs => (vec![src, dst], Measure::Bytes),
             Self::Services => (vec![Field::Proto, Field::Port], Measure::Bytes),
+            Self::SourcePrefixes => (vec![Field::Ip(Side::Src, Lengths::PREFIX)], Measure::Bytes),
+            Self::DestinationPrefixes => (vec![Field::Ip(Side::Dst, Lengths::PREFIX)], Measure::Bytes),
             Self::SourcesPerDestination => (vec![dst], Measure::Distinct(vec![src])),
             Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
             Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),

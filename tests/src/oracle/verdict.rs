@@ -41,6 +41,8 @@ impl Oracle {
         self.check_quantiles(report, &mut verdict);
         for (place, by) in [("top", By::Bytes), ("top_by_packets", By::Packets)] {
             self.check_top(&report[place], place, by, missing, &mut verdict);
+            let is_complete = missing.lost.is_zero() && missing.sampled_out.is_zero();
+            self.check_prefixes(&report[place], place, by, is_complete, &mut verdict);
         }
         verdict.result()
     }
@@ -141,8 +143,8 @@ impl Missing {
 
 /// An estimate with its bounds; a plain number is exact.
 #[derive(Clone, Copy, Default)]
-struct Estimate {
-    value: u64,
+pub(super) struct Estimate {
+    pub(super) value: u64,
     lower: u64,
     upper: u64,
 }
@@ -154,11 +156,11 @@ fn stretch(failure: f64) -> f64 {
 }
 
 impl Estimate {
-    const fn is_exact(self) -> bool {
+    pub(super) const fn is_exact(self) -> bool {
         self.lower == self.upper
     }
 
-    fn holds(self, truth: u64) -> bool {
+    pub(super) fn holds(self, truth: u64) -> bool {
         (self.lower..=self.upper).contains(&truth)
     }
 
@@ -179,20 +181,20 @@ impl std::fmt::Display for Estimate {
 
 /// The deviations so far.
 #[derive(Default)]
-struct Verdict {
+pub(super) struct Verdict {
     deviations: Vec<String>,
 }
 
 impl Verdict {
-    fn result(self) -> Result<(), Vec<String>> {
+    pub(super) fn result(self) -> Result<(), Vec<String>> {
         if self.deviations.is_empty() { Ok(()) } else { Err(self.deviations) }
     }
 
-    fn deviates(&mut self, place: &str, how: &str) {
+    pub(super) fn deviates(&mut self, place: &str, how: &str) {
         self.deviations.push(format!("{place}: {how}"));
     }
 
-    fn equal(&mut self, place: &str, truth: u64, reported: u64) {
+    pub(super) fn equal(&mut self, place: &str, truth: u64, reported: u64) {
         if truth != reported {
             let difference = i128::from(reported) - i128::from(truth);
             self.deviates(place, &format!("{reported} should be {truth} ({difference:+})"));
@@ -219,7 +221,7 @@ impl Verdict {
         })
     }
 
-    fn estimate(&mut self, value: &Value, place: &str) -> Option<Estimate> {
+    pub(super) fn estimate(&mut self, value: &Value, place: &str) -> Option<Estimate> {
         if let Some(value) = value.as_u64() {
             return Some(Estimate { value, lower: value, upper: value });
         }

@@ -7,7 +7,7 @@
 /// if it had been given everything.
 pub trait Rest<K, W> {
     /// A key with this hash, which is no candidate, has more.
-    fn add(&mut self, hash: u64, weight: W);
+    fn add(&mut self, hash: u64, key: &K, weight: W);
     /// A key is a candidate no longer. It had this much since it became one.
     fn give_back(&mut self, key: &K, weight: W);
 }
@@ -15,7 +15,7 @@ pub trait Rest<K, W> {
 /// Nobody wants to know.
 impl<K, W> Rest<K, W> for () {
     #[inline(always)]
-    fn add(&mut self, _hash: u64, _weight: W) {}
+    fn add(&mut self, _hash: u64, _key: &K, _weight: W) {}
     #[inline(always)]
     fn give_back(&mut self, _key: &K, _weight: W) {}
 }

@@ -5,7 +5,10 @@ use std::{collections::HashMap, net::IpAddr};
 use anyhow::{Context, Result};
 use weir::{
     config::Config,
-    measure::answer::{Answer, Ranking, Rows, Table},
+    measure::{
+        answer::{Answer, Ranking, Rows, Table},
+        beyond::RankedPrefix,
+    },
     names::Network,
     question::{Question, Structure, Views},
     view::{By, Field, Kind, Measure, Standard, View, ViewKey},
@@ -45,7 +48,7 @@ struct Asked {
 }
 
 /// Every question.
-const ALL: [Asked; 14] = [
+const ALL: [Asked; 16] = [
     Asked {
         name: "protocols",
         view: "{by: [proto, ip_version]}",
@@ -107,6 +110,16 @@ const ALL: [Asked; 14] = [
         name: "destinations by port",
         view: "{by: [dst_port], measure: {distinct: dst_ip}}",
         counted: Counted::Distinct(|flow| vec![(row(None, [flow.dst_port, 0]), Item::Ip(flow.dst))]),
+    },
+    Asked {
+        name: Standard::SourcePrefixes.name(),
+        view: "",
+        counted: Counted::Sums(|flow| vec![row(Some(network(flow.src, 24, 48)), [0; 2])]),
+    },
+    Asked {
+        name: Standard::DestinationPrefixes.name(),
+        view: "",
+        counted: Counted::Sums(|flow| vec![row(Some(network(flow.dst, 24, 48)), [0; 2])]),
     },
     Asked {
         name: Standard::SourcesPerDestination.name(),
@@ -252,6 +265,13 @@ fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet:
                     let is_in_its_table = slot.is_none() || question.by.slot(&ranked.key) == *slot;
                     is_in_its_table && holds(ranked.packets, truth.packets) && holds(ranked.bytes, truth.bytes)
                 })
+        }
+        (Rows::Prefixes(ranking), Truth::Sums(sums)) => {
+            let mut rows = ranking.by_bytes.iter().chain(&ranking.by_packets);
+            rows.all(|RankedPrefix { all, .. }| {
+                let truth = sums.get(&read(&question.by, &all.key)).copied().unwrap_or_default();
+                holds(all.packets, truth.packets) && holds(all.bytes, truth.bytes)
+            })
         }
         (Rows::Distinct(counts), Truth::Distinct(distinct)) => counts
             .iter()

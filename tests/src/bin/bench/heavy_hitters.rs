@@ -69,10 +69,10 @@ impl Table for TopK<Wide, Tally> {
 
 impl Table for HeavyHitters<Wide> {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]) {
-        self.add_batch(hashes, tallies, |nth| keys[nth], hash_of);
+        self.add_batch(hashes, tallies, |nth| keys[nth], hash_of, &mut ());
     }
     fn merge(&mut self, other: &Self) -> Result<()> {
-        Ok(Self::merge(self, other, hash_of)?)
+        Ok(Self::merge(self, other, hash_of, &mut ())?)
     }
     fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
         Self::look_up(self, hash, key)

@@ -93,6 +93,7 @@ pub fn bench() -> Result<()> {
             part(4),
             part(5),
             part(6),
+            format!("{:.0}", median(7) - median(3)),
         ]);
     }
     table::write(
@@ -106,6 +107,7 @@ pub fn bench() -> Result<()> {
             "floods, scans",
             "a user's view",
             "no match",
+            "prefixes",
         ],
         &rows,
     )?;
@@ -114,6 +116,7 @@ pub fn bench() -> Result<()> {
          - whole shard: all standard views, unique counts, new flows, totals.\n\
          - candidates alone: the same without floods, scans and the count-min of the lists; the ratio is to this.\n\
          - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
+         - prefixes: what the five lists take longer when two of them feed the standard views of prefixes.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
          Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.\n",
         thousands(RECORDS)
@@ -132,13 +135,18 @@ fn standard_views() -> Result<()> {
     let none = with(&[])?;
     let mut rows = Vec::new();
     for view in Standard::ALL {
-        let plan = plan(&[view], None)?;
-        let sketch = ViewSketch::new(&plan.questions[0], KEY.id(), TOGETHER);
+        // Prefixes cost what their list of addresses takes longer.
+        let fed: Vec<_> = view.of_addresses().into_iter().collect();
+        let all: Vec<_> = fed.iter().copied().chain([view]).collect();
+        let without = if fed.is_empty() { none } else { with(&fed)? };
+        let sketch = ViewSketch::new(&plan(&[view], None)?.questions[0], KEY.id(), TOGETHER);
         let kib = sketch.memory_bytes() as f64 / 1024.0;
-        rows.push([view.name().to_owned(), format!("{:.0}", with(&[view])? - none), format!("{kib:.0}")]);
+        rows.push([view.name().to_owned(), format!("{:.0}", with(&all)? - without), format!("{kib:.0}")]);
     }
     table::write(["standard view", "ns a record", "KiB a worker"], &rows)?;
-    table::say("\nEach view alone, above a shard without views; records of Zipf 1.1.\n")
+    table::say(
+        "\nEach view alone, above a shard without views; prefixes above their list of addresses; records of Zipf 1.1.\n",
+    )
 }
 
 fn records(flow: fn(u64) -> FlowKey) -> Vec<Record> {
@@ -157,13 +165,14 @@ fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
     Ok(Views::new(&config, 1)?)
 }
 
-const PARTS: usize = 7;
+const PARTS: usize = 8;
 
 /// A window's records through a shard with all views, and with some: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let (whole, mut shard, seen) = through(&plan(&Standard::ALL, None)?, records)?;
     check(&mut shard, &seen, records)?;
-    let (lists, spreads) = Standard::ALL.split_at(5);
+    let (tops, spreads) = Standard::ALL.split_at(7);
+    let lists = &tops[..5];
     let with = |views: &[Standard], own: Option<&str>| -> Result<f64> { Ok(through(&plan(views, own)?, records)?.0) };
     Ok([
         whole,
@@ -173,6 +182,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
         with(spreads, None)?,
         with(&[], Some("{by: [src_ip/24]}"))?,
         with(&[], Some("{by: [src_ip/24], match: {proto: gre}}"))?,
+        with(tops, None)?,
     ])
 }
 
@@ -253,7 +263,7 @@ fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
     let truth: Tally = records.iter().filter(|record| record.key == first).map(Record::tally).sum();
     let by = &shard.plan().questions[0].by;
     let key = by.key(&records[0], Side::Src, shard.plan().facts());
-    let known = shard.views[0].look_up(by.hash_of(&KeyedHash::new(KEY), &key), &key);
+    let known = shard.views[0].look_up(by, &KeyedHash::new(KEY), &key);
     let Held { lower, upper, .. } = known.context("flows have bytes")?;
     let holds = |lower, truth, upper| lower <= truth && truth <= upper;
     ensure!(

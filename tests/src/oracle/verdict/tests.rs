@@ -71,6 +71,12 @@ fn each_kind_of_deviation_is_found_and_said() {
         (set("/top/sources/0", right["top"]["sources"][1].clone()), "this rank belongs to"),
         (set("/top/pairs/0/src_ip", json!("192.0.2.77")), "was not there"),
         (set("/top/pairs", json!([])), "0 entries; 10 at least are true"),
+        (add("/top/source_prefixes/0/beyond/bytes", 1), ".top.source_prefixes[0], beyond bytes"),
+        (add("/top_by_packets/destination_prefixes/1/packets", -1), ".destination_prefixes[1], all packets"),
+        (add("/top/source_prefixes/0/members", 1), ".top.source_prefixes[0].members"),
+        (set("/top/source_prefixes/1", right["top"]["source_prefixes"][0].clone()), "is listed twice"),
+        (set("/top/source_prefixes/0", right["top"]["source_prefixes"][1].clone()), "is listed twice"),
+        (set("/top/source_prefixes", json!(null)), ".top.source_prefixes: is not a list"),
         (set("/top/services/0/proto", json!("carrier-pigeon")), "cannot be read"),
         (set("/top/by", json!("packets")), ".top.by"),
         (set("/top/flows", json!(null)), ".top.flows: is not a list"),
@@ -183,6 +189,8 @@ fn sampling_leaves_the_order_to_chance_but_no_bound() {
     ledger["sampled_out"] = json!({"packets": 5, "bytes": 400});
     report["totals"]["udp_packets"] = json!(0);
     report["top"]["sources"].as_array_mut().unwrap().truncate(3);
+    // What is beyond the listed sources would be another number now.
+    report["top"]["source_prefixes"] = json!([]);
     assert_eq!(oracle.check_report(&report), Ok(()));
     report["top"]["sources"][2]["bytes"] = json!({"value": 5, "lower": 4, "upper": 6});
     let deviations = oracle.check_report(&report).unwrap_err();
