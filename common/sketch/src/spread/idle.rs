@@ -62,7 +62,7 @@ mod tests {
     /// Lines with little, more, and very much; each part of the grid has the same.
     fn counts(random: &mut SplitMix64) -> Vec<f64> {
         (0..1_024)
-            .map(|_| random.word() % 50 + if random.word() % 20 == 0 { 5_000 } else { 0 })
+            .map(|_| random.word() % 50 + if random.word().is_multiple_of(20) { 5_000 } else { 0 })
             .map(|n| n as f64)
             .collect()
     }
