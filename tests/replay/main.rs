@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
         trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
+        trial("views::totals_hold_with_sampling", views::totals_hold_with_sampling, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
         trial("examples::views", examples::every_example_is_answered_truly, &[]),

@@ -2,17 +2,22 @@
 
 use std::{collections::HashMap, net::IpAddr, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde_json::{Map, Value, json};
+use weir::{config::Packets, replay::Windows};
 use weir_common::ledger::Tally;
 use weir_tests::{
+    chance,
     oracle::{By, Oracle, proto},
     scratch::Scratch,
     traffic::Plan,
     truth::{Key, Lacks},
 };
 
-use crate::command::{DONE, capture, text, weir_replay};
+use crate::{
+    command::{DONE, capture, text, weir_replay},
+    library,
+};
 
 /// A question, and what the truth about a flow says to it: the keys for which it counts, as rows of reports have them.
 struct Question {
@@ -203,7 +208,15 @@ pub fn every_row_is_true() -> Result<()> {
 
 fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
     let truths = oracle.grouped(|flow| (question.keys)(flow).iter().map(ToString::to_string).collect());
+    let matched = oracle.attributed_where(|flow| !(question.keys)(flow).is_empty());
+    ensure!(is_exactly(&answer["total"], matched), "the total {} is {matched:?}", answer["total"]);
     judge_sums(answer["rows"].as_array().context("rows")?, question.top, question.by, &truths)
+}
+
+/// Whether packets and bytes are these, without doubt.
+fn is_exactly(sums: &Value, truth: Tally) -> bool {
+    let exact = |number: u64| json!({"value": number, "lower": number, "upper": number});
+    sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
 }
 
 /// Of so many rows of a list, one of the truly largest may be missing.
@@ -244,6 +257,42 @@ pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<(
     let last = rows.last().and_then(|row| counted(row)["upper"].as_u64()).context("an upper bound")?;
     let missing = truths.iter().find(|(key, truth)| **truth > last && !listed.contains(key));
     ensure!(missing.is_none(), "{missing:?} is not listed");
+    Ok(())
+}
+
+/// With one packet in ten, totals have bounds that hold as often as they say, and are right on average.
+pub fn totals_hold_with_sampling() -> Result<()> {
+    const SEEDS: u64 = 100;
+    const RATE: u64 = 10;
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, Plan { packets: 10_000, flows: 3_000, ..Plan::default() })?;
+    let truth = oracle.attributed_where(|flow| flow.proto == 17);
+    let mut config = library::small();
+    config.sampling.packets = Packets::OneIn(RATE as u32);
+    for view in ["{by: [src_ip]}", "{by: [src_ip], per: interface}", "{by: [dst_port], per: interface}"] {
+        let view = format!("{{match: {{proto: udp}}, {}", &view[1..]);
+        let name = format!("view{}", config.views.len());
+        config.views.push(config.parse_view(&view, "a test", &name).map_err(|mistakes| anyhow!("{mistakes}"))?);
+    }
+    let mut sampled = config.views.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+    let mut missed = 0;
+    for seed in 0..SEEDS {
+        let reports = library::run_with(&config, std::slice::from_ref(&path), Windows::All, false, seed)?.reports;
+        for (answer, sampled) in reports[0]["views"].as_array().context("views")?.iter().zip(&mut sampled) {
+            let total = if answer["tables"].is_null() { &answer["total"] } else { &answer["tables"][0]["total"] };
+            let bytes = total["bytes"]["sampled"].as_u64().context("what was sampled")?;
+            sampled.push((bytes * RATE) as f64);
+            missed += u64::from(!(holds(&total["packets"], truth.packets) && holds(&total["bytes"], truth.bytes)));
+            let width = |bound: &str| total["packets"][bound].as_u64().context("a bound");
+            ensure!(width("upper")? - width("lower")? < truth.packets, "the bounds say nothing: {total}");
+        }
+    }
+    let alarm = chance::failures_that_alarm(SEEDS * sampled.len() as u64, 0.001);
+    ensure!(missed < alarm, "{missed} totals of {SEEDS} draws have a false bound");
+    for sampled in sampled {
+        chance::unbiased(&sampled, truth.bytes as f64).map_err(Error::msg)?;
+    }
     Ok(())
 }
 

@@ -30,6 +30,8 @@ pub struct Answer {
 pub struct Table {
     /// The interface's slot, if each has a table of its own.
     pub slot: Option<usize>,
+    /// What its rows are parts of, where they are bytes and packets: all records that the view matched.
+    pub total: Option<Ranked<ViewKey>>,
     /// The rows.
     pub rows: Rows,
 }
@@ -88,8 +90,7 @@ impl Answer {
             first.shard.views[nth].merge(&closed.shard.views[nth], &question.by, &hash)?;
         }
         let (sketch, hash) = (&first.shard.views[nth], &hash);
-        let keys = if question.by.has_host() { 2 } else { 1 };
-        let doubts = doubt.of_view(sketch.total, keys);
+        let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
         let tables = if question.view.measure.is_tally() {
@@ -106,16 +107,21 @@ impl Answer {
         let shard = &window.first()?.shard;
         let sketch = &shard.views[ask.view];
         let held = sketch.look_up(question.by.hash_of(shard.hash(), &ask.key), &ask.key)?;
-        Some(doubt.of_view(sketch.total, if question.by.has_host() { 2 } else { 1 }).ranked(&held, Metric::Bytes, 0))
+        Some(doubt.of_view(sketch.total, parts(question)).ranked(&held, Metric::Bytes, 0))
     }
 
     /// The only table's rows in both orders, where the view has bytes and packets.
     pub fn ranking(&self) -> Option<&Ranking<ViewKey>> {
         match self.tables.first() {
-            Some(Table { slot: None, rows: Rows::Tallies(ranking) }) => Some(ranking),
+            Some(Table { slot: None, total: _, rows: Rows::Tallies(ranking) }) => Some(ranking),
             _ => None,
         }
     }
+}
+
+/// For how many things that have bounds a record counts: a row, or two if it is one of each address, and the total.
+fn parts(question: &Question) -> u64 {
+    1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
 }
 
 /// The slot in whose table a key is.
@@ -151,8 +157,14 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &View
         rows.sort_by_key(|ranked| Reverse(estimate(ranked)));
         rows
     };
+    let total = |slot| {
+        let sum = sketch.total_of(slot, &question.by);
+        let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+        doubt.ranked(&held, question.view.measure.order(), 0)
+    };
     let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| Table {
         slot,
+        total: question.has_total.then(|| total(slot)),
         rows: Rows::Tallies(Ranking {
             by_bytes: list(by_bytes, Metric::Bytes),
             by_packets: list(by_packets, Metric::Packets),
@@ -182,7 +194,7 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
             }
         }
     }
-    tables.into_iter().map(|(slot, rows)| Table { slot, rows: Rows::Distinct(rows) }).collect()
+    tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
 }
 
 impl Measure {
@@ -204,7 +216,87 @@ fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use weir_common::{
+        flow::{Address, FlowKey, Scope},
+        ledger::Tally,
+        record::Record,
+    };
+    use weir_sketch::{
+        Seen,
+        hash::{Key, mix},
+    };
+
     use super::*;
+    use crate::{config::Config, datapath::edge::Edge, measure::shard::Shard};
+
+    const KEY: Key = Key([1, 2]);
+
+    /// The views of this YAML, for four interfaces, without standard views.
+    fn views(yaml: &str) -> (Config, Arc<Views>) {
+        let config = Config::parse(&format!("standard_views: []\nviews: {yaml}"), "a test").unwrap();
+        let views = Views::new(&config, 4).unwrap();
+        (config, views)
+    }
+
+    /// Records of some thousand sources on three interfaces.
+    fn records() -> Vec<Record> {
+        let record = |nth: u64| {
+            let random = mix(nth);
+            let source = Address::from_v4_word((random % 5_000) as u32);
+            let proto = if random.is_multiple_of(3) { 17 } else { 6 };
+            let interface = (mix(!nth) % 3) as u8;
+            let key = FlowKey::new(source, Address::from_v4_word(9), proto, 0).with_scope(Scope::new(interface, 0));
+            Record { key, packets: 1 + nth as u32 % 3, bytes: 60 + nth % 1_400, sampling: 1, ..Record::default() }
+        };
+        (0..30_000).map(record).collect()
+    }
+
+    /// What these workers' records come to, each of which reads its own.
+    fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
+        let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
+        let mut window: Vec<Closed> = workers
+            .iter()
+            .map(|records| {
+                let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
+                records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                Closed::new(shard, Edge::empty(4))
+            })
+            .collect();
+        let doubt =
+            Doubt { lost: Tally::default(), drawn: Tally::default(), unknown: 0, sampling: None, confidence: 0.999 };
+        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &doubt).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_total_of_each_table_is_all_that_matched_there_whoever_read_it() {
+        let (config, plan) = views(
+            "[{name: hosts, by: [host], match: {proto: tcp}}, {name: each, by: [src_ip], match: {proto: tcp}, per: \
+             interface}, {name: few, by: [proto], match: {proto: tcp}, per: interface, top: 1}, {name: distinct, \
+             measure: {distinct: src_ip}}]",
+        );
+        let records = records();
+        let sum = |slot: Option<u8>| -> Tally {
+            let counts =
+                |record: &&Record| record.key.proto() == 6 && slot.is_none_or(|slot| record.key.interface() == slot);
+            records.iter().filter(counts).map(Record::tally).sum()
+        };
+        let answers = answers(&config, &plan, &[&records[..7_000], &records[7_000..7_001], &records[7_001..]]);
+        for (answer, slots) in
+            answers.iter().zip([vec![None], vec![Some(0), Some(1), Some(2)], vec![Some(0), Some(1), Some(2)]])
+        {
+            assert_eq!(answer.tables.iter().map(|table| table.slot).collect::<Vec<_>>(), slots);
+            for table in &answer.tables {
+                let Ranked { packets, bytes, .. } = table.total.unwrap();
+                let truth = sum(table.slot.map(|slot| slot as u8));
+                for (estimate, truth) in [(packets, truth.packets), (bytes, truth.bytes)] {
+                    assert_eq!(estimate, Estimate { value: truth, lower: truth, upper: truth });
+                }
+            }
+        }
+        assert!(answers[3].tables[0].total.is_none(), "distinct values do not add up");
+    }
 
     #[test]
     fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {

@@ -61,7 +61,12 @@ impl ViewDoubt {
         let (lower, upper) = (metric.of(lower), metric.of(upper).min(metric.of(self.total)));
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
-            Some(error) => error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn)))),
+            Some(error) => {
+                let (lower, upper) = error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn))));
+                // However many keys a packet counts for, each of them has it once.
+                let most = self.doubt.sampling.map_or(u64::MAX, |sampling| metric.of(sampling.total));
+                (lower, upper.min(most))
+            }
         };
         (lower, upper.saturating_add(metric.of(lost)))
     }

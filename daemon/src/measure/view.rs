@@ -21,6 +21,8 @@ const COUNTS_WIDER: f64 = 2.0;
 pub struct ViewSketch {
     /// The sum of all records that it matched, scaled by their sampling rates.
     pub total: Tally,
+    /// The same by interface slot, where each has a table of its own that does not tell its sum.
+    by_slot: Box<[Tally]>,
     answers: Answers,
     batch: Batch,
 }
@@ -75,6 +77,8 @@ impl ViewSketch {
                 Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
             }
         };
+        let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
+        let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
         // A record may count for both of its addresses.
         let room = if question.by.has_host() { 2 * together } else { together };
         let distinct = if question.of.is_some() { room } else { 0 };
@@ -84,7 +88,7 @@ impl ViewSketch {
             tallies: Vec::with_capacity(room),
             items: Vec::with_capacity(distinct),
         };
-        Self { total: Tally::default(), answers, batch }
+        Self { total: Tally::default(), by_slot: vec![Tally::default(); slots].into_boxed_slice(), answers, batch }
     }
 
     /// Adds what the view matches of these records.
@@ -98,6 +102,9 @@ impl ViewSketch {
         for item in columns.items {
             if question.filter.passes(&item.record, facts) {
                 self.total.add(item.tally);
+                if let Some(sum) = self.by_slot.get_mut(usize::from(item.record.key.interface())) {
+                    sum.add(item.tally);
+                }
                 self.gather(question, hash, facts, item);
             }
         }
@@ -191,6 +198,7 @@ impl ViewSketch {
     /// It was built differently.
     pub fn merge(&mut self, other: &Self, by: &By, hash: &KeyedHash) -> Result<(), MergeError> {
         self.total.add(other.total);
+        self.by_slot.iter_mut().zip(&other.by_slot).for_each(|(sum, other)| sum.add(*other));
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
                 cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
@@ -203,6 +211,18 @@ impl ViewSketch {
             _ => (),
         }
         Ok(())
+    }
+
+    /// The sum of all records that it matched of an interface's slot, or of all.
+    pub fn total_of(&self, slot: Option<usize>, by: &By) -> Tally {
+        match (slot, &self.answers) {
+            (None, _) => self.total,
+            (Some(slot), Answers::Table(cells)) => {
+                let of_slot = cells.iter().enumerate().filter(|(index, _)| by.slot(&By::at(*index)) == Some(slot));
+                of_slot.map(|(_, sum)| *sum).sum()
+            }
+            (Some(slot), _) => self.by_slot.get(slot).copied().unwrap_or_default(),
+        }
     }
 
     /// What is known of each key that may be listed. Nothing where the view counts flows or distinct values.
@@ -250,8 +270,9 @@ impl ViewSketch {
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { total, answers, batch } = self;
+        let Self { total, by_slot, answers, batch } = self;
         *total = Tally::default();
+        by_slot.fill(Tally::default());
         batch.clear();
         match answers {
             Answers::Total => (),
@@ -281,6 +302,6 @@ impl ViewSketch {
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),
         };
-        size_of::<Self>() + answers + self.batch.memory_bytes()
+        size_of::<Self>() + size_of_val(&*self.by_slot) + answers + self.batch.memory_bytes()
     }
 }

@@ -39,6 +39,8 @@ pub struct Question {
     pub is_fed_by_all: bool,
     /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
     pub is_of_flows: bool,
+    /// Whether reports have the total that its rows are parts of.
+    pub has_total: bool,
 }
 
 /// All views, ready to be asked.
@@ -71,7 +73,8 @@ impl Views {
         let mut directory = Directory::default();
         let standard =
             config.standard_views.iter().map(|standard| standard.view(config.estimates.top_error, config.report.top));
-        let views = standard.chain(config.views.iter().cloned());
+        let lists = standard.map(|view| (view, true));
+        let views = lists.chain(config.views.iter().map(|view| (view.clone(), false)));
         let questions = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
@@ -118,8 +121,10 @@ impl Views {
 
 impl Question {
     /// Nothing if its fields do not fit into a key, which the configuration's check refuses.
+    ///
+    /// `is_list` if it is a standard list, whose rows are parts of the report's own totals.
     fn new(
-        view: View,
+        (view, is_list): (View, bool),
         estimates: &Estimates,
         networks: &Networks,
         directory: &mut Directory,
@@ -140,7 +145,8 @@ impl Question {
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
-        Some(Self { filter, by, of, structure, is_fed_by_all, is_of_flows, view })
+        let has_total = !is_list && view.measure.is_tally();
+        Some(Self { filter, by, of, structure, is_fed_by_all, is_of_flows, has_total, view })
     }
 }
 

@@ -148,20 +148,20 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
-        let View { name, confidence, rows, tables, .. } = view;
-        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows));
+        let View { name, confidence, total, rows, tables, .. } = view;
+        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows, total.as_ref()));
         let each = tables.iter().flatten().map(|table| {
             let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
             let interface = aliases.show(&table.interface);
-            (format!("VIEW {name}: {interface}{direction}"), &table.rows)
+            (format!("VIEW {name}: {interface}{direction}"), &table.rows, table.total.as_ref())
         });
-        for (title, rows) in one.chain(each) {
+        for (title, rows, total) in one.chain(each) {
             let remark = match *confidence {
                 1.0.. => "± always holds".to_owned(),
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
             let remark = if rows.is_empty() { "nothing matched" } else { &remark };
-            self.section(&title, remark, &view_table::grid(view, rows, window.seconds, aliases))?;
+            self.section(&title, remark, &view_table::grid(view, (rows, total), window.seconds, aliases))?;
         }
         if tables.as_ref().is_some_and(Vec::is_empty) {
             self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
@@ -574,7 +574,7 @@ const fn off(value: u64, lower: u64, upper: u64) -> u64 {
     if below > above { below } else { above }
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

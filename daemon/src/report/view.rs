@@ -29,9 +29,13 @@ pub struct View {
     /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each interface
     /// that carried it, because the view tells interfaces apart.
     pub counted: String,
-    /// The probability that the true numbers of all rows lie between their bounds, 0 to 1; 1 for exact numbers.
+    /// The probability that the true numbers of all rows and totals lie between their bounds, 0 to 1; 1 if they always do.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
+    /// All that the view matched, of which the rows are parts. Absent if each interface has a table of its own, and where
+    /// flows or different values are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Sums>,
     /// The rows, the largest first. Absent if each interface has a table of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Row>>,
@@ -48,8 +52,20 @@ pub struct ViewTable {
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
+    /// All that the view matched there, of which the rows are parts. Absent where flows or different values are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Sums>,
     /// The rows, the largest first.
     pub rows: Vec<Row>,
+}
+
+/// Packets and bytes of all that a view matched. A packet counts once, also if it counts in two rows (`host`).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sums {
+    /// Packets.
+    pub packets: Estimate,
+    /// Bytes on the wire.
+    pub bytes: Estimate,
 }
 
 /// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what was
@@ -136,9 +152,11 @@ impl View {
             ViewTable {
                 interface: found.map_or_else(|| "?".to_owned(), |interface| interface.name.clone()),
                 direction: found.and_then(|interface| interface.direction).map(str::to_owned),
+                total: table.total.as_ref().map(Sums::new),
                 rows: rows(table),
             }
         };
+        let total = answer.tables.first().and_then(|table| table.total.as_ref()).map(Sums::new);
         let (one, each) = if view.per_interface {
             (None, Some(answer.tables.iter().map(table).collect()))
         } else {
@@ -150,6 +168,7 @@ impl View {
             measure: serde_json::to_value(&view.measure).unwrap_or_default(),
             counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),
             confidence: answer.confidence,
+            total: total.filter(|_| !view.per_interface),
             rows: one,
             tables: each,
         }
@@ -194,15 +213,21 @@ fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map
     }
 }
 
+impl Sums {
+    fn new<K>(sums: &Ranked<K>) -> Self {
+        let Ranked { key: _, packets, bytes, sampled } = sums;
+        Self {
+            packets: compose::estimate(*packets, sampled.map(|sampled| sampled.packets)),
+            bytes: compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes)),
+        }
+    }
+}
+
 impl Row {
     /// Packets and bytes, without a key yet.
     fn of_sums<K>(row: &Ranked<K>) -> Self {
-        let Ranked { key: _, packets, bytes, sampled } = row;
-        Self {
-            packets: Some(compose::estimate(*packets, sampled.map(|sampled| sampled.packets))),
-            bytes: Some(compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes))),
-            ..Self::default()
-        }
+        let Sums { packets, bytes } = Sums::new(row);
+        Self { packets: Some(packets), bytes: Some(bytes), ..Self::default() }
     }
 
     /// The same with its key.

@@ -235,6 +235,12 @@ impl By {
         Some(interface.of(key) as usize)
     }
 
+    /// How many slots of interfaces its keys can tell apart, if the interface is a part of them.
+    pub fn slots(&self) -> Option<usize> {
+        let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
+        Some(1 << interface.bits)
+    }
+
     /// The place of a key in a table of all keys; see [`By::domain`].
     #[inline]
     pub const fn index(key: &ViewKey) -> usize {
