@@ -1,6 +1,13 @@
 //! Views: every row of many questions against the truth about a capture.
 
-use std::{collections::HashMap, net::IpAddr, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::BufWriter,
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde_json::{Map, Value, json};
@@ -9,8 +16,9 @@ use weir_common::ledger::Tally;
 use weir_tests::{
     chance,
     oracle::{By, Oracle, proto},
+    pcap::{SNAPLEN_MAX, Schedule, Writer},
     scratch::Scratch,
-    traffic::Plan,
+    traffic::{Plan, Traffic},
     truth::{Key, Lacks},
 };
 
@@ -174,7 +182,7 @@ fn plan() -> Plan {
 /// The key of a row: all that is no number of it.
 fn key(row: &Value) -> Result<Value> {
     let mut key: Map<String, Value> = row.as_object().context("a row is an object")?.clone();
-    for other in ["rank", "packets", "bytes", "flows", "distinct"] {
+    for other in ["rank", "packets", "bytes", "flows", "new_flows", "distinct"] {
         key.remove(other);
     }
     // An address without a name is like a row without that field.
@@ -246,7 +254,10 @@ pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, T
 /// Whether these distinct counts are true, and no larger one is missing.
 pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<()> {
     ensure!(!rows.is_empty(), "no rows");
-    let counted = |row: &Value| if row["flows"].is_null() { row["distinct"].clone() } else { row["flows"].clone() };
+    let counted = |row: &Value| {
+        let names = ["flows", "new_flows", "distinct"];
+        names.into_iter().map(|name| row[name].clone()).find(|count| !count.is_null()).unwrap_or_default()
+    };
     let mut listed = Vec::new();
     for row in rows {
         let key = key(row)?.to_string();
@@ -323,6 +334,49 @@ pub fn distinct_counts_hold() -> Result<()> {
             .spread(|flow| pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
         let rows = answer["rows"].as_array().context("rows")?;
         judge_distinct(rows, &truths).with_context(|| (*view).to_owned())?;
+    }
+    Ok(())
+}
+
+/// The first window has only new flows, and every later one some that are known.
+pub fn new_flows_by_key_are_those_that_did_not_come_before() -> Result<()> {
+    type Keys = fn(&Key) -> Vec<Value>;
+    let questions: [(&str, Keys); 4] = [
+        ("{by: [src_ip], measure: new_flows}", |flow| vec![json!({"src_ip": flow.src})]),
+        ("{by: [proto], measure: new_flows, top: 100}", |flow| vec![json!({"proto": flow.proto})]),
+        ("{match: {ip_version: 4}, measure: new_flows}", |flow| only(flow.src.is_ipv4(), json!({}))),
+        ("{by: [dst_port], match: {proto: [tcp, udp]}, measure: new_flows}", |flow| {
+            only(matches!(flow.proto, 6 | 17), json!({"dst_port": flow.dst_port}))
+        }),
+    ];
+    const WINDOWS: usize = 5;
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let packets: Vec<_> = Traffic::new(plan())?.collect();
+    let schedule =
+        Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: (packets.len() / WINDOWS) as u32 };
+    let mut writer = Writer::new(BufWriter::new(File::create(&path)?), SNAPLEN_MAX)?;
+    for (nth, packet) in (0..).zip(&packets) {
+        writer.write(schedule.at(nth), &packet.frame)?;
+    }
+    writer.finish()?;
+    let mut args: Vec<&str> = vec!["--json", "--window", "1s", "--seed", "7"];
+    args.extend(questions.iter().flat_map(|(view, _)| ["--view", view]));
+    args.push(text(&path));
+    let reports = weir_replay(args)?.reports(DONE)?;
+    ensure!(reports.len() == WINDOWS, "{} reports", reports.len());
+    let mut seen = HashSet::new();
+    for (nth, (report, packets)) in reports.iter().zip(packets.chunks(packets.len() / WINDOWS)).enumerate() {
+        let flows = packets.iter().filter_map(|packet| packet.truth.flow.ok());
+        let new: Vec<Key> = flows.filter(|flow| seen.insert(*flow)).collect();
+        ensure!(new.len() as u64 >= report["new_flows"]["lower"].as_u64().context("new flows")?);
+        ensure!(nth == 0 || new.len() * 2 < packets.len(), "most flows of window {nth} are known");
+        for ((view, keys), answer) in questions.iter().zip(report["views"].as_array().context("views")?) {
+            let mut truths: HashMap<String, u64> = HashMap::new();
+            new.iter().flat_map(keys).for_each(|key| *truths.entry(key.to_string()).or_default() += 1);
+            judge_distinct(answer["rows"].as_array().context("rows")?, &truths)
+                .with_context(|| format!("window {nth}: {view}"))?;
+        }
     }
     Ok(())
 }

@@ -54,9 +54,10 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_default();
         let per_field = s.field("per");
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
+        let match_field = s.field("match");
         let view = View {
             name: own,
-            conditions: s.get("match", Vec::new(), |f| conditions(&f, defaults)),
+            conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
             error: s.get("error", defaults.estimates.top_error, |f| f.ratio(TOP_ERROR)),
             by,
@@ -64,6 +65,9 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             per_interface,
         };
         check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        if view.measure == Measure::NewFlows {
+            check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);
+        }
         check_needs(&view.by, by_field.as_ref().unwrap_or(field), defaults);
         if let Measure::Distinct(of) = &view.measure {
             check_needs(of, field, defaults);
@@ -116,8 +120,24 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     {
         by.refuse(format!("each row has one {same} only: counting how many different ones it has says nothing"));
     }
-    if view.measure == Measure::Flows && FLOW.iter().all(|field| view.by.contains(field)) {
+    if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
         by.refuse("each row is one flow: counting its flows says nothing");
+    }
+}
+
+/// A flow is new once, with whichever of its records weir reads first: what may differ between them says nothing of it.
+fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
+    if let Some(per) = per.filter(|_| view.per_interface) {
+        per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
+    }
+    let differs = |what: &str| {
+        format!("`new_flows` counts flows, and packets of one flow may differ in {what}: leave it out, or use `flows`")
+    };
+    if let Some(field) = view.by.iter().find(|field| !field.is_of_flow()) {
+        by.unwrap_or(at).refuse(differs(field.name()));
+    }
+    if let Some(condition) = view.conditions.iter().find(|condition| !condition.is_of_flow()) {
+        conditions.unwrap_or(at).refuse(differs(condition.key));
     }
 }
 
@@ -184,19 +204,20 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
         field.refuse(
             "cannot be answered: of keys without a limit only the largest can be known in fixed memory, and records hold \
-             sums. Use bytes, packets, flows or {distinct: FIELD}",
+             sums. Use bytes, packets, flows, new_flows or {distinct: FIELD}",
         );
         return None;
     }
     field
         .choice_of(
-            "one of bytes, packets, flows, or a map such as {distinct: src_ip}",
-            &[("bytes", 0), ("packets", 1), ("flows", 2)],
+            "one of bytes, packets, flows, new_flows, or a map such as {distinct: src_ip}",
+            &[("bytes", 0), ("packets", 1), ("flows", 2), ("new_flows", 3)],
         )
         .map(|nth| match nth {
             0 => Measure::Bytes,
             1 => Measure::Packets,
-            _ => Measure::Flows,
+            2 => Measure::Flows,
+            _ => Measure::NewFlows,
         })
 }
 

@@ -41,7 +41,7 @@ pub struct Table {
 pub enum Rows {
     /// Bytes and packets.
     Tallies(Ranking<ViewKey>),
-    /// Distinct values.
+    /// Flows, new flows, or distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
 }
 
@@ -93,10 +93,10 @@ impl Answer {
         let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
-        let tables = if question.view.measure.is_tally() {
-            rank(question, sketch, hash, &doubts)
-        } else {
-            count(question, sketch, doubt)
+        let tables = match question.view.measure {
+            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &doubts),
+            Measure::NewFlows => vec![count_new(question, sketch, hash, doubt)],
+            Measure::Flows | Measure::Distinct(_) => count(question, sketch, doubt),
         };
         Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, tables })
     }
@@ -197,6 +197,24 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
     tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
 }
 
+/// The keys with most new flows, each of which counted one packet.
+fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Table {
+    let top = question.view.top;
+    let mut largest: Vec<Held<ViewKey>> = Vec::new();
+    for held in sketch.held() {
+        keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
+    }
+    let row = |held: Held<ViewKey>| {
+        let Held { key, value, lower, upper } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+        let upper = upper.packets.min(sketch.total.packets);
+        let counted = Estimate { value: value.packets.min(upper), lower: lower.packets, upper };
+        (key, doubt.new_flows(counted))
+    };
+    let mut rows: Vec<_> = largest.into_iter().map(row).collect();
+    rows.sort_by_key(|(_, counted)| Reverse(counted.value));
+    Table { slot: None, total: None, rows: Rows::Distinct(rows) }
+}
+
 impl Measure {
     /// The order of the rows of a view with this measure.
     pub const fn order(&self) -> Metric {
@@ -264,8 +282,14 @@ mod tests {
                 Closed::new(shard, Edge::empty(4))
             })
             .collect();
-        let doubt =
-            Doubt { lost: Tally::default(), drawn: Tally::default(), unknown: 0, sampling: None, confidence: 0.999 };
+        let doubt = Doubt {
+            lost: Tally::default(),
+            drawn: Tally::default(),
+            unknown: 0,
+            missed_flows: 3,
+            sampling: None,
+            confidence: 0.999,
+        };
         (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &doubt).unwrap()).collect()
     }
 
@@ -296,6 +320,39 @@ mod tests {
             }
         }
         assert!(answers[3].tables[0].total.is_none(), "distinct values do not add up");
+    }
+
+    #[test]
+    fn each_new_flow_counts_once_for_its_keys_whoever_met_it() {
+        let (config, plan) = views(
+            "[{name: sources, by: [src_ip], measure: new_flows, top: 100}, {name: protocols, by: [proto], measure: \
+             new_flows}, {name: udp, match: {proto: udp}, measure: new_flows}, {name: hosts, by: [host], measure: \
+             new_flows, top: 1}]",
+        );
+        // Every flow comes several times, and to all workers.
+        let records = records();
+        let mut flows: BTreeMap<_, FlowKey> = BTreeMap::new();
+        for record in &records {
+            flows.insert((record.key.src_ip(), record.key.proto()), record.key);
+        }
+        assert!(flows.len() < records.len() / 2);
+        let answers = answers(&config, &plan, &[&records, &records[5_000..], &records[..9_000]]);
+        let rows = |nth: usize| match &answers[nth].tables[..] {
+            [Table { slot: None, total: None, rows: Rows::Distinct(rows) }] => rows.clone(),
+            tables => panic!("{tables:?}"),
+        };
+        let missed = |counted: u64| Estimate { value: counted, lower: counted, upper: counted + 3 };
+        let count = |proto: u8| flows.values().filter(|flow| flow.proto() == proto).count() as u64;
+        assert_eq!(rows(1), [(By::at(6), missed(count(6))), (By::at(17), missed(count(17)))]);
+        assert_eq!(rows(2), [(By::at(0), missed(count(17)))]);
+        assert_eq!(rows(0).len(), 100);
+        for (key, counted) in rows(0) {
+            let source = plan.questions[0].by.flow(&key).src_ip();
+            let truth = flows.keys().filter(|(ip, _)| *ip == source).count() as u64;
+            assert!(counted.lower <= truth && truth <= counted.upper, "{counted:?} of {truth}");
+        }
+        let (_, all) = rows(3)[0];
+        assert!(all.lower <= flows.len() as u64 && flows.len() as u64 <= all.upper, "all go to one destination");
     }
 
     #[test]

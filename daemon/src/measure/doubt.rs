@@ -18,6 +18,9 @@ pub struct Doubt {
     pub drawn: Tally,
     /// Packets of which nothing is known: each may be of one more address or flow.
     pub unknown: u64,
+    /// New flows that no view counted, at most: the filter of seen flows took them for known ones, or their packets are
+    /// unknown.
+    pub missed_flows: u64,
     /// How packets were left out, if they were.
     pub sampling: Option<Sampling>,
     /// The probability that all bounds of a view hold.
@@ -40,6 +43,13 @@ impl Doubt {
             SamplingError::new(Sampling { total: all, ..sampling }, self.confidence)
         });
         ViewDoubt { doubt: *self, total, sampling }
+    }
+
+    /// A count of new flows, all of which are new. Those that were not counted may all be of the same key, so what is
+    /// missing in all is the most that any key misses: the bounds of all rows fail only together with that one.
+    pub const fn new_flows(&self, mut counted: Estimate) -> Estimate {
+        counted.upper = counted.upper.saturating_add(self.missed_flows);
+        counted
     }
 
     /// A count of distinct values, of which each unknown packet may have one more.

@@ -113,6 +113,11 @@ impl Views {
         self.questions.iter().any(|question| question.is_fed_by_all)
     }
 
+    /// Whether a question is about new flows.
+    pub fn has_new_flows(&self) -> bool {
+        self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
+    }
+
     /// What fields are read from besides records.
     pub fn facts(&self) -> Facts<'_> {
         Facts { networks: &self.networks, geo: &self.geo, directions: &self.directory.directions }
@@ -136,7 +141,7 @@ impl Question {
         let fields: Vec<Field> = view.by.iter().copied().chain(own).collect();
         let by = By::new(&fields, interfaces).ok()?;
         let of = match &view.measure {
-            Measure::Bytes | Measure::Packets => None,
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => None,
             Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
             Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
         };

@@ -50,8 +50,8 @@ impl Structure {
     pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
         match view.measure {
-            Measure::Bytes | Measure::Packets if by.fields().is_empty() => Self::Total,
-            Measure::Bytes | Measure::Packets => match by.domain() {
+            Measure::Bytes | Measure::Packets | Measure::NewFlows if by.fields().is_empty() => Self::Total,
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => match by.domain() {
                 Some(cells) => Self::Table { cells },
                 None => Self::HeavyHitters {
                     error: view.error,

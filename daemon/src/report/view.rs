@@ -22,8 +22,8 @@ pub struct View {
     pub name: String,
     /// The fields that make a row's key.
     pub by: Vec<String>,
-    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, or `distinct` with
-    /// the fields of which different values are counted.
+    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, `new_flows`, or
+    /// `distinct` with the fields of which different values are counted.
     #[schemars(with = "serde_json::Value")]
     pub measure: Value,
     /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each interface
@@ -87,6 +87,9 @@ pub struct Row {
     /// Different flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Estimate>,
+    /// Flows that were not seen before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_flows: Option<Estimate>,
     /// Different values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<Estimate>,
@@ -196,6 +199,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
                 let counted = Some(compose::estimate(*count, None));
                 let amount = match question.view.measure {
                     Measure::Flows => Row { flows: counted, ..Row::default() },
+                    Measure::NewFlows => Row { new_flows: counted, ..Row::default() },
                     _ => Row { distinct: counted, ..Row::default() },
                 };
                 amount.of(Some(rank), key(row))

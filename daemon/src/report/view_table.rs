@@ -97,6 +97,7 @@ fn place(row: &Row) -> Cell {
 fn captions(measure: &Value, row: &Row, has_total: bool) -> Vec<String> {
     let captions: &[&str] = match row {
         Row { flows: Some(_), .. } => &["flows  ", "±"],
+        Row { new_flows: Some(_), .. } => &["new flows  ", "±"],
         Row { distinct: Some(_), .. } => &["distinct  ", "±"],
         _ if measure == "packets" => &["packets  ", "±", SHARE, "pkt/s", "bytes  ", "bit/s"],
         _ => &["bytes  ", "±", SHARE, "bit/s", "packets  ", "pkt/s"],
@@ -132,7 +133,7 @@ fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: f64) -> Ve
             };
             first.into_iter().chain(share).chain(rest).collect()
         }
-        Row { flows: Some(number), .. } | Row { distinct: Some(number), .. } => {
+        Row { flows: Some(number), .. } | Row { new_flows: Some(number), .. } | Row { distinct: Some(number), .. } => {
             measured(number, in_column(count, "")).into()
         }
         _ => Vec::new(),

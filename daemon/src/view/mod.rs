@@ -46,6 +46,8 @@ pub enum Measure {
     Packets,
     /// How many different flows.
     Flows,
+    /// How many flows that the filter of seen flows did not know.
+    NewFlows,
     /// How many different values these fields have together.
     Distinct(Vec<Field>),
 }

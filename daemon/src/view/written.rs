@@ -46,6 +46,7 @@ impl Serialize for Measure {
             Self::Bytes => serializer.serialize_str("bytes"),
             Self::Packets => serializer.serialize_str("packets"),
             Self::Flows => serializer.serialize_str("flows"),
+            Self::NewFlows => serializer.serialize_str("new_flows"),
             Self::Distinct(of) => {
                 let mut map = serializer.serialize_map(Some(1))?;
                 map.serialize_entry("distinct", &of.iter().map(Field::to_string).collect::<Vec<_>>())?;
