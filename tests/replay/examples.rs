@@ -26,7 +26,7 @@ use weir_tests::{
 
 use crate::{
     command::{DONE, text, weir_replay},
-    views::{judge_distinct, judge_sums, only, port, version},
+    views::{judge_distinct, judge_entropy, judge_sums, only, port, version},
 };
 
 /// A packet as far as views can tell it from others.
@@ -60,7 +60,7 @@ const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
     ("services.yaml", &SERVICES),
 ];
 
-const FLOWSKETCH: [(&str, Says); 3] = [
+const FLOWSKETCH: [(&str, Says); 4] = [
     ("top_talkers", Rows(|seen| vec![pair(seen)])),
     (
         "suspected_scanners",
@@ -70,6 +70,7 @@ const FLOWSKETCH: [(&str, Says); 3] = [
         }),
     ),
     ("protocol_bytes", Rows(|seen| vec![proto(seen)])),
+    ("source_entropy", Rows(|seen| vec![src_ip(seen)])),
 ];
 
 const PKTVISOR: [(&str, Says); 25] = [
@@ -359,6 +360,10 @@ fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -
                 keys(packet).iter().for_each(|key| truths.entry(key.to_string()).or_default().add(*tally));
             }
             let by = if view.measure == Measure::Bytes { By::Bytes } else { By::Packets };
+            ensure!(view.has_entropy == !answer["entropy"].is_null(), "an entropy that was not asked for, or none");
+            if view.has_entropy {
+                judge_entropy(&answer["entropy"], by, &truths)?;
+            }
             judge_sums(rows, view.top, by, &truths)
         }
         (Items(items), Measure::Flows | Measure::Distinct(_)) => {

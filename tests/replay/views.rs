@@ -221,6 +221,63 @@ fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
     judge_sums(answer["rows"].as_array().context("rows")?, question.top, question.by, &truths)
 }
 
+/// Whether an entropy has the truth between its bounds, which say something.
+pub fn judge_entropy(entropy: &Value, by: By, truths: &HashMap<String, Tally>) -> Result<()> {
+    let truth = bits(truths.values().map(|truth| by.of(*truth)));
+    let number = |name: &str| entropy["bits"][name].as_f64().with_context(|| format!("no {name} in {entropy}"));
+    let (value, lower, upper) = (number("value")?, number("lower")?, number("upper")?);
+    ensure!(lower <= truth && truth <= upper, "{entropy}, truly {truth}");
+    ensure!(upper - lower < 1.0 && (value - truth).abs() < 0.2, "the bounds say little: {entropy}, truly {truth}");
+    ensure!(holds(&entropy["keys"], truths.len() as u64), "{entropy}, and there are {} keys", truths.len());
+    let normalized = entropy["normalized"].as_f64().context("normalized")?;
+    let even = (truths.len().max(2) as f64).log2();
+    ensure!((normalized - truth / even).abs() < 0.05, "{entropy}, truly {truth} of {even}");
+    Ok(())
+}
+
+/// Shannon's entropy of these sizes.
+fn bits(sizes: impl Iterator<Item = u64> + Clone) -> f64 {
+    let total = sizes.clone().sum::<u64>() as f64;
+    sizes.map(|size| size as f64 / total).filter(|part| *part > 0.0).map(|part| -part * part.log2()).sum()
+}
+
+/// Of small domains exactly, and otherwise within bounds; also with one packet in ten.
+pub fn entropies_hold() -> Result<()> {
+    type Keys = fn(&Key) -> Vec<Value>;
+    let questions: [(&str, By, Keys); 4] = [
+        ("{by: [src_ip], measure: packets, entropy: true}", By::Packets, |flow| vec![json!(flow.src)]),
+        ("{by: flow, entropy: true}", By::Bytes, |flow| vec![json!(format!("{flow:?}"))]),
+        ("{by: [dst_ip], match: {proto: udp}, entropy: true}", By::Bytes, |flow| {
+            only(flow.proto == 17, json!(flow.dst))
+        }),
+        ("{by: [proto], entropy: true}", By::Bytes, |flow| vec![json!(flow.proto)]),
+    ];
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let truths = |keys: Keys| oracle.grouped(|flow| keys(flow).iter().map(ToString::to_string).collect());
+    let views: Vec<String> = questions.iter().map(|(view, ..)| (*view).to_owned()).collect();
+    let whole = report(&path, &views, &[])?;
+    for ((view, by, keys), answer) in questions.iter().zip(whole["views"].as_array().context("views")?) {
+        let truths = truths(*keys);
+        judge_entropy(&answer["entropy"], *by, &truths).with_context(|| (*view).to_owned())?;
+        let bound = |name: &str| answer["entropy"]["bits"][name].as_f64().unwrap_or(f64::NAN);
+        let is_exact = answer["entropy"]["confidence"].as_f64() == Some(1.0);
+        ensure!(is_exact == (*view == questions[3].0), "{view}: {}", answer["entropy"]);
+        ensure!(!is_exact || bound("upper") - bound("lower") < 1e-5, "{}", answer["entropy"]);
+    }
+    let sampled = scratch.file("sampled.yaml");
+    std::fs::write(&sampled, "sampling: {packets: 10}\n")?;
+    let sampled = report(&path, &views, &["--config", text(&sampled)])?;
+    for ((view, by, keys), answer) in questions.iter().zip(sampled["views"].as_array().context("views")?) {
+        let truth = bits(truths(*keys).values().map(|truth| by.of(*truth)));
+        let bound = |name: &str| answer["entropy"]["bits"][name].as_f64().unwrap_or(f64::NAN);
+        let holds = bound("lower") <= truth && truth <= bound("upper");
+        ensure!(holds, "{view} with one packet in ten: {}, truly {truth}", answer["entropy"]);
+    }
+    Ok(())
+}
+
 /// Whether packets and bytes are these, without doubt.
 fn is_exactly(sums: &Value, truth: Tally) -> bool {
     let exact = |number: u64| json!({"value": number, "lower": number, "upper": number});

@@ -210,6 +210,7 @@ fn every_setting_is_read() {
             top: 7,
             per_interface: true,
             error: 0.002,
+            has_entropy: false,
         }],
         memory: Some(200 << 20),
         datapath: Datapath {
@@ -905,6 +906,11 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, by: [src_ip], measure: {distinct: src_ip}}", "1:23: views[0].by", "says nothing"),
     ("{name: w, by: flow, measure: flows}", "1:23: views[0].by", "each row is one flow"),
     ("{name: w, by: flow, measure: new_flows}", "1:23: views[0].by", "each row is one flow"),
+    ("{name: w, by: [src_ip], entropy: maybe}", "1:42: views[0].entropy", "true or false"),
+    ("{name: w, by: [src_ip], measure: flows, entropy: true}", "1:58: views[0].entropy", "bytes or packets"),
+    ("{name: w, entropy: true}", "1:28: views[0].entropy", "there is one key"),
+    ("{name: w, by: [src_ip], per: interface, entropy: true}", "1:58: views[0].entropy", "leave `per` out"),
+    ("{name: w, by: [host], entropy: true}", "1:40: views[0].entropy", "counts twice"),
     ("{name: w, measure: newflows}", "1:28: views[0].measure", "did you mean new_flows?"),
     ("{name: w, by: [vlan], measure: new_flows}", "1:23: views[0].by", "may differ in vlan"),
     ("{name: w, by: [direction], measure: new_flows}", "1:23: views[0].by", "may differ in direction"),
@@ -1027,6 +1033,17 @@ fn views_are_written_as_they_are_read() {
   measure: {distinct: [dst_ip, dst_port]}
   top: 10
   per: interface
+  error: 0.0005
+- name: even
+  by: [src_ip]
+  measure: packets
+  top: 10
+  error: 0.0005
+  entropy: true
+- name: opens
+  by: [src_ip]
+  measure: new_flows
+  top: 10
   error: 0.0005
 ";
     let config = parse(text).unwrap();

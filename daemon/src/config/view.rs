@@ -55,6 +55,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let per_field = s.field("per");
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
         let match_field = s.field("match");
+        let entropy = s.field("entropy");
         let view = View {
             name: own,
             conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
@@ -63,8 +64,12 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             by,
             measure,
             per_interface,
+            has_entropy: entropy.as_ref().and_then(Field::flag).unwrap_or(false),
         };
         check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        if let Some(entropy) = entropy.filter(|_| view.has_entropy) {
+            check_entropy(&view, &entropy);
+        }
         if view.measure == Measure::NewFlows {
             check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);
         }
@@ -122,6 +127,21 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     }
     if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
         by.refuse("each row is one flow: counting its flows says nothing");
+    }
+}
+
+fn check_entropy(view: &View, at: &Field<'_>) {
+    let has_host = view.by.iter().any(|field| matches!(field, field::Field::Ip(Side::Host, _)));
+    if !view.measure.is_tally() {
+        at.refuse("an entropy is that of bytes or packets: use one of them as `measure`");
+    } else if view.by.is_empty() {
+        at.refuse("without `by` there is one key, and its entropy is 0: name fields such as `by: [src_ip]`");
+    } else if view.per_interface {
+        at.refuse(
+            "an entropy is that of all interfaces together: leave `per` out, or write one view for each with `match`",
+        );
+    } else if has_host {
+        at.refuse("by `host` a packet counts twice: use `src_ip` or `dst_ip`");
     }
 }
 

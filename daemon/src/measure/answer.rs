@@ -7,6 +7,7 @@ use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
 
 use super::{
     doubt::{Doubt, ViewDoubt},
+    entropy::{Distribution, Entropy, Others},
     heavy_hitters::Held,
     order::Closed,
     view::ViewSketch,
@@ -21,6 +22,8 @@ use crate::{
 pub struct Answer {
     /// The probability that the bounds of all its rows hold.
     pub confidence: f64,
+    /// How evenly its measure is spread over its keys, if that is asked for and there was something.
+    pub entropy: Option<Entropy>,
     /// One table, or one for each interface's slot that has rows.
     pub tables: Vec<Table>,
 }
@@ -83,7 +86,7 @@ impl Answer {
     pub fn new(window: &mut [Closed], plan: &Views, nth: usize, doubt: &Doubt) -> Result<Self, MergeError> {
         let question = &plan.questions[nth];
         let Some((first, rest)) = window.split_first_mut() else {
-            return Ok(Self { confidence: 1.0, tables: Vec::new() });
+            return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
         for closed in rest {
@@ -98,7 +101,8 @@ impl Answer {
             Measure::NewFlows => vec![count_new(question, sketch, hash, doubt)],
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, doubt),
         };
-        Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, tables })
+        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, doubt) } else { None };
+        Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, entropy, tables })
     }
 
     /// What is known of one key, after the sketches were merged.
@@ -195,6 +199,45 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
         }
     }
     tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
+}
+
+fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Option<Entropy> {
+    let (metric, confidence) = (question.view.measure.order(), doubt.confidence);
+    // Both the bounds of keys and their number may fail: each has half of the probability, if both are left to chance.
+    let half = 1.0 - (1.0 - doubt.confidence) / 2.0;
+    let (is_missing, has_sketch) = (doubt.is_some(), sketch.keys().is_some());
+    let doubt = Doubt { confidence: if is_missing && has_sketch { half } else { doubt.confidence }, ..*doubt };
+    let doubts = doubt.of_view(sketch.total, parts(question));
+    let estimate = |value, lower, upper| {
+        let (lower, upper) = doubts.bounds(metric, lower, upper);
+        Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
+    };
+    let known: Vec<Estimate> = sketch
+        .held()
+        .map(|held| {
+            let Held { value, lower, upper, .. } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+            estimate(value, lower, upper)
+        })
+        .collect();
+    let found = known.len() as u64;
+    let keys = match (sketch.keys(), sketch.cells()) {
+        (Some(keys), _) => doubt.distinct(keys.bounds_at(doubt.confidence)),
+        (None, cells) => {
+            let keys = doubt.distinct(Estimate { value: found, lower: found, upper: found });
+            Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
+        }
+    };
+    // Those that were found are there.
+    let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
+    let others = if is_missing {
+        let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
+        Others::Each(estimate(Tally::default(), Tally::default(), largest).upper)
+    } else {
+        Others::Groups(sketch.light().map(|group| metric.of(group)).collect())
+    };
+    let total = estimate(sketch.total, sketch.total, sketch.total);
+    let confidence = if is_missing || has_sketch { confidence } else { 1.0 };
+    Distribution { known, total, keys: Estimate { value, lower, upper }, others }.entropy(confidence)
 }
 
 /// The keys with most new flows, each of which counted one packet.

@@ -36,6 +36,11 @@ pub struct ViewDoubt {
 }
 
 impl Doubt {
+    /// Whether packets are missing.
+    pub fn is_some(&self) -> bool {
+        self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
+    }
+
     /// What it means for a view whose records add up to `total`, each of which counts for so many keys.
     pub fn of_view(&self, total: Tally, keys: u64) -> ViewDoubt {
         let sampling = self.sampling.map(|sampling| {

@@ -6,13 +6,15 @@
 //! [`sampling_error`] widens where packets were left out. What comes again within the window counts nothing distinct: flows
 //! that were here lately are [`recent`]. The filter of [`seen`] flows
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
-//! Bounds come from the tails of the [`binomial`] distribution.
+//! Bounds come from the tails of the [`binomial`] distribution. Of a view's keys follows how evenly traffic is spread over
+//! them: its [`entropy`].
 
 pub mod answer;
 pub mod batch;
 pub mod binomial;
 pub mod collector;
 pub mod doubt;
+pub mod entropy;
 pub mod heavy_hitters;
 pub mod interface;
 pub mod lane;

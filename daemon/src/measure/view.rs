@@ -23,6 +23,8 @@ pub struct ViewSketch {
     pub total: Tally,
     /// The same by interface slot, where each has a table of its own that does not tell its sum.
     by_slot: Box<[Tally]>,
+    /// The different keys, where that is not to be told from the answers.
+    keys: Option<HyperLogLog>,
     answers: Answers,
     batch: Batch,
 }
@@ -69,13 +71,17 @@ impl ViewSketch {
         let answers = match question.structure {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
-            Structure::HeavyHitters { error, candidates } => {
+            Structure::HeavyHitters { error, candidates, distinct: _ } => {
                 Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
             }
             Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
             Structure::Spread { pairs, smallest, error } => {
                 Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
             }
+        };
+        let keys = match question.structure {
+            Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
+            _ => None,
         };
         let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
         let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
@@ -88,7 +94,8 @@ impl ViewSketch {
             tallies: Vec::with_capacity(room),
             items: Vec::with_capacity(distinct),
         };
-        Self { total: Tally::default(), by_slot: vec![Tally::default(); slots].into_boxed_slice(), answers, batch }
+        let by_slot = vec![Tally::default(); slots].into_boxed_slice();
+        Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
 
     /// Adds what the view matches of these records.
@@ -116,6 +123,9 @@ impl ViewSketch {
             }
             Answers::HeavyHitters(hitters) => {
                 hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key));
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
+                }
             }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
@@ -145,6 +155,9 @@ impl ViewSketch {
                     Kind::Pair => add!(Pair),
                     Kind::Service => add!(Service),
                     Kind::Other => return false,
+                }
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
                 }
             }
             (Answers::Spread(spread), Some(of)) => {
@@ -199,6 +212,9 @@ impl ViewSketch {
     pub fn merge(&mut self, other: &Self, by: &By, hash: &KeyedHash) -> Result<(), MergeError> {
         self.total.add(other.total);
         self.by_slot.iter_mut().zip(&other.by_slot).for_each(|(sum, other)| sum.add(*other));
+        if let (Some(keys), Some(others)) = (&mut self.keys, &other.keys) {
+            keys.merge(others)?;
+        }
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
                 cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
@@ -258,6 +274,24 @@ impl ViewSketch {
         }
     }
 
+    /// The different keys, where the view counts them to tell its entropy.
+    pub const fn keys(&self) -> Option<&HyperLogLog> {
+        self.keys.as_ref()
+    }
+
+    /// How many keys there can be, where each has a place.
+    pub const fn cells(&self) -> Option<usize> {
+        if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
+    }
+
+    /// What keys that are no candidates have, in groups, at most.
+    pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
+            _ => Box::new([].into_iter()),
+        }
+    }
+
     /// The sketch of distinct values without a key.
     pub const fn unique(&self) -> Option<&HyperLogLog> {
         if let Answers::Unique(distinct) = &self.answers { Some(distinct) } else { None }
@@ -270,9 +304,12 @@ impl ViewSketch {
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { total, by_slot, answers, batch } = self;
+        let Self { total, by_slot, keys, answers, batch } = self;
         *total = Tally::default();
         by_slot.fill(Tally::default());
+        if let Some(keys) = keys {
+            keys.clear();
+        }
         batch.clear();
         match answers {
             Answers::Total => (),
@@ -285,6 +322,9 @@ impl ViewSketch {
 
     /// Makes an empty sketch ready for hashes of another key.
     pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+        if let Some(keys) = &mut self.keys {
+            keys.rekey(key_id);
+        }
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
@@ -302,6 +342,7 @@ impl ViewSketch {
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),
         };
-        size_of::<Self>() + size_of_val(&*self.by_slot) + answers + self.batch.memory_bytes()
+        let keys = self.keys.as_ref().map_or(0, HyperLogLog::memory_bytes);
+        size_of::<Self>() + size_of_val(&*self.by_slot) + keys + answers + self.batch.memory_bytes()
     }
 }

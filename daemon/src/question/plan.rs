@@ -23,6 +23,8 @@ pub enum Structure {
         error: f64,
         /// Candidates at least.
         candidates: usize,
+        /// The relative standard error of a `HyperLogLog` of all keys, where the entropy is asked for.
+        distinct: Option<f64>,
     },
     /// One `HyperLogLog`.
     Unique {
@@ -56,6 +58,7 @@ impl Structure {
                 None => Self::HeavyHitters {
                     error: view.error,
                     candidates: estimates.top_candidates.max(CANDIDATES_PER_ROW * view.top * tables),
+                    distinct: view.has_entropy.then_some(estimates.unique_error),
                 },
             },
             Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => {
@@ -71,8 +74,9 @@ impl fmt::Display for Structure {
         match self {
             Self::Total => write!(f, "one sum: exact"),
             Self::Table { cells } => write!(f, "a table of {cells} sums: exact"),
-            Self::HeavyHitters { error, candidates: _ } => {
-                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)
+            Self::HeavyHitters { error, candidates: _, distinct } => {
+                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)?;
+                if distinct.is_some() { write!(f, "; HyperLogLog for the entropy") } else { Ok(()) }
             }
             Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", error * 100.0),
             Self::Spread { pairs: _, smallest, error } => {

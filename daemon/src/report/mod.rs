@@ -25,7 +25,7 @@ pub use crate::names::protocol::protocol_name;
 pub use rates::InterfaceRates;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
-pub use view::{Row, Spread, Sums, View, ViewTable};
+pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";

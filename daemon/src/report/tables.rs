@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally,
-    TcpBounds, TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
+    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics,
+    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -148,7 +148,7 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
-        let View { name, confidence, total, rows, tables, .. } = view;
+        let View { name, confidence, total, entropy, rows, tables, .. } = view;
         let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows, total.as_ref()));
         let each = tables.iter().flatten().map(|table| {
             let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
@@ -161,7 +161,11 @@ impl<W: Write> Page<'_, W> {
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
             let remark = if rows.is_empty() { "nothing matched" } else { &remark };
-            self.section(&title, remark, &view_table::grid(view, (rows, total), window.seconds, aliases))?;
+            let mut grid = view_table::grid(view, (rows, total), window.seconds, aliases);
+            if let Some(entropy) = entropy {
+                grid.across([Cell::from(entropy_text(entropy))]);
+            }
+            self.section(&title, remark, &grid)?;
         }
         if tables.as_ref().is_some_and(Vec::is_empty) {
             self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
@@ -428,6 +432,21 @@ fn grid_of(by: &str, entries: &[Entry], totals: &Totals, folded: bool) -> Grid {
         grid.across([Cell::new(format!("… and {} more in the report's JSON", entries.len() - ROWS_MAX), Faint)]);
     }
     grid
+}
+
+/// How evenly a view's measure is spread over its keys.
+fn entropy_text(entropy: &Entropy) -> String {
+    let Entropy { bits: Bits { value, lower, upper }, normalized, keys, confidence } = *entropy;
+    let sure = if confidence < 1.0 { format!(" at {}", confidence_text(confidence)) } else { String::new() };
+    let keys = in_words(&keys);
+    format!(
+        "entropy {value:.3} bits ({lower:.3} – {upper:.3}{sure}), {} of the most that {keys} may have",
+        percent(normalized)
+    )
+}
+
+fn in_words(keys: &Estimate) -> String {
+    format!("{} {}", grouped(keys.value), if keys.value == 1 { "key" } else { "keys" })
 }
 
 /// A confidence with no more digits than it has, down to a hundredth of a percent.

@@ -9,6 +9,7 @@ use super::{Estimate, compose};
 use crate::{
     measure::{
         answer::{Answer, Ranked, Rows, Table},
+        entropy::Entropy as Measured,
         interface::MeasuredInterface,
     },
     question::{Ask, Question, Views},
@@ -36,6 +37,10 @@ pub struct View {
     /// flows or different values are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Sums>,
+    /// How evenly packets or bytes are spread over all keys, listed or not. Absent unless the view asks for it with
+    /// `entropy: true`, and if nothing matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy: Option<Entropy>,
     /// The rows, the largest first. Absent if each interface has a table of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Row>>,
@@ -57,6 +62,51 @@ pub struct ViewTable {
     pub total: Option<Sums>,
     /// The rows, the largest first.
     pub rows: Vec<Row>,
+}
+
+/// Shannon's entropy of the distribution of packets or bytes over keys: 0 if one key has all, and log2 of the number of
+/// keys if all have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Entropy {
+    /// In bits.
+    pub bits: Bits,
+    /// The entropy divided by what it is if as many keys have the same, 0 to 1; 0 if there is one key.
+    #[schemars(range(min = 0, max = 1))]
+    pub normalized: f64,
+    /// How many different keys there are.
+    pub keys: Estimate,
+    /// The probability that the true numbers of bits and keys lie between their bounds, 0 to 1; 1 if they always do.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+}
+
+/// A number of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bits {
+    /// The estimate.
+    #[schemars(range(min = 0))]
+    pub value: f64,
+    /// The true number is at least this, at the stated confidence.
+    #[schemars(range(min = 0))]
+    pub lower: f64,
+    /// The true number is at most this, at the stated confidence.
+    #[schemars(range(min = 0))]
+    pub upper: f64,
+}
+
+impl Entropy {
+    fn new(entropy: &Measured) -> Self {
+        /// Digits that are shown; bounds are rounded outwards.
+        const PARTS: f64 = 1e6;
+        let Measured { value, lower, upper, keys, confidence } = *entropy;
+        let bits = Bits {
+            value: (value * PARTS).round() / PARTS,
+            lower: (lower * PARTS).floor() / PARTS,
+            upper: (upper * PARTS).ceil() / PARTS,
+        };
+        let normalized = (entropy.normalized() * PARTS).round() / PARTS;
+        Self { bits, normalized, keys: compose::estimate(keys, None), confidence }
+    }
 }
 
 /// Packets and bytes of all that a view matched. A packet counts once, also if it counts in two rows (`host`).
@@ -172,6 +222,7 @@ impl View {
             counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),
             confidence: answer.confidence,
             total: total.filter(|_| !view.per_interface),
+            entropy: answer.entropy.as_ref().map(Entropy::new),
             rows: one,
             tables: each,
         }

@@ -35,6 +35,8 @@ pub struct View {
     pub per_interface: bool,
     /// How exact: the usual distance of the bounds, as a share of all that the view counts.
     pub error: f64,
+    /// Whether to tell how evenly its measure is spread over all keys.
+    pub has_entropy: bool,
 }
 
 /// What is measured.

@@ -65,7 +65,16 @@ impl Standard {
             Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
             Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
         };
-        View { name: self.name().to_owned(), conditions: Vec::new(), by, measure, top, per_interface: false, error }
+        View {
+            name: self.name().to_owned(),
+            conditions: Vec::new(),
+            by,
+            measure,
+            top,
+            per_interface: false,
+            error,
+            has_entropy: false,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Condition, Field, Measure, View};
 /// With every setting.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { name, conditions, by, measure, top, per_interface, error } = self;
+        let Self { name, conditions, by, measure, top, per_interface, error, has_entropy } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", name)?;
         if !conditions.is_empty() {
@@ -20,6 +20,9 @@ impl Serialize for View {
             map.serialize_entry("per", "interface")?;
         }
         map.serialize_entry("error", error)?;
+        if *has_entropy {
+            map.serialize_entry("entropy", has_entropy)?;
+        }
         map.end()
     }
 }
