@@ -207,7 +207,8 @@ pub fn every_row_is_true() -> Result<()> {
     let views: Vec<String> = QUESTIONS.iter().map(|question| question.view.to_owned()).collect();
     let report = report(&path, &views, &[])?;
     let answers = report["views"].as_array().context("views")?;
-    ensure!(answers.len() == QUESTIONS.len(), "{} views", answers.len());
+    let names: Vec<_> = answers.iter().skip(QUESTIONS.len()).filter_map(|answer| answer["name"].as_str()).collect();
+    ensure!(names == ["ip_versions", "protocols", "dscp"], "behind the user's views there are {names:?}");
     for (question, answer) in QUESTIONS.iter().zip(answers) {
         judge(question, answer, &oracle).with_context(|| question.view)?;
     }

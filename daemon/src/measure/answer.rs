@@ -147,6 +147,7 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &View
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
+    let top = top.min((question.rows_max / tables.len().max(1)).max(1));
     let list = |candidates: Vec<Held<ViewKey>>, order: Metric| {
         let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
         let rows = candidates.iter().take(top).map(|held| {

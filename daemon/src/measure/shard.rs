@@ -31,7 +31,7 @@ use weir_sketch::{
 use super::{recent::Recent, view::ViewSketch};
 use crate::{
     config::Estimates,
-    question::Views,
+    question::{Repeated, Views},
     view::{Kind, Measure},
 };
 
@@ -55,13 +55,15 @@ impl Item {
     /// What a record is to the sketches.
     #[inline(always)]
     pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+        Self::with_hashes(FlowHashes::new(hash, &record.key), record)
+    }
+
+    /// The same with these hashes.
+    #[inline(always)]
+    fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
         // The packets that were taken also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
-        Self {
-            hashes: FlowHashes::new(hash, &record.key),
-            record: *record,
-            tally: Tally::new(counted.packets * rate, counted.bytes * rate),
-        }
+        Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
     }
 }
 
@@ -297,10 +299,13 @@ impl Shard {
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
-                    if self.plan.has_repeated() {
-                        repeated -= 1;
-                        items[repeated] = Item::new(&self.hash, record);
-                    }
+                    let item = match self.plan.repeated {
+                        Repeated::Ignored => continue,
+                        Repeated::Plain => Item::with_hashes(FlowHashes::default(), record),
+                        Repeated::Hashed => Item::new(&self.hash, record),
+                    };
+                    repeated -= 1;
+                    items[repeated] = item;
                     continue;
                 }
                 let item = &mut items[feeding];

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     names::Facts,
     question::{Question, Structure},
-    view::{By, Kind, Side, ViewKey},
+    view::{By, Kind, Narrow, Side, ViewKey},
 };
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
@@ -101,6 +101,9 @@ impl ViewSketch {
     /// Adds what the view matches of these records.
     #[inline]
     pub fn absorb(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, columns: Columns<'_>) {
+        if self.absorb_narrow(question, columns) {
+            return;
+        }
         if self.absorb_all(question, hash, facts, columns) {
             columns.tallies.iter().for_each(|tally| self.total.add(*tally));
             return;
@@ -130,6 +133,35 @@ impl ViewSketch {
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
         }
+    }
+
+    /// Adds all records to a table of small keys, if the view matches all.
+    #[inline]
+    fn absorb_narrow(&mut self, question: &Question, columns: Columns<'_>) -> bool {
+        let (Answers::Table(cells), Some(narrow), true) =
+            (&mut self.answers, question.by.narrow(), question.filter.is_empty())
+        else {
+            return false;
+        };
+        let mut total = self.total;
+        // A loop of its own for each.
+        macro_rules! add {
+            ($narrow:ident) => {
+                for (item, tally) in columns.items.iter().zip(columns.tallies) {
+                    total.add(*tally);
+                    if let Some(cell) = cells.get_mut(Narrow::$narrow.index(&item.record)) {
+                        cell.add(*tally);
+                    }
+                }
+            };
+        }
+        match narrow {
+            Narrow::IpVersion => add!(IpVersion),
+            Narrow::Proto => add!(Proto),
+            Narrow::Dscp => add!(Dscp),
+        }
+        self.total = total;
+        true
     }
 
     /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.

@@ -67,7 +67,8 @@ pub struct Report {
     /// Who touches many others: floods and scans.
     #[serde(default)]
     pub spread: Spread,
-    /// What the views of the configuration come to. Absent if there are none.
+    /// What the views of the configuration come to, and then those of the standard views that have a table for each
+    /// interface. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<View>,
     /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.

@@ -16,7 +16,7 @@ use crate::{
     view::{Measure, Standard, ViewKey},
 };
 
-/// What a view of the configuration comes to.
+/// What a view comes to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     /// Its name.
@@ -191,10 +191,10 @@ pub(super) fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewK
 }
 
 impl View {
-    /// The user's views, in the order of the configuration.
+    /// The user's views, in the order of the configuration; then the standard ones of each interface.
     pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
-        let own = plan.own().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
-        own.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
+        let views = plan.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
+        views.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
     }
 
     fn new(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> Self {

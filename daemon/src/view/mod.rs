@@ -12,7 +12,7 @@ pub mod standard;
 mod written;
 
 pub use self::{
-    by::{By, Kind, Unpackable, ViewKey},
+    by::{By, Kind, Narrow, Unpackable, ViewKey},
     condition::{Condition, Of, Values},
     field::{Field, Lengths, Side},
     standard::Standard,

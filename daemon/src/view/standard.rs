@@ -23,11 +23,17 @@ pub enum Standard {
     DestinationsPerSource,
     /// Sources with many destination ports: scans of hosts.
     PortsPerSource,
+    /// IP versions on each interface.
+    IpVersions,
+    /// Protocols on each interface.
+    Protocols,
+    /// Code points on each interface.
+    Dscp,
 }
 
 impl Standard {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Flows,
         Self::Sources,
         Self::Destinations,
@@ -36,6 +42,9 @@ impl Standard {
         Self::SourcesPerDestination,
         Self::DestinationsPerSource,
         Self::PortsPerSource,
+        Self::IpVersions,
+        Self::Protocols,
+        Self::Dscp,
     ];
 
     /// Its name in the configuration and in reports.
@@ -49,7 +58,16 @@ impl Standard {
             Self::SourcesPerDestination => "sources_per_destination",
             Self::DestinationsPerSource => "destinations_per_source",
             Self::PortsPerSource => "ports_per_source",
+            Self::IpVersions => "ip_versions",
+            Self::Protocols => "protocols",
+            Self::Dscp => "dscp",
         }
+    }
+
+    /// Whether it has a table for each interface. Those are among the views of the report; the others have places of their
+    /// own there.
+    pub const fn is_per_interface(self) -> bool {
+        matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp)
     }
 
     /// The question, as exact as this, with lists of so many rows.
@@ -64,14 +82,18 @@ impl Standard {
             Self::SourcesPerDestination => (vec![dst], Measure::Distinct(vec![src])),
             Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
             Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
+            Self::IpVersions => (vec![Field::IpVersion], Measure::Bytes),
+            Self::Protocols => (vec![Field::Proto], Measure::Bytes),
+            Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
         };
+        let per_interface = self.is_per_interface();
         View {
             name: self.name().to_owned(),
             conditions: Vec::new(),
             by,
             measure,
             top,
-            per_interface: false,
+            per_interface,
             error,
             has_entropy: false,
         }
