@@ -353,15 +353,18 @@ fn run(
     Ok(())
 }
 
+/// The row in which a packet counts.
+type RowOf = fn(&Seen) -> Value;
+
 /// The standard views that have a table for each interface.
-const STANDARD: [(&str, fn(&Seen) -> Value); 3] = [
+const STANDARD: [(&str, RowOf); 3] = [
     ("ip_versions", |seen| json!({"ip_version": version(&seen.flow)})),
     ("protocols", proto),
     ("dscp", |seen| json!({"dscp": seen.tos >> 2})),
 ];
 
 /// The only table of a standard view, which is exact.
-fn judge_table(answer: &Value, key: fn(&Seen) -> Value, seen: &HashMap<Seen, Tally>) -> Result<()> {
+fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<Seen, Tally>) -> Result<()> {
     let tables = answer["tables"].as_array().context("tables")?;
     ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");
     let mut truths: HashMap<String, Tally> = HashMap::new();
@@ -390,7 +393,7 @@ fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -
                 keys(packet).iter().for_each(|key| truths.entry(key.to_string()).or_default().add(*tally));
             }
             let by = if view.measure == Measure::Bytes { By::Bytes } else { By::Packets };
-            ensure!(view.has_entropy == !answer["entropy"].is_null(), "an entropy that was not asked for, or none");
+            ensure!(view.has_entropy != answer["entropy"].is_null(), "an entropy that was not asked for, or none");
             if view.has_entropy {
                 judge_entropy(&answer["entropy"], by, &truths)?;
             }
