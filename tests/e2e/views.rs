@@ -27,6 +27,9 @@ views:
   - {name: once, by: [proto], top: 100}
 ";
 
+/// The standard views that have a table for each interface.
+const STANDARD: [&str; 3] = ["ip_versions", "protocols", "dscp"];
+
 /// By name and direction.
 type Sums = BTreeMap<(String, String), Tally>;
 
@@ -63,6 +66,7 @@ fn views_tell_interfaces_apart() -> Result<()> {
     }
     let reports = watch::stop(&mut daemon, Loss::None)?;
     let [mut ledgers, mut each, mut tables, mut sent] = [(); 4].map(|()| Sums::new());
+    let (mut standard, mut totals) = (STANDARD.map(|_| Sums::new()), STANDARD.map(|_| Sums::new()));
     let [mut fed, mut once, mut one] = [Tally::default(); 3];
     let mut ways: BTreeMap<String, Tally> = BTreeMap::new();
     for report in &reports {
@@ -87,6 +91,15 @@ fn views_tell_interfaces_apart() -> Result<()> {
                 tables.entry(place).or_default().add(amount(row)?);
             }
         }
+        for ((name, rows), totals) in STANDARD.iter().zip(&mut standard).zip(&mut totals) {
+            for table in list(&view(name)?["tables"])? {
+                let place = (text(table, "interface")?, text(table, "direction")?);
+                totals.entry(place.clone()).or_default().add(amount(&table["total"])?);
+                for row in list(&table["rows"])? {
+                    rows.entry(place.clone()).or_default().add(amount(row)?);
+                }
+            }
+        }
         for row in list(&view("once")?["rows"])? {
             if row["proto"] == "tcp" || row["proto"] == "udp" {
                 once.packets += amount(row)?.packets;
@@ -104,6 +117,10 @@ fn views_tell_interfaces_apart() -> Result<()> {
     ensure!(ledgers.len() == 4, "all interfaces carry packets both ways: {ledgers:?}");
     ensure!(each == ledgers, "by interface and protocol: {each:?}, and ledgers have {ledgers:?}");
     ensure!(tables == ledgers, "a table for each interface: {tables:?}, and ledgers have {ledgers:?}");
+    for ((name, rows), totals) in STANDARD.iter().zip(&standard).zip(&totals) {
+        ensure!(*rows == ledgers, "{name}: {rows:?}, and ledgers have {ledgers:?}");
+        ensure!(*totals == ledgers, "the totals of {name}: {totals:?}, and ledgers have {ledgers:?}");
+    }
     let mut directions: BTreeMap<String, Tally> = BTreeMap::new();
     ledgers.iter().for_each(|((_, way), attributed)| directions.entry(way.clone()).or_default().add(*attributed));
     ensure!(ways == directions, "by direction: {ways:?}, and ledgers have {directions:?}");

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use weir::{
-    config::Config,
+    config::{Config, Report},
     view::{Measure, View},
 };
 use weir_common::ledger::Tally;
@@ -26,7 +26,7 @@ use weir_tests::{
 
 use crate::{
     command::{DONE, text, weir_replay},
-    views::{judge_distinct, judge_sums, only, port, version},
+    views::{judge_distinct, judge_entropy, judge_sums, only, port, version},
 };
 
 /// A packet as far as views can tell it from others.
@@ -60,7 +60,7 @@ const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
     ("services.yaml", &SERVICES),
 ];
 
-const FLOWSKETCH: [(&str, Says); 3] = [
+const FLOWSKETCH: [(&str, Says); 4] = [
     ("top_talkers", Rows(|seen| vec![pair(seen)])),
     (
         "suspected_scanners",
@@ -70,6 +70,7 @@ const FLOWSKETCH: [(&str, Says); 3] = [
         }),
     ),
     ("protocol_bytes", Rows(|seen| vec![proto(seen)])),
+    ("source_entropy", Rows(|seen| vec![src_ip(seen)])),
 ];
 
 const PKTVISOR: [(&str, Says); 25] = [
@@ -335,12 +336,45 @@ fn run(
     ensure!(reports.len() == 1, "{} reports", reports.len());
     let report = reports.remove(0);
     let answers = report["views"].as_array().context("views")?;
-    ensure!(answers.len() == views.len(), "{} answers to {} views", answers.len(), views.len());
+    ensure!(answers.len() >= views.len(), "{} answers to {} views", answers.len(), views.len());
     for ((view, (name, says)), answer) in views.iter().zip(truths).zip(answers) {
         ensure!(view.name == *name && answer["name"] == *name, "{name} is {} and {}", view.name, answer["name"]);
         judge(view, *says, answer, seen).with_context(|| (*name).to_owned())?;
     }
+    // A view of the example takes the place of a standard one with its name.
+    let (own, standard) = answers.split_at(views.len());
+    for (name, keys) in STANDARD {
+        let has_name = |answer: &&Value| answer["name"] == name;
+        ensure!(own.iter().chain(standard).filter(has_name).count() == 1, "there is not one view {name}");
+        if let Some(answer) = standard.iter().find(has_name) {
+            judge_table(answer, keys, seen).with_context(|| format!("the standard view {name}"))?;
+        }
+    }
     Ok(())
+}
+
+/// The row in which a packet counts.
+type RowOf = fn(&Seen) -> Value;
+
+/// The standard views that have a table for each interface.
+const STANDARD: [(&str, RowOf); 3] = [
+    ("ip_versions", |seen| json!({"ip_version": version(&seen.flow)})),
+    ("protocols", proto),
+    ("dscp", |seen| json!({"dscp": seen.tos >> 2})),
+];
+
+/// The only table of a standard view, which is exact.
+fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<Seen, Tally>) -> Result<()> {
+    let tables = answer["tables"].as_array().context("tables")?;
+    ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");
+    let mut truths: HashMap<String, Tally> = HashMap::new();
+    seen.iter().for_each(|(packet, tally)| truths.entry(key(packet).to_string()).or_default().add(*tally));
+    let rows = tables[0]["rows"].as_array().context("rows")?;
+    let is_exact = |row: &Value| row["bytes"]["lower"] == row["bytes"]["upper"];
+    ensure!(rows.iter().chain([&tables[0]["total"]]).all(is_exact), "not exact: {answer}");
+    let all: Tally = truths.values().copied().sum();
+    ensure!(tables[0]["total"]["bytes"]["value"] == all.bytes, "{}, and there is {all:?}", tables[0]["total"]);
+    judge_sums(rows, Report::default().top, By::Bytes, &truths)
 }
 
 fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -> Result<()> {
@@ -359,6 +393,10 @@ fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -
                 keys(packet).iter().for_each(|key| truths.entry(key.to_string()).or_default().add(*tally));
             }
             let by = if view.measure == Measure::Bytes { By::Bytes } else { By::Packets };
+            ensure!(view.has_entropy != answer["entropy"].is_null(), "an entropy that was not asked for, or none");
+            if view.has_entropy {
+                judge_entropy(&answer["entropy"], by, &truths)?;
+            }
             judge_sums(rows, view.top, by, &truths)
         }
         (Items(items), Measure::Flows | Measure::Distinct(_)) => {

@@ -55,7 +55,10 @@ fn main() -> ExitCode {
         trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
         trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
+        trial("views::totals_hold_with_sampling", views::totals_hold_with_sampling, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
+        trial("views::new_flows_by_key", views::new_flows_by_key_are_those_that_did_not_come_before, &[]),
+        trial("views::entropies_hold", views::entropies_hold, &[]),
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),
         trial(
             "prefixes::a_crowd_comes_first",

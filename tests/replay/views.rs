@@ -1,18 +1,31 @@
 //! Views: every row of many questions against the truth about a capture.
 
-use std::{collections::HashMap, net::IpAddr, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::BufWriter,
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde_json::{Map, Value, json};
+use weir::{config::Packets, replay::Windows};
 use weir_common::ledger::Tally;
 use weir_tests::{
+    chance,
     oracle::{By, Oracle, proto},
+    pcap::{SNAPLEN_MAX, Schedule, Writer},
     scratch::Scratch,
-    traffic::Plan,
+    traffic::{Plan, Traffic},
     truth::{Key, Lacks},
 };
 
-use crate::command::{DONE, capture, text, weir_replay};
+use crate::{
+    command::{DONE, capture, text, weir_replay},
+    library,
+};
 
 /// A question, and what the truth about a flow says to it: the keys for which it counts, as rows of reports have them.
 struct Question {
@@ -169,7 +182,7 @@ fn plan() -> Plan {
 /// The key of a row: all that is no number of it.
 fn key(row: &Value) -> Result<Value> {
     let mut key: Map<String, Value> = row.as_object().context("a row is an object")?.clone();
-    for other in ["rank", "packets", "bytes", "flows", "distinct"] {
+    for other in ["rank", "packets", "bytes", "flows", "new_flows", "distinct"] {
         key.remove(other);
     }
     // An address without a name is like a row without that field.
@@ -194,7 +207,8 @@ pub fn every_row_is_true() -> Result<()> {
     let views: Vec<String> = QUESTIONS.iter().map(|question| question.view.to_owned()).collect();
     let report = report(&path, &views, &[])?;
     let answers = report["views"].as_array().context("views")?;
-    ensure!(answers.len() == QUESTIONS.len(), "{} views", answers.len());
+    let names: Vec<_> = answers.iter().skip(QUESTIONS.len()).filter_map(|answer| answer["name"].as_str()).collect();
+    ensure!(names == ["ip_versions", "protocols", "dscp"], "behind the user's views there are {names:?}");
     for (question, answer) in QUESTIONS.iter().zip(answers) {
         judge(question, answer, &oracle).with_context(|| question.view)?;
     }
@@ -203,7 +217,72 @@ pub fn every_row_is_true() -> Result<()> {
 
 fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
     let truths = oracle.grouped(|flow| (question.keys)(flow).iter().map(ToString::to_string).collect());
+    let matched = oracle.attributed_where(|flow| !(question.keys)(flow).is_empty());
+    ensure!(is_exactly(&answer["total"], matched), "the total {} is {matched:?}", answer["total"]);
     judge_sums(answer["rows"].as_array().context("rows")?, question.top, question.by, &truths)
+}
+
+/// Whether an entropy has the truth between its bounds, which say something.
+pub fn judge_entropy(entropy: &Value, by: By, truths: &HashMap<String, Tally>) -> Result<()> {
+    let truth = bits(truths.values().map(|truth| by.of(*truth)));
+    let number = |name: &str| entropy["bits"][name].as_f64().with_context(|| format!("no {name} in {entropy}"));
+    let (value, lower, upper) = (number("value")?, number("lower")?, number("upper")?);
+    ensure!(lower <= truth && truth <= upper, "{entropy}, truly {truth}");
+    ensure!(upper - lower < 1.0 && (value - truth).abs() < 0.2, "the bounds say little: {entropy}, truly {truth}");
+    ensure!(holds(&entropy["keys"], truths.len() as u64), "{entropy}, and there are {} keys", truths.len());
+    let normalized = entropy["normalized"].as_f64().context("normalized")?;
+    let even = (truths.len().max(2) as f64).log2();
+    ensure!((normalized - truth / even).abs() < 0.05, "{entropy}, truly {truth} of {even}");
+    Ok(())
+}
+
+/// Shannon's entropy of these sizes.
+fn bits(sizes: impl Iterator<Item = u64> + Clone) -> f64 {
+    let total = sizes.clone().sum::<u64>() as f64;
+    sizes.map(|size| size as f64 / total).filter(|part| *part > 0.0).map(|part| -part * part.log2()).sum()
+}
+
+/// Of small domains exactly, and otherwise within bounds; also with one packet in ten.
+pub fn entropies_hold() -> Result<()> {
+    type Keys = fn(&Key) -> Vec<Value>;
+    let questions: [(&str, By, Keys); 4] = [
+        ("{by: [src_ip], measure: packets, entropy: true}", By::Packets, |flow| vec![json!(flow.src)]),
+        ("{by: flow, entropy: true}", By::Bytes, |flow| vec![json!(format!("{flow:?}"))]),
+        ("{by: [dst_ip], match: {proto: udp}, entropy: true}", By::Bytes, |flow| {
+            only(flow.proto == 17, json!(flow.dst))
+        }),
+        ("{by: [proto], entropy: true}", By::Bytes, |flow| vec![json!(flow.proto)]),
+    ];
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let truths = |keys: Keys| oracle.grouped(|flow| keys(flow).iter().map(ToString::to_string).collect());
+    let views: Vec<String> = questions.iter().map(|(view, ..)| (*view).to_owned()).collect();
+    let whole = report(&path, &views, &[])?;
+    for ((view, by, keys), answer) in questions.iter().zip(whole["views"].as_array().context("views")?) {
+        let truths = truths(*keys);
+        judge_entropy(&answer["entropy"], *by, &truths).with_context(|| (*view).to_owned())?;
+        let bound = |name: &str| answer["entropy"]["bits"][name].as_f64().unwrap_or(f64::NAN);
+        let is_exact = answer["entropy"]["confidence"].as_f64() == Some(1.0);
+        ensure!(is_exact == (*view == questions[3].0), "{view}: {}", answer["entropy"]);
+        ensure!(!is_exact || bound("upper") - bound("lower") < 1e-5, "{}", answer["entropy"]);
+    }
+    let sampled = scratch.file("sampled.yaml");
+    std::fs::write(&sampled, "sampling: {packets: 10}\n")?;
+    let sampled = report(&path, &views, &["--config", text(&sampled)])?;
+    for ((view, by, keys), answer) in questions.iter().zip(sampled["views"].as_array().context("views")?) {
+        let truth = bits(truths(*keys).values().map(|truth| by.of(*truth)));
+        let bound = |name: &str| answer["entropy"]["bits"][name].as_f64().unwrap_or(f64::NAN);
+        let holds = bound("lower") <= truth && truth <= bound("upper");
+        ensure!(holds, "{view} with one packet in ten: {}, truly {truth}", answer["entropy"]);
+    }
+    Ok(())
+}
+
+/// Whether packets and bytes are these, without doubt.
+fn is_exactly(sums: &Value, truth: Tally) -> bool {
+    let exact = |number: u64| json!({"value": number, "lower": number, "upper": number});
+    sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
 }
 
 /// Of so many rows of a list, one of the truly largest may be missing.
@@ -233,7 +312,10 @@ pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, T
 /// Whether these distinct counts are true, and no larger one is missing.
 pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<()> {
     ensure!(!rows.is_empty(), "no rows");
-    let counted = |row: &Value| if row["flows"].is_null() { row["distinct"].clone() } else { row["flows"].clone() };
+    let counted = |row: &Value| {
+        let names = ["flows", "new_flows", "distinct"];
+        names.into_iter().map(|name| row[name].clone()).find(|count| !count.is_null()).unwrap_or_default()
+    };
     let mut listed = Vec::new();
     for row in rows {
         let key = key(row)?.to_string();
@@ -244,6 +326,42 @@ pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<(
     let last = rows.last().and_then(|row| counted(row)["upper"].as_u64()).context("an upper bound")?;
     let missing = truths.iter().find(|(key, truth)| **truth > last && !listed.contains(key));
     ensure!(missing.is_none(), "{missing:?} is not listed");
+    Ok(())
+}
+
+/// With one packet in ten, totals have bounds that hold as often as they say, and are right on average.
+pub fn totals_hold_with_sampling() -> Result<()> {
+    const SEEDS: u64 = 100;
+    const RATE: u64 = 10;
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, Plan { packets: 10_000, flows: 3_000, ..Plan::default() })?;
+    let truth = oracle.attributed_where(|flow| flow.proto == 17);
+    let mut config = library::small();
+    config.sampling.packets = Packets::OneIn(RATE as u32);
+    for view in ["{by: [src_ip]}", "{by: [src_ip], per: interface}", "{by: [dst_port], per: interface}"] {
+        let view = format!("{{match: {{proto: udp}}, {}", &view[1..]);
+        let name = format!("view{}", config.views.len());
+        config.views.push(config.parse_view(&view, "a test", &name).map_err(|mistakes| anyhow!("{mistakes}"))?);
+    }
+    let mut sampled = config.views.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+    let mut missed = 0;
+    for seed in 0..SEEDS {
+        let reports = library::run_with(&config, std::slice::from_ref(&path), Windows::All, false, seed)?.reports;
+        for (answer, sampled) in reports[0]["views"].as_array().context("views")?.iter().zip(&mut sampled) {
+            let total = if answer["tables"].is_null() { &answer["total"] } else { &answer["tables"][0]["total"] };
+            let bytes = total["bytes"]["sampled"].as_u64().context("what was sampled")?;
+            sampled.push((bytes * RATE) as f64);
+            missed += u64::from(!(holds(&total["packets"], truth.packets) && holds(&total["bytes"], truth.bytes)));
+            let width = |bound: &str| total["packets"][bound].as_u64().context("a bound");
+            ensure!(width("upper")? - width("lower")? < truth.packets, "the bounds say nothing: {total}");
+        }
+    }
+    let alarm = chance::failures_that_alarm(SEEDS * sampled.len() as u64, 0.001);
+    ensure!(missed < alarm, "{missed} totals of {SEEDS} draws have a false bound");
+    for sampled in sampled {
+        chance::unbiased(&sampled, truth.bytes as f64).map_err(Error::msg)?;
+    }
     Ok(())
 }
 
@@ -274,6 +392,49 @@ pub fn distinct_counts_hold() -> Result<()> {
             .spread(|flow| pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
         let rows = answer["rows"].as_array().context("rows")?;
         judge_distinct(rows, &truths).with_context(|| (*view).to_owned())?;
+    }
+    Ok(())
+}
+
+/// The first window has only new flows, and every later one some that are known.
+pub fn new_flows_by_key_are_those_that_did_not_come_before() -> Result<()> {
+    type Keys = fn(&Key) -> Vec<Value>;
+    let questions: [(&str, Keys); 4] = [
+        ("{by: [src_ip], measure: new_flows}", |flow| vec![json!({"src_ip": flow.src})]),
+        ("{by: [proto], measure: new_flows, top: 100}", |flow| vec![json!({"proto": flow.proto})]),
+        ("{match: {ip_version: 4}, measure: new_flows}", |flow| only(flow.src.is_ipv4(), json!({}))),
+        ("{by: [dst_port], match: {proto: [tcp, udp]}, measure: new_flows}", |flow| {
+            only(matches!(flow.proto, 6 | 17), json!({"dst_port": flow.dst_port}))
+        }),
+    ];
+    const WINDOWS: usize = 5;
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let packets: Vec<_> = Traffic::new(plan())?.collect();
+    let schedule =
+        Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: (packets.len() / WINDOWS) as u32 };
+    let mut writer = Writer::new(BufWriter::new(File::create(&path)?), SNAPLEN_MAX)?;
+    for (nth, packet) in (0..).zip(&packets) {
+        writer.write(schedule.at(nth), &packet.frame)?;
+    }
+    writer.finish()?;
+    let mut args: Vec<&str> = vec!["--json", "--window", "1s", "--seed", "7"];
+    args.extend(questions.iter().flat_map(|(view, _)| ["--view", view]));
+    args.push(text(&path));
+    let reports = weir_replay(args)?.reports(DONE)?;
+    ensure!(reports.len() == WINDOWS, "{} reports", reports.len());
+    let mut seen = HashSet::new();
+    for (nth, (report, packets)) in reports.iter().zip(packets.chunks(packets.len() / WINDOWS)).enumerate() {
+        let flows = packets.iter().filter_map(|packet| packet.truth.flow.ok());
+        let new: Vec<Key> = flows.filter(|flow| seen.insert(*flow)).collect();
+        ensure!(new.len() as u64 >= report["new_flows"]["lower"].as_u64().context("new flows")?);
+        ensure!(nth == 0 || new.len() * 2 < packets.len(), "most flows of window {nth} are known");
+        for ((view, keys), answer) in questions.iter().zip(report["views"].as_array().context("views")?) {
+            let mut truths: HashMap<String, u64> = HashMap::new();
+            new.iter().flat_map(keys).for_each(|key| *truths.entry(key.to_string()).or_default() += 1);
+            judge_distinct(answer["rows"].as_array().context("rows")?, &truths)
+                .with_context(|| format!("window {nth}: {view}"))?;
+        }
     }
     Ok(())
 }

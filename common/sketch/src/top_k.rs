@@ -181,6 +181,12 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         self.blocks.iter().zip(&self.rows).flat_map(|(block, row)| block.taken().map(|way| row.get(way)))
     }
 
+    /// What keys that are not held have, in groups: each such key is in one of them, and all of a group together have at
+    /// most this.
+    pub fn light(&self) -> impl Iterator<Item = W> {
+        self.blocks.iter().flat_map(|block| block.light.cells())
+    }
+
     /// Merges another table into this one.
     ///
     /// Bounds hold for everything that both were fed. The eight largest candidates of both blocks stay. Bounds become

@@ -419,6 +419,12 @@ impl Config {
         view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
     }
 
+    /// The standard views in force: a view of the user takes the place of a table with its name.
+    pub fn standard(&self) -> impl Iterator<Item = Standard> + Clone {
+        let is_taken = |standard: &Standard| self.views.iter().any(|view| view.name == standard.name());
+        self.standard_views.iter().copied().filter(move |standard| !(standard.is_per_interface() && is_taken(standard)))
+    }
+
     /// The configuration in force, as YAML with every setting spelled out. Secrets are replaced: the hash key by
     /// `<set>`, header values by `***`.
     #[must_use]

@@ -210,6 +210,7 @@ fn every_setting_is_read() {
             top: 7,
             per_interface: true,
             error: 0.002,
+            has_entropy: false,
         }],
         memory: Some(200 << 20),
         datapath: Datapath {
@@ -904,6 +905,22 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, measure: {distict: dst_ip}}", "1:29: views[0].measure.distict", "did you mean distinct?"),
     ("{name: w, by: [src_ip], measure: {distinct: src_ip}}", "1:23: views[0].by", "says nothing"),
     ("{name: w, by: flow, measure: flows}", "1:23: views[0].by", "each row is one flow"),
+    ("{name: w, by: flow, measure: new_flows}", "1:23: views[0].by", "each row is one flow"),
+    ("{name: w, by: [src_ip], entropy: maybe}", "1:42: views[0].entropy", "true or false"),
+    ("{name: w, by: [src_ip], measure: flows, entropy: true}", "1:58: views[0].entropy", "bytes or packets"),
+    ("{name: w, entropy: true}", "1:28: views[0].entropy", "there is one key"),
+    ("{name: w, by: [src_ip], per: interface, entropy: true}", "1:58: views[0].entropy", "leave `per` out"),
+    ("{name: w, by: [host], entropy: true}", "1:40: views[0].entropy", "counts twice"),
+    ("{name: w, measure: newflows}", "1:28: views[0].measure", "did you mean new_flows?"),
+    ("{name: w, by: [vlan], measure: new_flows}", "1:23: views[0].by", "may differ in vlan"),
+    ("{name: w, by: [direction], measure: new_flows}", "1:23: views[0].by", "may differ in direction"),
+    ("{name: w, match: {tcp_flags: syn}, measure: new_flows}", "1:26: views[0].match", "may differ in tcp_flags"),
+    (
+        "{name: w, match: {not: {interface: eth0}}, measure: new_flows}",
+        "1:26: views[0].match",
+        "may differ in interface",
+    ),
+    ("{name: w, measure: new_flows, per: interface}", "1:44: views[0].per", "new once"),
     ("{name: w, top: 0}", "1:24: views[0].top", "below the minimum of 1"),
     ("{name: w, top: 101}", "1:24: views[0].top", "above the maximum of 100"),
     ("{name: w, top: ten}", "1:24: views[0].top", "expected a whole number"),
@@ -1016,6 +1033,17 @@ fn views_are_written_as_they_are_read() {
   measure: {distinct: [dst_ip, dst_port]}
   top: 10
   per: interface
+  error: 0.0005
+- name: even
+  by: [src_ip]
+  measure: packets
+  top: 10
+  error: 0.0005
+  entropy: true
+- name: opens
+  by: [src_ip]
+  measure: new_flows
+  top: 10
   error: 0.0005
 ";
     let config = parse(text).unwrap();

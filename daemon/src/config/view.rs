@@ -54,16 +54,25 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_default();
         let per_field = s.field("per");
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
+        let match_field = s.field("match");
+        let entropy = s.field("entropy");
         let view = View {
             name: own,
-            conditions: s.get("match", Vec::new(), |f| conditions(&f, defaults)),
+            conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
             error: s.get("error", defaults.estimates.top_error, |f| f.ratio(TOP_ERROR)),
             by,
             measure,
             per_interface,
+            has_entropy: entropy.as_ref().and_then(Field::flag).unwrap_or(false),
         };
         check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        if let Some(entropy) = entropy.filter(|_| view.has_entropy) {
+            check_entropy(&view, &entropy);
+        }
+        if view.measure == Measure::NewFlows {
+            check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);
+        }
         check_needs(&view.by, by_field.as_ref().unwrap_or(field), defaults);
         if let Measure::Distinct(of) = &view.measure {
             check_needs(of, field, defaults);
@@ -116,8 +125,39 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     {
         by.refuse(format!("each row has one {same} only: counting how many different ones it has says nothing"));
     }
-    if view.measure == Measure::Flows && FLOW.iter().all(|field| view.by.contains(field)) {
+    if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
         by.refuse("each row is one flow: counting its flows says nothing");
+    }
+}
+
+fn check_entropy(view: &View, at: &Field<'_>) {
+    let has_host = view.by.iter().any(|field| matches!(field, field::Field::Ip(Side::Host, _)));
+    if !view.measure.is_tally() {
+        at.refuse("an entropy is that of bytes or packets: use one of them as `measure`");
+    } else if view.by.is_empty() {
+        at.refuse("without `by` there is one key, and its entropy is 0: name fields such as `by: [src_ip]`");
+    } else if view.per_interface {
+        at.refuse(
+            "an entropy is that of all interfaces together: leave `per` out, or write one view for each with `match`",
+        );
+    } else if has_host {
+        at.refuse("by `host` a packet counts twice: use `src_ip` or `dst_ip`");
+    }
+}
+
+/// A flow is new once, with whichever of its records weir reads first: what may differ between them says nothing of it.
+fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
+    if let Some(per) = per.filter(|_| view.per_interface) {
+        per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
+    }
+    let differs = |what: &str| {
+        format!("`new_flows` counts flows, and packets of one flow may differ in {what}: leave it out, or use `flows`")
+    };
+    if let Some(field) = view.by.iter().find(|field| !field.is_of_flow()) {
+        by.unwrap_or(at).refuse(differs(field.name()));
+    }
+    if let Some(condition) = view.conditions.iter().find(|condition| !condition.is_of_flow()) {
+        conditions.unwrap_or(at).refuse(differs(condition.key));
     }
 }
 
@@ -184,19 +224,20 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
         field.refuse(
             "cannot be answered: of keys without a limit only the largest can be known in fixed memory, and records hold \
-             sums. Use bytes, packets, flows or {distinct: FIELD}",
+             sums. Use bytes, packets, flows, new_flows or {distinct: FIELD}",
         );
         return None;
     }
     field
         .choice_of(
-            "one of bytes, packets, flows, or a map such as {distinct: src_ip}",
-            &[("bytes", 0), ("packets", 1), ("flows", 2)],
+            "one of bytes, packets, flows, new_flows, or a map such as {distinct: src_ip}",
+            &[("bytes", 0), ("packets", 1), ("flows", 2), ("new_flows", 3)],
         )
         .map(|nth| match nth {
             0 => Measure::Bytes,
             1 => Measure::Packets,
-            _ => Measure::Flows,
+            2 => Measure::Flows,
+            _ => Measure::NewFlows,
         })
 }
 

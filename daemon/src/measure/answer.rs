@@ -8,6 +8,7 @@ use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
 use super::{
     beyond::RankedPrefixes,
     doubt::{Doubt, ViewDoubt},
+    entropy::{Distribution, Entropy, Others},
     heavy_hitters::Held,
     order::Closed,
     shard::with_prefixes,
@@ -23,6 +24,8 @@ use crate::{
 pub struct Answer {
     /// The probability that the bounds of all its rows hold.
     pub confidence: f64,
+    /// How evenly its measure is spread over its keys, if that is asked for and there was something.
+    pub entropy: Option<Entropy>,
     /// One table, or one for each interface's slot that has rows.
     pub tables: Vec<Table>,
 }
@@ -32,6 +35,8 @@ pub struct Answer {
 pub struct Table {
     /// The interface's slot, if each has a table of its own.
     pub slot: Option<usize>,
+    /// What its rows are parts of, where they are bytes and packets: all records that the view matched.
+    pub total: Option<Ranked<ViewKey>>,
     /// The rows.
     pub rows: Rows,
 }
@@ -43,7 +48,7 @@ pub enum Rows {
     Tallies(Ranking<ViewKey>),
     /// Bytes and packets of prefixes, and what of them is not of listed addresses.
     Prefixes(RankedPrefixes),
-    /// Distinct values.
+    /// Flows, new flows, or distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
 }
 
@@ -92,7 +97,7 @@ impl Answer {
     ) -> Result<Self, MergeError> {
         let question = &plan.questions[nth];
         let Some((first, rest)) = window.split_first_mut() else {
-            return Ok(Self { confidence: 1.0, tables: Vec::new() });
+            return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
         for closed in rest {
@@ -107,26 +112,27 @@ impl Answer {
         }
         let (views, hash) = (&first.shard.views, &hash);
         let sketch = &views[nth];
-        let keys = if question.by.has_host() { 2 } else { 1 };
-        let doubts = doubt.of_view(sketch.total, keys);
+        let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
-        let tables = if matches!(question.structure, Structure::Prefixes { .. }) {
-            let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
-            let by = |list: usize| &plan.questions[list].by;
-            let counted = |key: &ViewKey| {
-                let held = question.fed_by.and_then(|list| views.get(list)?.look_up(by(list), hash, key));
-                held.map_or(Tally::default(), |held| held.value)
-            };
-            let listed = list.map(|(_, ranking)| ranking);
-            let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &doubts);
-            vec![Table { slot: None, rows: Rows::Prefixes(rows) }]
-        } else if question.view.measure.is_tally() {
-            rank(question, sketch, hash, &doubts)
-        } else {
-            count(question, sketch, doubt)
+        let tables = match question.view.measure {
+            _ if matches!(question.structure, Structure::Prefixes { .. }) => {
+                let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
+                let by = |list: usize| &plan.questions[list].by;
+                let counted = |key: &ViewKey| {
+                    let held = question.fed_by.and_then(|list| views.get(list)?.look_up(by(list), hash, key));
+                    held.map_or(Tally::default(), |held| held.value)
+                };
+                let listed = list.map(|(_, ranking)| ranking);
+                let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &doubts);
+                vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
+            }
+            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &doubts),
+            Measure::NewFlows => vec![count_new(question, sketch, hash, doubt)],
+            Measure::Flows | Measure::Distinct(_) => count(question, sketch, doubt),
         };
-        Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, tables })
+        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, doubt) } else { None };
+        Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, entropy, tables })
     }
 
     /// What is known of one key, after the sketches were merged.
@@ -135,13 +141,13 @@ impl Answer {
         let shard = &window.first()?.shard;
         let sketch = &shard.views[ask.view];
         let held = sketch.look_up(&question.by, shard.hash(), &ask.key)?;
-        Some(doubt.of_view(sketch.total, if question.by.has_host() { 2 } else { 1 }).ranked(&held, Metric::Bytes, 0))
+        Some(doubt.of_view(sketch.total, parts(question)).ranked(&held, Metric::Bytes, 0))
     }
 
     /// The rows in both orders, where the view has prefixes.
     pub fn prefixes(&self) -> Option<&RankedPrefixes> {
         match self.tables.first() {
-            Some(Table { slot: None, rows: Rows::Prefixes(ranking) }) => Some(ranking),
+            Some(Table { slot: None, rows: Rows::Prefixes(ranking), .. }) => Some(ranking),
             _ => None,
         }
     }
@@ -149,10 +155,15 @@ impl Answer {
     /// The only table's rows in both orders, where the view has bytes and packets.
     pub fn ranking(&self) -> Option<&Ranking<ViewKey>> {
         match self.tables.first() {
-            Some(Table { slot: None, rows: Rows::Tallies(ranking) }) => Some(ranking),
+            Some(Table { slot: None, total: _, rows: Rows::Tallies(ranking) }) => Some(ranking),
             _ => None,
         }
     }
+}
+
+/// For how many things that have bounds a record counts: a row, or two if it is one of each address, and the total.
+fn parts(question: &Question) -> u64 {
+    1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
 }
 
 /// The slot in whose table a key is.
@@ -174,6 +185,7 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &View
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
+    let top = top.min((question.rows_max / tables.len().max(1)).max(1));
     let list = |candidates: Vec<Held<ViewKey>>, order: Metric| {
         let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
         let rows = candidates.iter().take(top).map(|held| {
@@ -188,8 +200,14 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &View
         rows.sort_by_key(|ranked| Reverse(estimate(ranked)));
         rows
     };
+    let total = |slot| {
+        let sum = sketch.total_of(slot, &question.by);
+        let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+        doubt.ranked(&held, question.view.measure.order(), 0)
+    };
     let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| Table {
         slot,
+        total: question.has_total.then(|| total(slot)),
         rows: Rows::Tallies(Ranking {
             by_bytes: list(by_bytes, Metric::Bytes),
             by_packets: list(by_packets, Metric::Packets),
@@ -219,7 +237,64 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
             }
         }
     }
-    tables.into_iter().map(|(slot, rows)| Table { slot, rows: Rows::Distinct(rows) }).collect()
+    tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
+}
+
+fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Option<Entropy> {
+    let (metric, confidence) = (question.view.measure.order(), doubt.confidence);
+    // Both the bounds of keys and their number may fail: each has half of the probability, if both are left to chance.
+    let half = 1.0 - (1.0 - doubt.confidence) / 2.0;
+    let (is_missing, has_sketch) = (doubt.is_some(), sketch.keys().is_some());
+    let doubt = Doubt { confidence: if is_missing && has_sketch { half } else { doubt.confidence }, ..*doubt };
+    let doubts = doubt.of_view(sketch.total, parts(question));
+    let estimate = |value, lower, upper| {
+        let (lower, upper) = doubts.bounds(metric, lower, upper);
+        Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
+    };
+    let known: Vec<Estimate> = sketch
+        .held()
+        .map(|held| {
+            let Held { value, lower, upper, .. } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+            estimate(value, lower, upper)
+        })
+        .collect();
+    let found = known.len() as u64;
+    let keys = match (sketch.keys(), sketch.cells()) {
+        (Some(keys), _) => doubt.distinct(keys.bounds_at(doubt.confidence)),
+        (None, cells) => {
+            let keys = doubt.distinct(Estimate { value: found, lower: found, upper: found });
+            Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
+        }
+    };
+    // Those that were found are there.
+    let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
+    let others = if is_missing {
+        let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
+        Others::Each(estimate(Tally::default(), Tally::default(), largest).upper)
+    } else {
+        Others::Groups(sketch.light().map(|group| metric.of(group)).collect())
+    };
+    let total = estimate(sketch.total, sketch.total, sketch.total);
+    let confidence = if is_missing || has_sketch { confidence } else { 1.0 };
+    Distribution { known, total, keys: Estimate { value, lower, upper }, others }.entropy(confidence)
+}
+
+/// The keys with most new flows, each of which counted one packet.
+fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Table {
+    let top = question.view.top;
+    let mut largest: Vec<Held<ViewKey>> = Vec::new();
+    for held in sketch.held() {
+        keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
+    }
+    let row = |held: Held<ViewKey>| {
+        let Held { key, value, lower, upper } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+        let upper = upper.packets.min(sketch.total.packets);
+        let counted = Estimate { value: value.packets.min(upper), lower: lower.packets, upper };
+        (key, doubt.new_flows(counted))
+    };
+    let mut rows: Vec<_> = largest.into_iter().map(row).collect();
+    rows.sort_by_key(|(_, counted)| Reverse(counted.value));
+    Table { slot: None, total: None, rows: Rows::Distinct(rows) }
 }
 
 impl Measure {
@@ -241,7 +316,126 @@ pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, ord
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use weir_common::{
+        flow::{Address, FlowKey, Scope},
+        ledger::Tally,
+        record::Record,
+    };
+    use weir_sketch::{
+        Seen,
+        hash::{Key, mix},
+    };
+
     use super::*;
+    use crate::{config::Config, datapath::edge::Edge, measure::shard::Shard};
+
+    const KEY: Key = Key([1, 2]);
+
+    /// The views of this YAML, for four interfaces, without standard views.
+    fn views(yaml: &str) -> (Config, Arc<Views>) {
+        let config = Config::parse(&format!("standard_views: []\nviews: {yaml}"), "a test").unwrap();
+        let views = Views::new(&config, 4).unwrap();
+        (config, views)
+    }
+
+    /// Records of some thousand sources on three interfaces.
+    fn records() -> Vec<Record> {
+        let record = |nth: u64| {
+            let random = mix(nth);
+            let source = Address::from_v4_word((random % 5_000) as u32);
+            let proto = if random.is_multiple_of(3) { 17 } else { 6 };
+            let interface = (mix(!nth) % 3) as u8;
+            let key = FlowKey::new(source, Address::from_v4_word(9), proto, 0).with_scope(Scope::new(interface, 0));
+            Record { key, packets: 1 + nth as u32 % 3, bytes: 60 + nth % 1_400, sampling: 1, ..Record::default() }
+        };
+        (0..30_000).map(record).collect()
+    }
+
+    /// What these workers' records come to, each of which reads its own.
+    fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
+        let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
+        let mut window: Vec<Closed> = workers
+            .iter()
+            .map(|records| {
+                let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
+                records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                Closed::new(shard, Edge::empty(4))
+            })
+            .collect();
+        let doubt = Doubt {
+            lost: Tally::default(),
+            drawn: Tally::default(),
+            unknown: 0,
+            missed_flows: 3,
+            sampling: None,
+            confidence: 0.999,
+        };
+        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &doubt).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_total_of_each_table_is_all_that_matched_there_whoever_read_it() {
+        let (config, plan) = views(
+            "[{name: hosts, by: [host], match: {proto: tcp}}, {name: each, by: [src_ip], match: {proto: tcp}, per: \
+             interface}, {name: few, by: [proto], match: {proto: tcp}, per: interface, top: 1}, {name: distinct, \
+             measure: {distinct: src_ip}}]",
+        );
+        let records = records();
+        let sum = |slot: Option<u8>| -> Tally {
+            let counts =
+                |record: &&Record| record.key.proto() == 6 && slot.is_none_or(|slot| record.key.interface() == slot);
+            records.iter().filter(counts).map(Record::tally).sum()
+        };
+        let answers = answers(&config, &plan, &[&records[..7_000], &records[7_000..7_001], &records[7_001..]]);
+        for (answer, slots) in
+            answers.iter().zip([vec![None], vec![Some(0), Some(1), Some(2)], vec![Some(0), Some(1), Some(2)]])
+        {
+            assert_eq!(answer.tables.iter().map(|table| table.slot).collect::<Vec<_>>(), slots);
+            for table in &answer.tables {
+                let Ranked { packets, bytes, .. } = table.total.unwrap();
+                let truth = sum(table.slot.map(|slot| slot as u8));
+                for (estimate, truth) in [(packets, truth.packets), (bytes, truth.bytes)] {
+                    assert_eq!(estimate, Estimate { value: truth, lower: truth, upper: truth });
+                }
+            }
+        }
+        assert!(answers[3].tables[0].total.is_none(), "distinct values do not add up");
+    }
+
+    #[test]
+    fn each_new_flow_counts_once_for_its_keys_whoever_met_it() {
+        let (config, plan) = views(
+            "[{name: sources, by: [src_ip], measure: new_flows, top: 100}, {name: protocols, by: [proto], measure: \
+             new_flows}, {name: udp, match: {proto: udp}, measure: new_flows}, {name: hosts, by: [host], measure: \
+             new_flows, top: 1}]",
+        );
+        // Every flow comes several times, and to all workers.
+        let records = records();
+        let mut flows: BTreeMap<_, FlowKey> = BTreeMap::new();
+        for record in &records {
+            flows.insert((record.key.src_ip(), record.key.proto()), record.key);
+        }
+        assert!(flows.len() < records.len() / 2);
+        let answers = answers(&config, &plan, &[&records, &records[5_000..], &records[..9_000]]);
+        let rows = |nth: usize| match &answers[nth].tables[..] {
+            [Table { slot: None, total: None, rows: Rows::Distinct(rows) }] => rows.clone(),
+            tables => panic!("{tables:?}"),
+        };
+        let missed = |counted: u64| Estimate { value: counted, lower: counted, upper: counted + 3 };
+        let count = |proto: u8| flows.values().filter(|flow| flow.proto() == proto).count() as u64;
+        assert_eq!(rows(1), [(By::at(6), missed(count(6))), (By::at(17), missed(count(17)))]);
+        assert_eq!(rows(2), [(By::at(0), missed(count(17)))]);
+        assert_eq!(rows(0).len(), 100);
+        for (key, counted) in rows(0) {
+            let source = plan.questions[0].by.flow(&key).src_ip();
+            let truth = flows.keys().filter(|(ip, _)| *ip == source).count() as u64;
+            assert!(counted.lower <= truth && truth <= counted.upper, "{counted:?} of {truth}");
+        }
+        let (_, all) = rows(3)[0];
+        assert!(all.lower <= flows.len() as u64 && flows.len() as u64 <= all.upper, "all go to one destination");
+    }
 
     #[test]
     fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {

@@ -18,6 +18,9 @@ pub struct Doubt {
     pub drawn: Tally,
     /// Packets of which nothing is known: each may be of one more address or flow.
     pub unknown: u64,
+    /// New flows that no view counted, at most: the filter of seen flows took them for known ones, or their packets are
+    /// unknown.
+    pub missed_flows: u64,
     /// How packets were left out, if they were.
     pub sampling: Option<Sampling>,
     /// The probability that all bounds of a view hold.
@@ -33,6 +36,11 @@ pub struct ViewDoubt {
 }
 
 impl Doubt {
+    /// Whether packets are missing.
+    pub fn is_some(&self) -> bool {
+        self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
+    }
+
     /// What it means for a view whose records add up to `total`, each of which counts for so many keys.
     pub fn of_view(&self, total: Tally, keys: u64) -> ViewDoubt {
         let sampling = self.sampling.map(|sampling| {
@@ -40,6 +48,13 @@ impl Doubt {
             SamplingError::new(Sampling { total: all, ..sampling }, self.confidence)
         });
         ViewDoubt { doubt: *self, total, sampling }
+    }
+
+    /// A count of new flows, all of which are new. Those that were not counted may all be of the same key, so what is
+    /// missing in all is the most that any key misses: the bounds of all rows fail only together with that one.
+    pub const fn new_flows(&self, mut counted: Estimate) -> Estimate {
+        counted.upper = counted.upper.saturating_add(self.missed_flows);
+        counted
     }
 
     /// A count of distinct values, of which each unknown packet may have one more.
@@ -61,7 +76,12 @@ impl ViewDoubt {
         let (lower, upper) = (metric.of(lower), metric.of(upper).min(metric.of(self.total)));
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
-            Some(error) => error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn)))),
+            Some(error) => {
+                let (lower, upper) = error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn))));
+                // However many keys a packet counts for, each of them has it once.
+                let most = self.doubt.sampling.map_or(u64::MAX, |sampling| metric.of(sampling.total));
+                (lower, upper.min(most))
+            }
         };
         (lower, upper.saturating_add(metric.of(lost)))
     }

@@ -136,6 +136,11 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         })
     }
 
+    /// What keys that are no candidates have, in groups, at most: see [`TopK::light`].
+    pub fn light(&self) -> impl Iterator<Item = Tally> + '_ {
+        self.candidates.light()
+    }
+
     /// What a candidate has, after a look at the count-min as well.
     pub fn tightened(&self, hash: u64, held: Held<K>) -> Held<K> {
         let upper = least(held.upper, self.most(hash, held.lower));
@@ -262,6 +267,25 @@ mod tests {
         assert!(whole.total().packets < 40_000, "most records cost the count-min nothing");
         one.iter().for_each(|held| _ = whole.add(hash_of(&held.key), held.lower));
         assert_eq!(whole, every_record);
+    }
+
+    #[test]
+    fn keys_that_are_no_candidates_have_no_more_than_their_groups() {
+        let Fed { both: [mut one, other], truths, hash, .. } = fed();
+        let hash_of = |key: &u64| hash.words([*key]);
+        one.merge(&other, hash_of, &mut ()).unwrap();
+        let mut all = Tally::default();
+        let mut largest = Tally::default();
+        for (key, truth) in (0..).zip(&truths).filter(|(key, _)| one.candidates.get(hash_of(key), key).is_none()) {
+            assert!(truth.bytes <= one.candidates.bounds(hash_of(&key), &key).upper.bytes);
+            all.add(*truth);
+            largest = if truth.bytes > largest.bytes { *truth } else { largest };
+        }
+        assert!(all.packets > 1_000);
+        let groups: Vec<Tally> = one.light().collect();
+        let sum: Tally = groups.iter().copied().sum();
+        assert!(sum.packets >= all.packets && sum.bytes >= all.bytes);
+        assert!(groups.iter().any(|group| group.bytes >= largest.bytes));
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! [`sampling_error`] widens where packets were left out. What comes again within the window counts nothing distinct: flows
 //! that were here lately are [`recent`]. The filter of [`seen`] flows
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
-//! [`prefixes`] are fed by what the lists of addresses do not hold, and ranked by what they have [`beyond`] the listed addresses.
-//! Bounds come from the tails of the [`binomial`] distribution.
+//! [`prefixes`] are fed by what the lists of addresses do not hold, and ranked by what they have [`beyond`] the listed
+//! addresses. Bounds come from the tails of the [`binomial`] distribution. Of a view's keys follows how evenly traffic is
+//! spread over them: its [`entropy`].
 
 pub mod answer;
 pub mod batch;
@@ -15,6 +16,7 @@ pub mod beyond;
 pub mod binomial;
 pub mod collector;
 pub mod doubt;
+pub mod entropy;
 pub mod heavy_hitters;
 pub mod interface;
 pub mod lane;

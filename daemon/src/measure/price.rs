@@ -15,6 +15,7 @@ use super::{
 use crate::{
     clock,
     question::{Question, Structure, Views},
+    view::Measure,
 };
 
 /// Generated records: more flows than candidates, and fewer than take long.
@@ -29,6 +30,8 @@ pub struct Price {
     pub name: String,
     /// What answers it.
     pub structure: Structure,
+    /// What else its bounds depend on.
+    pub besides: &'static str,
     /// Bytes of its sketch.
     pub bytes: u64,
     /// Nanoseconds a record on this machine's CPU, if measured.
@@ -50,6 +53,10 @@ impl Prices {
         let price = |question: &Question| Price {
             name: question.view.name.clone(),
             structure: question.structure,
+            besides: match question.view.measure {
+                Measure::NewFlows => ", but for new flows that the filter of seen flows misses",
+                _ => "",
+            },
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,
             nanoseconds: None,
         };
@@ -124,9 +131,9 @@ impl fmt::Display for Prices {
         let time = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("{ns:.1} ns"));
         let width = self.views.iter().map(|price| price.name.len()).max().unwrap_or(0).max("all views".len());
         writeln!(f, "  {:<width$}  {:>10}  {:>10}  {:>9}  answers by", "view", "a sketch", "in all", "a record")?;
-        for Price { name, structure, bytes, nanoseconds } in &self.views {
+        for Price { name, structure, besides, bytes, nanoseconds } in &self.views {
             let (one, all, time) = (mib(*bytes), mib(self.shards * bytes), time(*nanoseconds));
-            writeln!(f, "  {name:<width$}  {one:>10}  {all:>10}  {time:>9}  {structure}")?;
+            writeln!(f, "  {name:<width$}  {one:>10}  {all:>10}  {time:>9}  {structure}{besides}")?;
         }
         let one = self.views.iter().map(|price| price.bytes).sum();
         let total: Option<f64> = self.views.iter().map(|price| price.nanoseconds).sum();

@@ -9,7 +9,7 @@
 //!     totals += record
 //! for each record whose flow was not here lately:
 //!     unique sources, destinations, flows: insert
-//!     flow absent from the filter of seen flows? one more new flow
+//!     flow absent from the filter of seen flows? one more new flow, also for the views that count these
 //! for each view, such as that of the largest sources:
 //!     for each record that it matches: add
 //!     (if it counts distinct parts of flows: only where the flow was not here lately)
@@ -32,12 +32,14 @@ use weir_sketch::{
 use super::{recent::Recent, view::ViewSketch};
 use crate::{
     config::Estimates,
-    question::{Question, Views},
-    view::Kind,
+    question::{Question, Repeated, Views},
+    view::{Kind, Measure},
 };
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
+// Which of them are of new flows is a word of bits.
+const _: () = assert!(TOGETHER <= u32::BITS as usize);
 
 /// A record on its way through the sketches.
 #[derive(Clone, Copy, Default)]
@@ -54,13 +56,15 @@ impl Item {
     /// What a record is to the sketches.
     #[inline(always)]
     pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+        Self::with_hashes(FlowHashes::new(hash, &record.key), record)
+    }
+
+    /// The same with these hashes.
+    #[inline(always)]
+    fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
         // The packets that were taken also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
-        Self {
-            hashes: FlowHashes::new(hash, &record.key),
-            record: *record,
-            tally: Tally::new(counted.packets * rate, counted.bytes * rate),
-        }
+        Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
     }
 }
 
@@ -296,10 +300,13 @@ impl Shard {
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
-                    if self.plan.has_repeated() {
-                        repeated -= 1;
-                        items[repeated] = Item::new(&self.hash, record);
-                    }
+                    let item = match self.plan.repeated {
+                        Repeated::Ignored => continue,
+                        Repeated::Plain => Item::with_hashes(FlowHashes::default(), record),
+                        Repeated::Hashed => Item::new(&self.hash, record),
+                    };
+                    repeated -= 1;
+                    items[repeated] = item;
                     continue;
                 }
                 let item = &mut items[feeding];
@@ -318,10 +325,14 @@ impl Shard {
             let fresh = columns.first(fresh);
             self.unique.insert_batch(fresh);
             let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
-            self.new_flows += fresh.items.iter().map(|item| u64::from(is_new(item))).sum::<u64>();
+            let new: u32 = (0..).zip(fresh.items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
+            self.new_flows += u64::from(new.count_ones());
+            if new != 0 && self.plan.has_new_flows() {
+                self.absorb_new(fresh.items, new);
+            }
             let facts = self.plan.facts();
             for (nth, question) in self.plan.questions.iter().enumerate() {
-                if question.is_fed_by_list() {
+                if question.is_fed_by_list() || question.view.measure == Measure::NewFlows {
                     continue;
                 }
                 let Some((view, mut prefixes)) = with_prefixes(&mut self.views, nth, question) else { continue };
@@ -330,6 +341,24 @@ impl Shard {
                 if question.is_fed_by_all && !repeated.is_empty() {
                     view.absorb(question, prefixes, &self.hash, facts, others);
                 }
+            }
+        }
+    }
+
+    /// Gives the views of new flows those records whose bit is set in `new`. Each counts one, in both numbers of a tally:
+    /// then it is ranked by either.
+    // Apart from the loop, which needs no room for these records then.
+    #[inline(never)]
+    fn absorb_new(&mut self, fresh: &[Item], new: u32) {
+        let (mut items, mut count, mut columns) = ([Item::default(); TOGETHER], 0, Transposed::default());
+        for (_, item) in fresh.iter().enumerate().filter(|(nth, _)| new >> nth & 1 == 1) {
+            items[count] = Item { tally: Tally::new(1, 1), ..*item };
+            count += 1;
+        }
+        let columns = columns.columns(&items[..count]);
+        for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
+            if question.view.measure == Measure::NewFlows {
+                view.absorb(question, None, &self.hash, self.plan.facts(), columns);
             }
         }
     }

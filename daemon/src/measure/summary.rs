@@ -86,7 +86,12 @@ impl Summary {
         // A late CPU has not told the sizes of its packets yet.
         let is_late = window.iter().any(|closed| !closed.late.is_empty());
         let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
+        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, confidence)?;
+        let new = window.iter().map(|closed| closed.shard.new_flows).sum();
+        let counted = Counted { new, workers: window.len() as u64, unknown, flows };
+        let new_flows = NewFlows::new(counted, seen, confidence);
         let doubt = Doubt {
+            missed_flows: new_flows.count.upper.saturating_sub(new),
             lost: [dropped, beyond].into_iter().sum(),
             drawn,
             unknown,
@@ -106,15 +111,12 @@ impl Summary {
         let is_steady = least == sampling;
         let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
         let mut protocols = Protocols::default();
-        let (mut new_flows, mut records, mut ring_peak) = (0, 0, 0_f64);
+        let (mut records, mut ring_peak) = (0, 0_f64);
         for Closed { shard, edge: _, ring_peak: peak, late: _ } in &*window {
             protocols.merge(&shard.protocols);
-            new_flows += shard.new_flows;
             records += shard.records;
             ring_peak = ring_peak.max(*peak);
         }
-        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, confidence)?;
-        let counted = Counted { new: new_flows, workers: window.len() as u64, unknown, flows };
         Ok(Self {
             sizes,
             rates: rates_of(window, interfaces),
@@ -122,7 +124,7 @@ impl Summary {
             sources: distinct(window, |shard| &mut shard.unique.sources, unknown, confidence)?,
             destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
             flows,
-            new_flows: NewFlows::new(counted, seen, confidence),
+            new_flows,
             views,
             asked,
             records,

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     names::Facts,
     question::{Question, Structure},
-    view::{By, Kind, Side, ViewKey},
+    view::{By, Kind, Narrow, Side, ViewKey},
 };
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
@@ -22,6 +22,10 @@ const COUNTS_WIDER: f64 = 2.0;
 pub struct ViewSketch {
     /// The sum of all records that it matched, scaled by their sampling rates.
     pub total: Tally,
+    /// The same by interface slot, where each has a table of its own that does not tell its sum.
+    by_slot: Box<[Tally]>,
+    /// The different keys, where that is not to be told from the answers.
+    keys: Option<HyperLogLog>,
     answers: Answers,
     batch: Batch,
 }
@@ -69,7 +73,7 @@ impl ViewSketch {
         let answers = match question.structure {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
-            Structure::HeavyHitters { error, candidates } => {
+            Structure::HeavyHitters { error, candidates, distinct: _ } => {
                 Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
             }
             Structure::Prefixes { error, candidates } => {
@@ -80,6 +84,12 @@ impl ViewSketch {
                 Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
             }
         };
+        let keys = match question.structure {
+            Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
+            _ => None,
+        };
+        let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
+        let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
         // A record may count for both of its addresses.
         let room = if question.by.has_host() { 2 * together } else { together };
         let distinct = if question.of.is_some() { room } else { 0 };
@@ -89,7 +99,8 @@ impl ViewSketch {
             tallies: Vec::with_capacity(room),
             items: Vec::with_capacity(distinct),
         };
-        Self { total: Tally::default(), answers, batch }
+        let by_slot = vec![Tally::default(); slots].into_boxed_slice();
+        Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
 
     /// Adds what the view matches of these records. `prefixes` is the view that it feeds, if there is one.
@@ -102,6 +113,9 @@ impl ViewSketch {
         facts: Facts<'_>,
         columns: Columns<'_>,
     ) {
+        if self.absorb_narrow(question, columns) {
+            return;
+        }
         if self.absorb_all(question, prefixes, hash, facts, columns) {
             columns.tallies.iter().for_each(|tally| self.total.add(*tally));
             return;
@@ -110,6 +124,9 @@ impl ViewSketch {
         for item in columns.items {
             if question.filter.passes(&item.record, facts) {
                 self.total.add(item.tally);
+                if let Some(sum) = self.by_slot.get_mut(usize::from(item.record.key.interface())) {
+                    sum.add(item.tally);
+                }
                 self.gather(question, hash, facts, item);
             }
         }
@@ -121,6 +138,9 @@ impl ViewSketch {
             }
             Answers::HeavyHitters(hitters) => {
                 hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key), &mut ());
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
+                }
             }
             Answers::Prefixes(prefixes) => {
                 keys.iter().zip(tallies).for_each(|(key, tally)| prefixes.add(hash, Prefix::of(key), *tally));
@@ -128,6 +148,35 @@ impl ViewSketch {
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
         }
+    }
+
+    /// Adds all records to a table of small keys, if the view matches all.
+    #[inline]
+    fn absorb_narrow(&mut self, question: &Question, columns: Columns<'_>) -> bool {
+        let (Answers::Table(cells), Some(narrow), true) =
+            (&mut self.answers, question.by.narrow(), question.filter.is_empty())
+        else {
+            return false;
+        };
+        let mut total = self.total;
+        // A loop of its own for each.
+        macro_rules! add {
+            ($narrow:ident) => {
+                for (item, tally) in columns.items.iter().zip(columns.tallies) {
+                    total.add(*tally);
+                    if let Some(cell) = cells.get_mut(Narrow::$narrow.index(&item.record)) {
+                        cell.add(*tally);
+                    }
+                }
+            };
+        }
+        match narrow {
+            Narrow::IpVersion => add!(IpVersion),
+            Narrow::Proto => add!(Proto),
+            Narrow::Dscp => add!(Dscp),
+        }
+        self.total = total;
+        true
     }
 
     /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
@@ -168,6 +217,9 @@ impl ViewSketch {
                     (Kind::Pair, _) => add!(Pair, &mut ()),
                     (Kind::Service, _) => add!(Service, &mut ()),
                     (Kind::Other, _) => return false,
+                }
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
                 }
             }
             (Answers::Spread(spread), Some(of)) => {
@@ -241,6 +293,10 @@ impl ViewSketch {
         hash: &KeyedHash,
     ) -> Result<(), MergeError> {
         self.total.add(other.total);
+        self.by_slot.iter_mut().zip(&other.by_slot).for_each(|(sum, other)| sum.add(*other));
+        if let (Some(keys), Some(others)) = (&mut self.keys, &other.keys) {
+            keys.merge(others)?;
+        }
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
                 cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
@@ -258,6 +314,18 @@ impl ViewSketch {
             _ => (),
         }
         Ok(())
+    }
+
+    /// The sum of all records that it matched of an interface's slot, or of all.
+    pub fn total_of(&self, slot: Option<usize>, by: &By) -> Tally {
+        match (slot, &self.answers) {
+            (None, _) => self.total,
+            (Some(slot), Answers::Table(cells)) => {
+                let of_slot = cells.iter().enumerate().filter(|(index, _)| by.slot(&By::at(*index)) == Some(slot));
+                of_slot.map(|(_, sum)| *sum).sum()
+            }
+            (Some(slot), _) => self.by_slot.get(slot).copied().unwrap_or_default(),
+        }
     }
 
     /// What is known of each key that may be listed. Nothing where the view counts flows or distinct values.
@@ -295,6 +363,24 @@ impl ViewSketch {
         }
     }
 
+    /// The different keys, where the view counts them to tell its entropy.
+    pub const fn keys(&self) -> Option<&HyperLogLog> {
+        self.keys.as_ref()
+    }
+
+    /// How many keys there can be, where each has a place.
+    pub const fn cells(&self) -> Option<usize> {
+        if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
+    }
+
+    /// What keys that are no candidates have, in groups, at most.
+    pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
+            _ => Box::new([].into_iter()),
+        }
+    }
+
     /// The sketch of distinct values without a key.
     pub const fn unique(&self) -> Option<&HyperLogLog> {
         if let Answers::Unique(distinct) = &self.answers { Some(distinct) } else { None }
@@ -307,8 +393,12 @@ impl ViewSketch {
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { total, answers, batch } = self;
+        let Self { total, by_slot, keys, answers, batch } = self;
         *total = Tally::default();
+        by_slot.fill(Tally::default());
+        if let Some(keys) = keys {
+            keys.clear();
+        }
         batch.clear();
         match answers {
             Answers::Total => (),
@@ -322,6 +412,9 @@ impl ViewSketch {
 
     /// Makes an empty sketch ready for hashes of another key.
     pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+        if let Some(keys) = &mut self.keys {
+            keys.rekey(key_id);
+        }
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
@@ -341,6 +434,7 @@ impl ViewSketch {
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),
         };
-        size_of::<Self>() + answers + self.batch.memory_bytes()
+        let keys = self.keys.as_ref().map_or(0, HyperLogLog::memory_bytes);
+        size_of::<Self>() + size_of_val(&*self.by_slot) + keys + answers + self.batch.memory_bytes()
     }
 }

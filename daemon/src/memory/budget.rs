@@ -144,12 +144,13 @@ fn ladders(config: &Config, prices: &Prices) -> Vec<Vec<Change>> {
     let errors_above = |error: f64| ERRORS.into_iter().filter(move |larger| *larger > error);
     let mut ladders: Vec<Vec<Change>> = vec![errors_above(config.estimates.top_error).map(Change::TopError).collect()];
     // The standard views come first.
-    let (standard, own) = prices.views.split_at(config.standard_views.len().min(prices.views.len()));
-    let mut standard: Vec<_> = config.standard_views.iter().zip(standard).collect();
+    let in_force: Vec<_> = config.standard().collect();
+    let (standard, own) = prices.views.split_at(in_force.len().min(prices.views.len()));
+    let mut standard: Vec<_> = in_force.iter().zip(standard).collect();
     standard.sort_by_key(|(_, price)| price.bytes);
     let staying = |count: usize| {
         let stays = |one: &Standard| standard[..count].iter().any(|(standard, _)| *standard == one);
-        Change::Standard(config.standard_views.iter().copied().filter(stays).collect())
+        Change::Standard(in_force.iter().copied().filter(stays).collect())
     };
     ladders.push((0..standard.len()).rev().map(staying).collect());
     let mut own: Vec<_> = own

@@ -146,7 +146,7 @@ impl Filter {
 
     /// Whether all records of a flow pass, or none.
     pub fn is_of_flow(&self) -> bool {
-        self.0.iter().all(|test| !matches!(test.of, Of::Slot | Of::Vlan | Of::Dscp | Of::Ecn | Of::TcpFlags))
+        self.0.iter().all(|test| test.of.is_of_flow())
     }
 }
 

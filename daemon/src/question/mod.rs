@@ -43,6 +43,36 @@ pub struct Question {
     pub fed_by: Option<usize>,
     /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
     pub is_of_flows: bool,
+    /// Whether reports have the total that its rows are parts of.
+    pub has_total: bool,
+    /// Rows of all its tables together, at most, unless there are more tables.
+    pub rows_max: usize,
+}
+
+/// Where a report has the answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a list of its own, whose rows are parts of the report's totals.
+    List,
+    /// Among the views, behind those of the user.
+    Tables,
+    /// Among the views.
+    Own,
+}
+
+/// Rows of all tables of a standard view, at most, unless there are more interfaces: a report must not become long because
+/// there are hundreds of them.
+const TABLES_ROWS_MAX: usize = 256;
+
+/// What views need of records whose packets have fed on another interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// Nothing.
+    Ignored,
+    /// The records.
+    Plain,
+    /// The records with their hashes.
+    Hashed,
 }
 
 /// All views, ready to be asked.
@@ -52,6 +82,8 @@ pub struct Views {
     pub questions: Vec<Question>,
     /// How many of them, the first ones, are standard views.
     standard: usize,
+    /// What they need of packets that have fed on another interface.
+    pub repeated: Repeated,
     /// Which interfaces their tests select.
     pub directory: Directory,
     /// Names for addresses.
@@ -73,20 +105,31 @@ impl Views {
     fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
         let mut directory = Directory::default();
-        let standard =
-            config.standard_views.iter().map(|standard| standard.view(config.estimates.top_error, config.report.top));
-        let views = standard.chain(config.views.iter().cloned());
+        let standard = config.standard().map(|standard| {
+            let place = if standard.is_per_interface() { Place::Tables } else { Place::List };
+            (standard.view(config.estimates.top_error, config.report.top), place)
+        });
+        let views = standard.clone().chain(config.views.iter().map(|view| (view.clone(), Place::Own)));
         let mut questions: Vec<_> = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
-        for (nth, standard) in config.standard_views.iter().enumerate() {
-            let Some(addresses) = standard.of_addresses() else { continue };
+        let standard: Vec<_> = config.standard().collect();
+        for (nth, view) in standard.iter().enumerate() {
+            let Some(addresses) = view.of_addresses() else { continue };
             questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
-            let list = config.standard_views[..nth].iter().position(|standard| *standard == addresses);
+            let list = standard[..nth].iter().position(|view| *view == addresses);
             questions[nth].fed_by = list;
             list.into_iter().for_each(|list| questions[list].feeds = Some(nth));
         }
-        Arc::new(Self { questions, standard: config.standard_views.len(), directory, networks, geo })
+        let fed_by_all = || questions.iter().filter(|question| question.is_fed_by_all);
+        let needs_hash =
+            |question: &Question| !matches!(question.structure, Structure::Total | Structure::Table { .. });
+        let repeated = match (fed_by_all().any(needs_hash), fed_by_all().next()) {
+            (true, _) => Repeated::Hashed,
+            (false, Some(_)) => Repeated::Plain,
+            (false, None) => Repeated::Ignored,
+        };
+        Arc::new(Self { questions, standard: standard.len(), repeated, directory, networks, geo })
     }
 
     /// Rows of a report, at most, with so many interfaces. A row that takes the place of two counts as two.
@@ -96,8 +139,11 @@ impl Views {
             // A prefix has all numbers twice.
             let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
             // Standard lists are there in two orders.
-            let orders = if nth < self.standard && measure.is_tally() { 2 } else { 1 };
-            *top as u64 * orders * size * if *per_interface { interfaces } else { 1 }
+            let orders = if nth < self.standard && measure.is_tally() && !per_interface { 2 } else { 1 };
+            let keys = question.by.domain().map(|keys| keys / question.by.slots().unwrap_or(1));
+            let tables = if *per_interface { interfaces } else { 1 };
+            let rows = keys.map_or(*top, |keys| (*top).min(keys)) as u64 * orders * size * tables;
+            rows.min((question.rows_max as u64).max(tables))
         };
         self.questions.iter().enumerate().map(rows).sum()
     }
@@ -112,15 +158,22 @@ impl Views {
         self.questions.iter().enumerate().skip(self.standard)
     }
 
+    /// The questions whose answers are among the views of a report, with their numbers: the user's, then the standard ones
+    /// of each interface.
+    pub fn in_views(&self) -> impl Iterator<Item = (usize, &Question)> {
+        let standard = self.questions.iter().enumerate().take(self.standard);
+        self.own().chain(standard.filter(|(_, question)| question.view.per_interface))
+    }
+
     /// The standard views alone.
     pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
         let report = Report { top, ..Report::default() };
         Self::with_geo(&Config { estimates: estimates.clone(), report, ..Config::default() }, 1, Geo::default())
     }
 
-    /// Whether a question is fed by packets that have fed on another interface.
-    pub fn has_repeated(&self) -> bool {
-        self.questions.iter().any(|question| question.is_fed_by_all)
+    /// Whether a question is about new flows.
+    pub fn has_new_flows(&self) -> bool {
+        self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
     }
 
     /// What fields are read from besides records.
@@ -132,7 +185,7 @@ impl Views {
 impl Question {
     /// Nothing if its fields do not fit into a key, which the configuration's check refuses.
     fn new(
-        view: View,
+        (view, place): (View, Place),
         estimates: &Estimates,
         networks: &Networks,
         directory: &mut Directory,
@@ -144,7 +197,7 @@ impl Question {
         let fields: Vec<Field> = view.by.iter().copied().chain(own).collect();
         let by = By::new(&fields, interfaces).ok()?;
         let of = match &view.measure {
-            Measure::Bytes | Measure::Packets => None,
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => None,
             Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
             Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
         };
@@ -153,7 +206,21 @@ impl Question {
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
-        Some(Self { filter, by, of, structure, is_fed_by_all, feeds: None, fed_by: None, is_of_flows, view })
+        let has_total = place != Place::List && view.measure.is_tally();
+        let rows_max = if place == Place::Tables { TABLES_ROWS_MAX } else { usize::MAX };
+        Some(Self {
+            filter,
+            by,
+            of,
+            structure,
+            is_fed_by_all,
+            feeds: None,
+            fed_by: None,
+            is_of_flows,
+            has_total,
+            rows_max,
+            view,
+        })
     }
 
     /// Whether records do not feed it, but the list of addresses does.
@@ -189,6 +256,30 @@ mod tests {
             views.directory.assign(2, "eth0", way);
             assert_eq!(shown(), row);
         }
+    }
+
+    #[test]
+    fn a_view_of_the_user_takes_the_place_of_a_standard_table_with_its_name() {
+        let names = |text: &str| {
+            let views = Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap();
+            let names: Vec<String> = views.in_views().map(|(_, question)| question.view.name.clone()).collect();
+            let first = views.own().next().map(|(_, question)| question.view.name.clone());
+            (names.join(" "), first)
+        };
+        let own = "views: [{name: w}, {name: dscp, by: [dscp]}, {name: flows}]";
+        let (w, none) = (Some("w".to_owned()), None);
+        assert_eq!(names(own), ("w dscp flows ip_versions protocols".to_owned(), w.clone()));
+        assert_eq!(names(&format!("standard_views: [dscp]\n{own}")), ("w dscp flows".to_owned(), w));
+        assert_eq!(names(""), ("ip_versions protocols dscp".to_owned(), none.clone()));
+        assert_eq!(names("standard_views: []"), (String::new(), none));
+    }
+
+    #[test]
+    fn what_packets_that_fed_elsewhere_need_follows_from_the_views() {
+        let repeated = |text: &str| Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap().repeated;
+        assert_eq!(repeated(""), Repeated::Plain);
+        assert_eq!(repeated("standard_views: [flows]"), Repeated::Ignored);
+        assert_eq!(repeated("views: [{name: w, by: [src_ip], per: interface}]"), Repeated::Hashed);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Structure {
         error: f64,
         /// Candidates at least.
         candidates: usize,
+        /// The relative standard error of a `HyperLogLog` of all keys, where the entropy is asked for.
+        distinct: Option<f64>,
     },
     /// Candidates, fed by what the candidates of a list of addresses do not hold.
     Prefixes {
@@ -66,12 +68,13 @@ impl Structure {
     pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
         match view.measure {
-            Measure::Bytes | Measure::Packets if by.fields().is_empty() => Self::Total,
-            Measure::Bytes | Measure::Packets => match by.domain() {
+            Measure::Bytes | Measure::Packets | Measure::NewFlows if by.fields().is_empty() => Self::Total,
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => match by.domain() {
                 Some(cells) => Self::Table { cells },
                 None => Self::HeavyHitters {
                     error: view.error,
                     candidates: estimates.top_candidates.max(CANDIDATES_PER_ROW * view.top * tables),
+                    distinct: view.has_entropy.then_some(estimates.unique_error),
                 },
             },
             Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => {
@@ -87,8 +90,9 @@ impl fmt::Display for Structure {
         match self {
             Self::Total => write!(f, "one sum: exact"),
             Self::Table { cells } => write!(f, "a table of {cells} sums: exact"),
-            Self::HeavyHitters { error, candidates: _ } => {
-                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)
+            Self::HeavyHitters { error, candidates: _, distinct } => {
+                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)?;
+                if distinct.is_some() { write!(f, "; HyperLogLog for the entropy") } else { Ok(()) }
             }
             Self::Prefixes { error, candidates: _ } => {
                 write!(f, "candidates: bounds usually within {} % of the whole", error * 100.0)

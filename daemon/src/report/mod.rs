@@ -25,7 +25,7 @@ pub use crate::names::protocol::protocol_name;
 pub use rates::InterfaceRates;
 pub use schema::report_schema;
 pub use tables::{Style, write_styled_tables, write_tables};
-pub use view::{Row, Spread, View, ViewTable};
+pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
@@ -67,7 +67,8 @@ pub struct Report {
     /// Who touches many others: floods and scans.
     #[serde(default)]
     pub spread: Spread,
-    /// What the views of the configuration come to. Absent if there are none.
+    /// What the views of the configuration come to, and then those of the standard views that have a table for each
+    /// interface. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<View>,
     /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Bounds, Distinct, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics, Spread, Tally,
-    TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window,
+    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics,
+    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -148,20 +148,24 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
-        let View { name, confidence, rows, tables, .. } = view;
-        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows));
+        let View { name, confidence, total, entropy, rows, tables, .. } = view;
+        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows, total.as_ref()));
         let each = tables.iter().flatten().map(|table| {
             let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
             let interface = aliases.show(&table.interface);
-            (format!("VIEW {name}: {interface}{direction}"), &table.rows)
+            (format!("VIEW {name}: {interface}{direction}"), &table.rows, table.total.as_ref())
         });
-        for (title, rows) in one.chain(each) {
+        for (title, rows, total) in one.chain(each) {
             let remark = match *confidence {
                 1.0.. => "± always holds".to_owned(),
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
             let remark = if rows.is_empty() { "nothing matched" } else { &remark };
-            self.section(&title, remark, &view_table::grid(view, rows, window.seconds, aliases))?;
+            let mut grid = view_table::grid(view, (rows, total), window.seconds, aliases);
+            if let Some(entropy) = entropy {
+                grid.across([Cell::from(entropy_text(entropy))]);
+            }
+            self.section(&title, remark, &grid)?;
         }
         if tables.as_ref().is_some_and(Vec::is_empty) {
             self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
@@ -478,6 +482,21 @@ fn prefixes_grid(by: &str, prefixes: &[TopPrefix], totals: &Totals) -> Grid {
     grid
 }
 
+/// How evenly a view's measure is spread over its keys.
+fn entropy_text(entropy: &Entropy) -> String {
+    let Entropy { bits: Bits { value, lower, upper }, normalized, keys, confidence } = *entropy;
+    let sure = if confidence < 1.0 { format!(" at {}", confidence_text(confidence)) } else { String::new() };
+    let keys = in_words(&keys);
+    format!(
+        "entropy {value:.3} bits ({lower:.3} – {upper:.3}{sure}), {} of the most that {keys} may have",
+        percent(normalized)
+    )
+}
+
+fn in_words(keys: &Estimate) -> String {
+    format!("{} {}", grouped(keys.value), if keys.value == 1 { "key" } else { "keys" })
+}
+
 /// A confidence with no more digits than it has, down to a hundredth of a percent.
 fn confidence_text(confidence: f64) -> String {
     format!("{} % confidence", (confidence * 10_000.0).round() / 100.0)
@@ -622,7 +641,7 @@ const fn off(value: u64, lower: u64, upper: u64) -> u64 {
     if below > above { below } else { above }
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

@@ -9,29 +9,38 @@ use super::{Estimate, compose};
 use crate::{
     measure::{
         answer::{Answer, Ranked, Rows, Table},
+        entropy::Entropy as Measured,
         interface::MeasuredInterface,
     },
     question::{Ask, Question, Views},
     view::{Measure, Standard, ViewKey},
 };
 
-/// What a view of the configuration comes to.
+/// What a view comes to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     /// Its name.
     pub name: String,
     /// The fields that make a row's key.
     pub by: Vec<String>,
-    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, or `distinct` with
-    /// the fields of which different values are counted.
+    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, `new_flows`, or
+    /// `distinct` with the fields of which different values are counted.
     #[schemars(with = "serde_json::Value")]
     pub measure: Value,
     /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each interface
     /// that carried it, because the view tells interfaces apart.
     pub counted: String,
-    /// The probability that the true numbers of all rows lie between their bounds, 0 to 1; 1 for exact numbers.
+    /// The probability that the true numbers of all rows and totals lie between their bounds, 0 to 1; 1 if they always do.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
+    /// All that the view matched, of which the rows are parts. Absent if each interface has a table of its own, and where
+    /// flows or different values are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Sums>,
+    /// How evenly packets or bytes are spread over all keys, listed or not. Absent unless the view asks for it with
+    /// `entropy: true`, and if nothing matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy: Option<Entropy>,
     /// The rows, the largest first. Absent if each interface has a table of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Row>>,
@@ -48,8 +57,65 @@ pub struct ViewTable {
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
+    /// All that the view matched there, of which the rows are parts. Absent where flows or different values are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Sums>,
     /// The rows, the largest first.
     pub rows: Vec<Row>,
+}
+
+/// Shannon's entropy of the distribution of packets or bytes over keys: 0 if one key has all, and log2 of the number of
+/// keys if all have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Entropy {
+    /// In bits.
+    pub bits: Bits,
+    /// The entropy divided by what it is if as many keys have the same, 0 to 1; 0 if there is one key.
+    #[schemars(range(min = 0, max = 1))]
+    pub normalized: f64,
+    /// How many different keys there are.
+    pub keys: Estimate,
+    /// The probability that the true numbers of bits and keys lie between their bounds, 0 to 1; 1 if they always do.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+}
+
+/// A number of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bits {
+    /// The estimate.
+    #[schemars(range(min = 0))]
+    pub value: f64,
+    /// The true number is at least this, at the stated confidence.
+    #[schemars(range(min = 0))]
+    pub lower: f64,
+    /// The true number is at most this, at the stated confidence.
+    #[schemars(range(min = 0))]
+    pub upper: f64,
+}
+
+impl Entropy {
+    fn new(entropy: &Measured) -> Self {
+        /// Digits that are shown; bounds are rounded outwards.
+        const PARTS: f64 = 1e6;
+        let Measured { value, lower, upper, keys, confidence } = *entropy;
+        let bits = Bits {
+            value: (value * PARTS).round() / PARTS,
+            lower: (lower * PARTS).floor() / PARTS,
+            upper: (upper * PARTS).ceil() / PARTS,
+        };
+        let normalized = (entropy.normalized() * PARTS).round() / PARTS;
+        Self { bits, normalized, keys: compose::estimate(keys, None), confidence }
+    }
+}
+
+/// Packets and bytes of all that a view matched. A packet counts once, also if it counts in two rows (`host`).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sums {
+    /// Packets.
+    pub packets: Estimate,
+    /// Bytes on the wire.
+    pub bytes: Estimate,
 }
 
 /// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what was
@@ -71,6 +137,9 @@ pub struct Row {
     /// Different flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Estimate>,
+    /// Flows that were not seen before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_flows: Option<Estimate>,
     /// Different values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<Estimate>,
@@ -122,10 +191,10 @@ pub(super) fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewK
 }
 
 impl View {
-    /// The user's views, in the order of the configuration.
+    /// The user's views, in the order of the configuration; then the standard ones of each interface.
     pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
-        let own = plan.own().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
-        own.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
+        let views = plan.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
+        views.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
     }
 
     fn new(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> Self {
@@ -136,9 +205,11 @@ impl View {
             ViewTable {
                 interface: found.map_or_else(|| "?".to_owned(), |interface| interface.name.clone()),
                 direction: found.and_then(|interface| interface.direction).map(str::to_owned),
+                total: table.total.as_ref().map(Sums::new),
                 rows: rows(table),
             }
         };
+        let total = answer.tables.first().and_then(|table| table.total.as_ref()).map(Sums::new);
         let (one, each) = if view.per_interface {
             (None, Some(answer.tables.iter().map(table).collect()))
         } else {
@@ -150,6 +221,8 @@ impl View {
             measure: serde_json::to_value(&view.measure).unwrap_or_default(),
             counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),
             confidence: answer.confidence,
+            total: total.filter(|_| !view.per_interface),
+            entropy: answer.entropy.as_ref().map(Entropy::new),
             rows: one,
             tables: each,
         }
@@ -179,6 +252,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
                 let counted = Some(compose::estimate(*count, None));
                 let amount = match question.view.measure {
                     Measure::Flows => Row { flows: counted, ..Row::default() },
+                    Measure::NewFlows => Row { new_flows: counted, ..Row::default() },
                     _ => Row { distinct: counted, ..Row::default() },
                 };
                 amount.of(Some(rank), key(row))
@@ -196,15 +270,21 @@ fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map
     }
 }
 
+impl Sums {
+    fn new<K>(sums: &Ranked<K>) -> Self {
+        let Ranked { key: _, packets, bytes, sampled } = sums;
+        Self {
+            packets: compose::estimate(*packets, sampled.map(|sampled| sampled.packets)),
+            bytes: compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes)),
+        }
+    }
+}
+
 impl Row {
     /// Packets and bytes, without a key yet.
     fn of_sums<K>(row: &Ranked<K>) -> Self {
-        let Ranked { key: _, packets, bytes, sampled } = row;
-        Self {
-            packets: Some(compose::estimate(*packets, sampled.map(|sampled| sampled.packets))),
-            bytes: Some(compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes))),
-            ..Self::default()
-        }
+        let Sums { packets, bytes } = Sums::new(row);
+        Self { packets: Some(packets), bytes: Some(bytes), ..Self::default() }
     }
 
     /// The same with its key.

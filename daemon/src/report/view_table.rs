@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Estimate, Row, View,
+    Estimate, Row, Sums, View,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Faint, Plain},
     },
-    tables::{Aliases, in_column, measured, with_name},
-    units::{bytes, count, scaled},
+    tables::{Aliases, in_column, measured, ratio, with_name},
+    units::{bytes, count, percent, scaled},
 };
 use crate::names::{dscp::dscp_name, services::service_name};
 
@@ -20,9 +20,12 @@ const ROWS_MAX: usize = 20;
 const ICMP_TYPE_MAX: u16 = 161;
 /// Rows of a list of floods or scans.
 const SPREAD_ROWS_MAX: usize = 5;
+/// The caption of a row's part of the total.
+const SHARE: &str = "share";
 
-/// A line for each row: its rank, the fields of its key, what was measured, and the rate of that over so many seconds.
-pub(super) fn grid(view: &View, rows: &[Row], seconds: f64, aliases: &Aliases<'_>) -> Grid {
+/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate of that
+/// over so many seconds.
+pub(super) fn grid(view: &View, (rows, total): (&[Row], Option<&Sums>), seconds: f64, aliases: &Aliases<'_>) -> Grid {
     let Some(first) = rows.first() else { return Grid::new([Left]) };
     let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();
     let keys: Vec<&String> = first.key.keys().collect();
@@ -37,7 +40,7 @@ pub(super) fn grid(view: &View, rows: &[Row], seconds: f64, aliases: &Aliases<'_
             columns.push("direction");
         }
     }
-    let captions = captions(&view.measure, first);
+    let captions = captions(&view.measure, first, total.is_some());
     let mut grid = Grid::new([Right].into_iter().chain(vec![Left; columns.len()]).chain(vec![Right; captions.len()]));
     let head = [""].into_iter().chain(columns.iter().copied()).map(str::to_owned).chain(captions);
     grid.row(head.map(|caption| Cell::new(caption, Faint)));
@@ -49,7 +52,7 @@ pub(super) fn grid(view: &View, rows: &[Row], seconds: f64, aliases: &Aliases<'_
             };
             Cell::new(shown, Plain)
         });
-        let numbers = numbers(&view.measure, row, seconds).into_iter().map(Cell::from);
+        let numbers = numbers(&view.measure, row, total, seconds).into_iter().map(Cell::from);
         grid.row([place(row)].into_iter().chain(fields).chain(numbers));
     }
     if rows.len() > ROWS_MAX {
@@ -76,12 +79,12 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
 /// A line for each key that was asked for.
 pub(super) fn answers(answers: &[Row], seconds: f64) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5]));
-    let captions = captions(&Value::Null, &Row::default());
+    let captions = captions(&Value::Null, &Row::default(), false);
     grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     for answer in answers {
         let key: Vec<String> =
             answer.key.keys().map(|name| format!("{name} {}", with_meaning(name, &answer.key))).collect();
-        let numbers = numbers(&Value::Null, answer, seconds);
+        let numbers = numbers(&Value::Null, answer, None, seconds);
         grid.row([key.join(", ")].into_iter().chain(numbers).map(Cell::from));
     }
     grid
@@ -91,17 +94,18 @@ fn place(row: &Row) -> Cell {
     Cell::new(row.rank.map_or_else(String::new, |rank| rank.to_string()), Faint)
 }
 
-fn captions(measure: &Value, row: &Row) -> Vec<String> {
+fn captions(measure: &Value, row: &Row, has_total: bool) -> Vec<String> {
     let captions: &[&str] = match row {
         Row { flows: Some(_), .. } => &["flows  ", "±"],
+        Row { new_flows: Some(_), .. } => &["new flows  ", "±"],
         Row { distinct: Some(_), .. } => &["distinct  ", "±"],
-        _ if measure == "packets" => &["packets  ", "±", "pkt/s", "bytes  ", "bit/s"],
-        _ => &["bytes  ", "±", "bit/s", "packets  ", "pkt/s"],
+        _ if measure == "packets" => &["packets  ", "±", SHARE, "pkt/s", "bytes  ", "bit/s"],
+        _ => &["bytes  ", "±", SHARE, "bit/s", "packets  ", "pkt/s"],
     };
-    captions.iter().map(|caption| (*caption).to_owned()).collect()
+    captions.iter().filter(|caption| has_total || **caption != SHARE).map(|caption| (*caption).to_owned()).collect()
 }
 
-fn numbers(measure: &Value, row: &Row, seconds: f64) -> Vec<String> {
+fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: f64) -> Vec<String> {
     let rate = |value: u64, unit, factor: f64| {
         if seconds > 0.0 { scaled(value as f64 * factor / seconds, unit) } else { String::new() }
     };
@@ -115,15 +119,21 @@ fn numbers(measure: &Value, row: &Row, seconds: f64) -> Vec<String> {
     };
     match row {
         Row { packets: Some(packets), bytes: Some(bytes), .. } => {
+            let share = |part: &Estimate, of: fn(&Sums) -> Estimate| {
+                total.map(|total| percent(ratio(part.value, of(total).value)))
+            };
+            let (share_of_packets, share_of_bytes) =
+                (share(packets, |total| total.packets), share(bytes, |total| total.bytes));
             let ((bytes, bytes_error, bit_rate), (packets, packets_error, packet_rate)) =
                 (in_bytes(bytes), in_packets(packets));
-            if measure == "packets" {
-                vec![packets, packets_error, packet_rate, bytes, bit_rate]
+            let (first, share, rest) = if measure == "packets" {
+                ([packets, packets_error], share_of_packets, [packet_rate, bytes, bit_rate])
             } else {
-                vec![bytes, bytes_error, bit_rate, packets, packet_rate]
-            }
+                ([bytes, bytes_error], share_of_bytes, [bit_rate, packets, packet_rate])
+            };
+            first.into_iter().chain(share).chain(rest).collect()
         }
-        Row { flows: Some(number), .. } | Row { distinct: Some(number), .. } => {
+        Row { flows: Some(number), .. } | Row { new_flows: Some(number), .. } | Row { distinct: Some(number), .. } => {
             measured(number, in_column(count, "")).into()
         }
         _ => Vec::new(),

@@ -53,6 +53,40 @@ pub struct By {
     /// The bit of the IP version.
     version: u32,
     kind: Kind,
+    narrow: Option<Narrow>,
+}
+
+/// A key of one small field, and the slot of the interface: it is read from a record without a look at other fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Narrow {
+    /// The IP version.
+    IpVersion,
+    /// The protocol.
+    Proto,
+    /// The code point.
+    Dscp,
+}
+
+impl Narrow {
+    fn of(fields: &[Field]) -> Option<Self> {
+        match fields {
+            [Field::IpVersion, Field::Interface] => Some(Self::IpVersion),
+            [Field::Proto, Field::Interface] => Some(Self::Proto),
+            [Field::Dscp, Field::Interface] => Some(Self::Dscp),
+            _ => None,
+        }
+    }
+
+    /// The place of a record's key in a table of all keys; see [`By::domain`].
+    #[inline(always)]
+    pub const fn index(self, record: &Record) -> usize {
+        let (number, bits) = match self {
+            Self::IpVersion => (record.key.is_v6() as usize, 1),
+            Self::Proto => (record.key.proto() as usize, 8),
+            Self::Dscp => ((record.tos >> 2) as usize, 6),
+        };
+        (record.key.interface() as usize) << bits | number
+    }
 }
 
 /// A field's place in the shared word.
@@ -140,9 +174,10 @@ impl By {
         if kind == Kind::Flow {
             let flow = |field, shift, bits| Packed { field, shift, bits };
             packed = vec![flow(Field::SrcPort, 16, 16), flow(Field::DstPort, 0, 16), flow(Field::Proto, 32, 8)];
-            return Ok(Self { fields, addresses, packed, version: FLOW_VERSION, kind });
+            return Ok(Self { fields, addresses, packed, version: FLOW_VERSION, kind, narrow: None });
         }
-        Ok(Self { fields, addresses, packed, version: BITS_MAX, kind })
+        let narrow = Narrow::of(&fields);
+        Ok(Self { fields, addresses, packed, version: BITS_MAX, kind, narrow })
     }
 
     /// The fields, in the order in which they were asked for.
@@ -165,6 +200,11 @@ impl By {
     #[inline]
     pub fn key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
         if self.kind == Kind::Other { self.packed_key(record, host, facts) } else { self.kind.key(&record.key) }
+    }
+
+    /// The same in a shorter way, if there is one.
+    pub const fn narrow(&self) -> Option<Narrow> {
+        self.narrow
     }
 
     /// Which hash it shares with other views.
@@ -233,6 +273,12 @@ impl By {
     pub fn slot(&self, key: &ViewKey) -> Option<usize> {
         let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
         Some(interface.of(key) as usize)
+    }
+
+    /// How many slots of interfaces its keys can tell apart, if the interface is a part of them.
+    pub fn slots(&self) -> Option<usize> {
+        let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
+        Some(1 << interface.bits)
     }
 
     /// The place of a key in a table of all keys; see [`By::domain`].
@@ -366,12 +412,17 @@ mod tests {
             parse(&["dst_ip/20/44", "interface", "src_ip/8"]),
             parse(&["direction"]),
             parse(&["interface", "direction", "src_ip"]),
+            parse(&["ip_version", "interface"]),
+            parse(&["proto", "interface"]),
+            parse(&["dscp", "interface"]),
         ];
         for fields in lists {
             let by = By::new(&fields, 8).unwrap();
             for seed in 0..200 {
                 let record = record(seed, seed % 2 == 0);
                 let key = by.key(&record, Side::Src, facts);
+                assert_eq!(by.narrow().is_some(), fields.len() == 2 && fields[1] == Field::Interface);
+                assert!(by.narrow().is_none_or(|narrow| narrow.index(&record) == By::index(&key)), "{fields:?}");
                 let shown = by.show(&key, facts, |slot, shown| {
                     shown.insert("interface".to_owned(), json!(slot));
                 });

@@ -16,6 +16,24 @@ pub struct Condition {
     pub values: Values,
 }
 
+impl Condition {
+    /// Whether all records of a flow meet it, or none.
+    pub const fn is_of_flow(&self) -> bool {
+        match &self.values {
+            Values::Interfaces(_) | Values::Direction(_) => false,
+            Values::Ranges(of, _) | Values::Numbers(of, _) => of.is_of_flow(),
+            Values::Prefixes(..) | Values::Networks(..) => true,
+        }
+    }
+}
+
+impl Of {
+    /// Whether all records of a flow have the same.
+    pub const fn is_of_flow(self) -> bool {
+        !matches!(self, Self::Slot | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
+    }
+}
+
 /// What the values of a condition mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {

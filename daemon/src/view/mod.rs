@@ -12,7 +12,7 @@ pub mod standard;
 mod written;
 
 pub use self::{
-    by::{By, Kind, Unpackable, ViewKey},
+    by::{By, Kind, Narrow, Unpackable, ViewKey},
     condition::{Condition, Of, Values},
     field::{Field, Lengths, Side},
     standard::Standard,
@@ -35,6 +35,8 @@ pub struct View {
     pub per_interface: bool,
     /// How exact: the usual distance of the bounds, as a share of all that the view counts.
     pub error: f64,
+    /// Whether to tell how evenly its measure is spread over all keys.
+    pub has_entropy: bool,
 }
 
 /// What is measured.
@@ -46,6 +48,8 @@ pub enum Measure {
     Packets,
     /// How many different flows.
     Flows,
+    /// How many flows that the filter of seen flows did not know.
+    NewFlows,
     /// How many different values these fields have together.
     Distinct(Vec<Field>),
 }

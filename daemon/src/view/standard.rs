@@ -27,11 +27,17 @@ pub enum Standard {
     DestinationsPerSource,
     /// Sources with many destination ports: scans of hosts.
     PortsPerSource,
+    /// IP versions on each interface.
+    IpVersions,
+    /// Protocols on each interface.
+    Protocols,
+    /// Code points on each interface.
+    Dscp,
 }
 
 impl Standard {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Flows,
         Self::Sources,
         Self::Destinations,
@@ -42,6 +48,9 @@ impl Standard {
         Self::SourcesPerDestination,
         Self::DestinationsPerSource,
         Self::PortsPerSource,
+        Self::IpVersions,
+        Self::Protocols,
+        Self::Dscp,
     ];
 
     /// Its name in the configuration and in reports.
@@ -57,6 +66,9 @@ impl Standard {
             Self::SourcesPerDestination => "sources_per_destination",
             Self::DestinationsPerSource => "destinations_per_source",
             Self::PortsPerSource => "ports_per_source",
+            Self::IpVersions => "ip_versions",
+            Self::Protocols => "protocols",
+            Self::Dscp => "dscp",
         }
     }
 
@@ -67,6 +79,12 @@ impl Standard {
             Self::DestinationPrefixes => Some(Self::Destinations),
             _ => None,
         }
+    }
+
+    /// Whether it has a table for each interface. Those are among the views of the report; the others have places of their
+    /// own there.
+    pub const fn is_per_interface(self) -> bool {
+        matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp)
     }
 
     /// The question, as exact as this, with lists of so many rows.
@@ -83,8 +101,21 @@ impl Standard {
             Self::SourcesPerDestination => (vec![dst], Measure::Distinct(vec![src])),
             Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
             Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
+            Self::IpVersions => (vec![Field::IpVersion], Measure::Bytes),
+            Self::Protocols => (vec![Field::Proto], Measure::Bytes),
+            Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
         };
-        View { name: self.name().to_owned(), conditions: Vec::new(), by, measure, top, per_interface: false, error }
+        let per_interface = self.is_per_interface();
+        View {
+            name: self.name().to_owned(),
+            conditions: Vec::new(),
+            by,
+            measure,
+            top,
+            per_interface,
+            error,
+            has_entropy: false,
+        }
     }
 }
 

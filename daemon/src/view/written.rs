@@ -7,7 +7,7 @@ use super::{Condition, Field, Measure, View};
 /// With every setting.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { name, conditions, by, measure, top, per_interface, error } = self;
+        let Self { name, conditions, by, measure, top, per_interface, error, has_entropy } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", name)?;
         if !conditions.is_empty() {
@@ -20,6 +20,9 @@ impl Serialize for View {
             map.serialize_entry("per", "interface")?;
         }
         map.serialize_entry("error", error)?;
+        if *has_entropy {
+            map.serialize_entry("entropy", has_entropy)?;
+        }
         map.end()
     }
 }
@@ -46,6 +49,7 @@ impl Serialize for Measure {
             Self::Bytes => serializer.serialize_str("bytes"),
             Self::Packets => serializer.serialize_str("packets"),
             Self::Flows => serializer.serialize_str("flows"),
+            Self::NewFlows => serializer.serialize_str("new_flows"),
             Self::Distinct(of) => {
                 let mut map = serializer.serialize_map(Some(1))?;
                 map.serialize_entry("distinct", &of.iter().map(Field::to_string).collect::<Vec<_>>())?;

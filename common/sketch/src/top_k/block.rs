@@ -75,6 +75,11 @@ impl<W: Weight> Light<W> {
         W::from_narrow(self.0.as_ref()[Self::cell(tag)])
     }
 
+    /// An upper bound of what all keys of each cell had while they were not held.
+    pub fn cells(&self) -> impl Iterator<Item = W> {
+        self.0.as_ref().iter().map(|cell| W::from_narrow(*cell))
+    }
+
     /// Adds to a key that is not held.
     #[inline(always)]
     pub fn add(&mut self, tag: u8, weight: W) {

@@ -254,7 +254,7 @@ impl Truths {
 
 /// Whether every bound of every row holds.
 fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet: bool) -> bool {
-    answer.tables.iter().all(|Table { slot, rows }| match (rows, truth) {
+    answer.tables.iter().all(|Table { slot, total: _, rows }| match (rows, truth) {
         (Rows::Tallies(ranking), Truth::Sums(sums)) => {
             let is_exact = matches!(question.structure, Structure::Total | Structure::Table { .. });
             let is_complete = !(is_exact && is_every_packet) || is_exactly(question, ranking, sums);

@@ -93,7 +93,8 @@ pub fn bench() -> Result<()> {
             part(4),
             part(5),
             part(6),
-            format!("{:.0}", median(7) - median(3)),
+            part(7),
+            format!("{:.0}", median(8) - median(3)),
         ]);
     }
     table::write(
@@ -105,6 +106,7 @@ pub fn bench() -> Result<()> {
             "no view",
             "five lists",
             "floods, scans",
+            "tables",
             "a user's view",
             "no match",
             "prefixes",
@@ -115,6 +117,7 @@ pub fn bench() -> Result<()> {
         "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records.\n\
          - whole shard: all standard views, unique counts, new flows, totals.\n\
          - candidates alone: the same without floods, scans and the count-min of the lists; the ratio is to this.\n\
+         - tables: IP versions, protocols and code points of each interface.\n\
          - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
          - prefixes: what the five lists take longer when two of them feed the standard views of prefixes.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
@@ -165,14 +168,15 @@ fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
     Ok(Views::new(&config, 1)?)
 }
 
-const PARTS: usize = 8;
+const PARTS: usize = 9;
 
 /// A window's records through a shard with all views, and with some: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let (whole, mut shard, seen) = through(&plan(&Standard::ALL, None)?, records)?;
     check(&mut shard, &seen, records)?;
-    let (tops, spreads) = Standard::ALL.split_at(7);
+    let (tops, others) = Standard::ALL.split_at(7);
     let lists = &tops[..5];
+    let (spreads, tables) = others.split_at(3);
     let with = |views: &[Standard], own: Option<&str>| -> Result<f64> { Ok(through(&plan(views, own)?, records)?.0) };
     Ok([
         whole,
@@ -180,6 +184,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
         with(&[], None)?,
         with(lists, None)?,
         with(spreads, None)?,
+        with(tables, None)?,
         with(&[], Some("{by: [src_ip/24]}"))?,
         with(&[], Some("{by: [src_ip/24], match: {proto: gre}}"))?,
         with(tops, None)?,

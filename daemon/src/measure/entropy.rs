@@ -1,0 +1,277 @@
+//! Entropy: how evenly are packets or bytes spread over keys?
+//!
+//! Shannon's entropy, in bits: H = -sum p log2 p, where p is a key's part of the total. It is 0 if one key has all, and
+//! log2 n if n keys have the same. Of a table every key is known, so its entropy is exact. Otherwise some keys are known
+//! with bounds (candidates), and of all others: what they have together, how many they may be, and how large one of them
+//! may be. H is bounded by what of all that is possible.
+//!
+//! Where packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound divided
+//! by the largest total and its upper bound divided by the least. All below is about parts, which add up to 1.
+//!
+//! **Upper bound.** H is concave, so it is largest where all is as even as bounds allow: each key has the same part, or its
+//! bound if that is less or more (water that is poured into vessels has one level). The others are as many as there may be,
+//! from 0 on. Halving finds the level at which all parts add up to 1. And n keys have at most log2 n.
+//!
+//! **Lower bound.** The sum of f(p) = p log2 p is convex: it is largest where all is in few keys. Every known key has its
+//! lower bound. What remains goes where it adds most. A convex function is below its chord: a known key adds at most the
+//! chord's slope between its bounds for each part that it takes. Other keys add at most log2 c for each part, if none of
+//! them has more than c: f(p) <= p log2 c up to there. The steepest are filled first. So the sum is nowhere larger, and H
+//! nowhere less.
+//!
+//! If there are at least n other keys, and all fit into j of them, then n - j have the least that a key may have, which is
+//! one packet or byte: to take from them and to give to a larger one makes the sum larger.
+//!
+//! In a sketch, a key that is no candidate has a light cell, which has at least what all such keys of that cell have
+//! together. So at most one key of each cell is large, and no larger than its cell. If packets are missing, cells say
+//! nothing of the truth of several keys together. Then the largest cell, with what may be missing, bounds each of them.
+
+use weir_sketch::Estimate;
+
+/// What is known of how much each key has, in packets or bytes.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    /// Keys with bounds of their own.
+    pub known: Vec<Estimate>,
+    /// What all keys have together.
+    pub total: Estimate,
+    /// How many keys there are, with the known ones.
+    pub keys: Estimate,
+    /// The other keys.
+    pub others: Others,
+}
+
+/// Keys of which not even the names are known.
+#[derive(Clone, Debug)]
+pub enum Others {
+    /// Each is in one of these groups, which has at most this altogether.
+    Groups(Vec<u64>),
+    /// Each has at most this.
+    Each(u64),
+}
+
+/// The entropy of a view.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entropy {
+    /// In bits.
+    pub value: f64,
+    /// It is at least this.
+    pub lower: f64,
+    /// It is at most this.
+    pub upper: f64,
+    /// How many keys there are.
+    pub keys: Estimate,
+    /// The probability that the bounds of both hold.
+    pub confidence: f64,
+}
+
+impl Entropy {
+    /// The entropy as a part of what as many keys have if all have the same, 0 to 1.
+    pub fn normalized(&self) -> f64 {
+        if self.keys.value < 2 { 0.0 } else { (self.value / (self.keys.value as f64).log2()).min(1.0) }
+    }
+}
+
+/// What arithmetic rounds, in bits.
+const ROUNDING: f64 = 1e-9;
+
+impl Distribution {
+    /// The entropy, where this is known with the probability `confidence`. None of nothing.
+    pub fn entropy(&self, confidence: f64) -> Option<Entropy> {
+        if self.total.upper == 0 {
+            return None;
+        }
+        // If what is known contradicts itself, one of its bounds is among those that fail.
+        let upper = self.most();
+        let lower = self.least().min(upper);
+        Some(Entropy { value: self.likeliest().clamp(lower, upper), lower, upper, keys: self.keys, confidence })
+    }
+
+    /// The bounds of a known key's part.
+    fn parts(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
+        let [least, most] = self.totals();
+        self.known.iter().map(move |key| {
+            let lower = key.lower as f64 / most;
+            (lower, (key.upper as f64 / least).clamp(lower, 1.0))
+        })
+    }
+
+    fn totals(&self) -> [f64; 2] {
+        [self.total.lower.max(1) as f64, self.total.upper.max(1) as f64]
+    }
+
+    fn most(&self) -> f64 {
+        let [_, most] = self.totals();
+        // No more keys than packets or bytes.
+        let others = (self.keys.upper.saturating_sub(self.known.len() as u64) as f64).min(most);
+        let filled = |level: f64| -> f64 {
+            self.parts().map(|(lower, upper)| level.clamp(lower, upper)).sum::<f64>() + others * level
+        };
+        let (mut low, mut high) = (0.0, 1.0);
+        // As exact as a float can be.
+        for _ in 0..100 {
+            let level = f64::midpoint(low, high);
+            if filled(level) < 1.0 { low = level } else { high = level }
+        }
+        let known: f64 = self.parts().map(|(lower, upper)| f(high.clamp(lower, upper))).sum();
+        let even = (self.keys.upper.max(1) as f64).log2();
+        (-known - others * f(high) + ROUNDING).clamp(0.0, even)
+    }
+
+    fn least(&self) -> f64 {
+        let [least, most] = self.totals();
+        let lowest: f64 = self.parts().map(|(lower, _)| lower).sum();
+        let mut sum: f64 = self.parts().map(|(lower, _)| f(lower)).sum();
+        let mut left = (1.0 - lowest).max(0.0);
+        // How much each of them adds for each part that it takes, and how much it takes.
+        let mut slopes: Vec<(f64, f64)> = self
+            .parts()
+            .filter(|(lower, upper)| lower < upper)
+            .map(|(lower, upper)| ((f(upper) - f(lower)) / (upper - lower), upper - lower))
+            .collect();
+        let of_others = |most: u64| most as f64 / least;
+        let large = match &self.others {
+            Others::Groups(groups) => {
+                let groups = groups.iter().filter(|group| **group > 0).map(|group| of_others(*group));
+                slopes.extend(groups.clone().map(|group| (group.min(1.0).log2(), group)));
+                groups.count() as f64
+            }
+            Others::Each(largest) => {
+                let largest = of_others((*largest).max(1));
+                slopes.push((largest.min(1.0).log2(), f64::INFINITY));
+                (left / largest).ceil() + 1.0
+            }
+        };
+        let small = (self.keys.lower.saturating_sub(self.known.len() as u64) as f64 - large).clamp(0.0, left * most);
+        sum += small * f(1.0 / most);
+        left -= small / most;
+        slopes.sort_unstable_by(|(one, _), (other, _)| other.total_cmp(one));
+        for (slope, room) in slopes {
+            let taken = room.min(left);
+            sum += slope * taken;
+            left -= taken;
+            if left <= 0.0 {
+                break;
+            }
+        }
+        // What fits nowhere would add nothing in one key of its own; rounding leaves some.
+        (-sum - ROUNDING).max(0.0)
+    }
+
+    /// Known keys with what they likely have, and all others with the same.
+    fn likeliest(&self) -> f64 {
+        let known: f64 = self.known.iter().map(|key| key.value as f64).sum();
+        let rest = (self.total.value as f64 - known).max(0.0);
+        let total = (known + rest).max(1.0);
+        let others = self.keys.value.saturating_sub(self.known.len() as u64).max(1) as f64;
+        let parts: f64 = self.known.iter().map(|key| f(key.value as f64 / total)).sum();
+        -parts - others * f(rest / total / others)
+    }
+}
+
+/// p log2 p, which is 0 at 0.
+fn f(part: f64) -> f64 {
+    if part > 0.0 { part * part.log2() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_sketch::hash::mix;
+
+    use super::*;
+
+    fn exactly(value: u64) -> Estimate {
+        Estimate { value, lower: value, upper: value }
+    }
+
+    fn truth(sizes: &[u64]) -> f64 {
+        let total = sizes.iter().sum::<u64>() as f64;
+        -sizes.iter().map(|size| f(*size as f64 / total)).sum::<f64>()
+    }
+
+    /// Sizes of keys, the largest first: by a power of their rank, with noise, or all alike.
+    fn sizes(seed: u64) -> Vec<u64> {
+        let random = |nth: u64| mix(mix(seed).wrapping_add(nth)) as f64 / u64::MAX as f64;
+        let (keys, exponent, scale) = (1 + (random(0).powi(3) * 5_000.0) as u64, random(1) * 2.5, random(2) * 1e6);
+        let size = |rank: u64| 1 + (scale * random(rank + 9) / (rank as f64).powf(exponent)) as u64;
+        let mut sizes: Vec<u64> = (1..=keys).map(size).collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        sizes
+    }
+
+    /// What a sketch may know of these sizes: bounds of some of the largest, cells that have the others, and a count of
+    /// keys. With `missing`, only a part of everything came, and the bounds allow for it.
+    fn known(sizes: &[u64], seed: u64, missing: bool) -> Distribution {
+        let random = |nth: u64| mix(mix(!seed).wrapping_add(nth));
+        let held = random(0) as usize % (sizes.len() + 1);
+        let off = |nth: u64, size: u64| random(nth) % (1 + size / 8);
+        let around = |nth: u64, size: u64| {
+            let (lower, upper) = (size - off(nth, size.saturating_sub(1)), size + off(nth + 1, size));
+            Estimate { value: lower.midpoint(upper), lower, upper }
+        };
+        let (held, others) = sizes.split_at(held);
+        let total = sizes.iter().sum();
+        let mut cells = vec![0; 1 + random(1) as usize % 300];
+        let count = cells.len() as u64;
+        (0..).zip(others).for_each(|(nth, size)| cells[(random(1_000 + nth) % count) as usize] += size);
+        // Cells have something of keys that are held.
+        (0..).zip(&mut cells).for_each(|(nth, cell)| *cell += off(90_000 + nth, *cell));
+        let largest = others.first().copied().unwrap_or(0);
+        Distribution {
+            known: (0..).zip(held).map(|(nth, size)| around(100_000 + 2 * nth, *size)).collect(),
+            total: if missing { around(3, total) } else { exactly(total) },
+            keys: around(5, sizes.len() as u64),
+            others: if missing { Others::Each(largest + off(7, largest)) } else { Others::Groups(cells) },
+        }
+    }
+
+    #[test]
+    fn bounds_hold_for_any_distribution_in_any_order() {
+        for seed in 0..4_000 {
+            let sizes = sizes(seed);
+            let truth = truth(&sizes);
+            for missing in [false, true] {
+                let mut distribution = known(&sizes, seed, missing);
+                for _ in 0..2 {
+                    let entropy = distribution.entropy(1.0).unwrap();
+                    let Entropy { value, lower, upper, .. } = entropy;
+                    assert!(lower <= truth && truth <= upper, "{seed}, {missing}: {lower} to {upper}, truly {truth}");
+                    assert!(lower <= value && value <= upper && (0.0..=1.0).contains(&entropy.normalized()));
+                    distribution.known.reverse();
+                    if let Others::Groups(groups) = &mut distribution.others {
+                        groups.reverse();
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_exactly_has_one_entropy() {
+        for sizes in [&[7][..], &[5, 5, 5, 5], &[1_000_000, 1], &[8, 4, 2, 1, 1]] {
+            let known = sizes.iter().map(|size| exactly(*size)).collect();
+            let (total, keys) = (exactly(sizes.iter().sum()), exactly(sizes.len() as u64));
+            let distribution = Distribution { known, total, keys, others: Others::Groups(Vec::new()) };
+            let Entropy { value, lower, upper, .. } = distribution.entropy(1.0).unwrap();
+            let truth = truth(sizes);
+            assert!((value - truth).abs() < 1e-6 && upper - lower < 1e-6, "{sizes:?}: {value}, truly {truth}");
+        }
+        let nothing =
+            Distribution { known: Vec::new(), total: exactly(0), keys: exactly(0), others: Others::Groups(Vec::new()) };
+        assert_eq!(nothing.entropy(1.0), None);
+    }
+
+    #[test]
+    fn bounds_say_something() {
+        // A hundred keys have half of everything, and ten thousand others, of which nothing is known, the rest.
+        let distribution = Distribution {
+            known: vec![exactly(500); 100],
+            total: exactly(100_000),
+            keys: Estimate { value: 10_100, lower: 10_000, upper: 10_200 },
+            others: Others::Groups(vec![10; 6_000]),
+        };
+        let Entropy { value, lower, upper, .. } = distribution.entropy(1.0).unwrap();
+        let truth = truth(&[vec![500; 100], vec![5; 10_000]].concat());
+        assert!(lower <= truth && truth <= upper && (value - truth).abs() < 0.01, "{lower} to {upper}: {truth}");
+        assert!(upper - truth < 0.02 && truth - lower < 0.6, "{lower} to {upper}: {truth}");
+    }
+}
