@@ -28,6 +28,12 @@ pub enum Command {
     Check(CheckArgs),
     /// Say what this kernel, driver and user can do, and the exact reason for each no; attaches nothing
     Doctor(DoctorArgs),
+    /// Say how the running weir is: its interfaces, its sinks, what it costs
+    Status(StatusArgs),
+    /// Print the last report of the running weir
+    Report(StatusArgs),
+    /// Tell what the running weir knows of a key in the last window, listed or not
+    Ask(AskArgs),
     /// Remove the filters that a killed weir has left at the tc hooks of interfaces (as root)
     Detach(DetachArgs),
     /// Print a JSON Schema
@@ -109,6 +115,42 @@ pub struct CheckArgs {
     /// Plan the memory for a machine with this many CPUs [default: those of this machine]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(CPUS_MAX)))]
     pub cpus: Option<u32>,
+}
+
+/// The weir that is asked.
+#[derive(Args, Debug)]
+pub struct SocketArgs {
+    /// The control socket of the running weir [default: that of the configuration]
+    #[arg(short, long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// `weir status` and `weir report`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir ask`.
+#[derive(Args, Debug)]
+pub struct AskArgs {
+    /// Keys: fields of a view with their values
+    #[arg(required = true, value_name = "src_ip=192.0.2.7,...")]
+    pub keys: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `weir detach`.

@@ -11,12 +11,13 @@ use crate::{
     clock,
     keys::Keys,
     measure::{
-        interface::MeasuredInterface, new_flows::Asked, order::Closed, seen::Rotation, summary::Summary, window::Span,
+        answer::Answer, doubt::Doubt, interface::MeasuredInterface, new_flows::Asked, order::Closed, seen::Rotation,
+        summary::Summary, window::Span,
     },
     memory::resident_bytes,
     observer::Observer,
     question::{Ask, Views},
-    report::{Report, Rings, SelfMetrics, SinkMetrics, Spool, compose::Context},
+    report::{self, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, compose::Context},
 };
 
 /// What the closing of windows needs from one window to the next.
@@ -41,6 +42,8 @@ pub struct Closing {
     pub memory_bytes: u64,
     /// The CPU time that the process had taken when the last window was closed.
     pub cpu_time: Duration,
+    /// What is not known of the packets of the window that was reported last.
+    pub doubt: Option<Doubt>,
 }
 
 /// When a window began and ended.
@@ -90,6 +93,7 @@ impl Closing {
     ) -> Result<Report, MergeError> {
         let seen = Asked { filter: &self.seen, emptied };
         let summary = Summary::merge(window, (&self.views, &self.asks), self.interfaces, seen, CONFIDENCE)?;
+        self.doubt = Some(summary.doubt);
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let context = Context {
             key_id: self.key_id,
@@ -101,6 +105,15 @@ impl Closing {
             self_metrics,
         };
         Ok(Report::compose(context, &summary))
+    }
+
+    /// What is known of these keys in the window that was reported last, whose first part had all shards merged into it.
+    /// Nothing before the first report.
+    pub fn look_up(&self, first: &Closed, asks: &[Ask]) -> Option<Vec<Row>> {
+        let doubt = self.doubt.as_ref()?;
+        let window = std::slice::from_ref(first);
+        let found: Vec<_> = asks.iter().map(|ask| Answer::look_up(window, &self.views, ask, doubt)).collect();
+        Some(report::answers(&self.views, asks, &found))
     }
 
     fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {

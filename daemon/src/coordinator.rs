@@ -22,15 +22,18 @@ use crate::{
     clock::{self, Moment},
     closing::{Closing, Times},
     config::{Config, Packets},
+    control::{Control, Question, protocol::Asked},
     crew::{Crew, CrewError},
     fleet::Fleet,
     interface::Way,
     measure::{
         interface::MeasuredInterface,
+        order::Closed,
         window::{Span, Window},
     },
     memory::Memory,
     rates::{Pulse, Rates},
+    report,
     sink::{Encoded, Outbox, Standing},
     state::{Last, State},
 };
@@ -83,6 +86,20 @@ pub struct Coordinator<'a, 'scope> {
     pub state: Option<State>,
     /// The first window, which began when the shards got their keys.
     pub window: Window,
+    /// Those who ask a running weir.
+    pub control: Control,
+    /// The last window that was reported.
+    pub kept: Option<Kept>,
+}
+
+/// A window that was reported: what keys are looked up in until the next one ends. Its shard would be idle anyway.
+pub struct Kept {
+    /// Its part that all others were merged into.
+    first: Closed,
+    /// The report's id.
+    report_id: String,
+    /// The time.
+    window: report::Window,
 }
 
 impl Coordinator<'_, '_> {
@@ -142,6 +159,10 @@ impl Coordinator<'_, '_> {
                     }
                     lookout.hear(first.into_iter().chain(self.news.try_iter()));
                 }
+                recv(self.control.questions) -> question => match question {
+                    Ok(question) => self.reply(&question),
+                    Err(_) => self.control.questions = never(),
+                },
                 default(left) => {}
             }
             if self.crew.has_failed() {
@@ -176,6 +197,15 @@ impl Coordinator<'_, '_> {
         self.close(window.cut(now), now, now.wall, FAREWELL, pulse.close()).map(drop)
     }
 
+    /// Looks keys up in the last window. Whoever asked may be gone meanwhile.
+    fn reply(&self, question: &Question) {
+        let asked = self.kept.as_ref().and_then(|Kept { first, report_id, window }| {
+            let answers = self.closing.look_up(first, &question.asks)?;
+            Some(Asked { report_id: report_id.clone(), window: *window, answers })
+        });
+        let _ = question.reply.send(asked);
+    }
+
     /// What the kernel's counters of each slot say.
     fn said(&self) -> Vec<Tally> {
         let interfaces = if self.fleet.is_some() { self.closing.interfaces } else { 0 };
@@ -200,7 +230,9 @@ impl Coordinator<'_, '_> {
         patience: Duration,
         rates: Vec<Rates>,
     ) -> Result<bool, MeasureError> {
-        let Self { attachments, fleet, crew, closing, outboxes, state, .. } = self;
+        let Self { attachments, fleet, crew, closing, outboxes, state, control, kept, .. } = self;
+        // Emptied only now, so that it could be asked until now.
+        crew.take_back(kept.take().map(|kept| kept.first));
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
         closing.advance(next);
@@ -231,21 +263,25 @@ impl Coordinator<'_, '_> {
         let sinks = outboxes.iter().map(Outbox::metrics).collect();
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
         let is_alive = !window.closed.is_empty() || window.late.is_empty();
-        crew.take_back(window);
+        let mut parts = window.closed.into_iter();
+        *kept = parts.next().map(|first| Kept { first, report_id: report.id.clone(), window: report.window });
+        crew.take_back(parts);
         if let Some(state) = state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
-        let report = Encoded::new(&report);
+        let encoded = Encoded::new(&report);
+        control.board.publish(&report, &encoded);
         for outbox in outboxes {
-            outbox.offer(report.clone());
+            outbox.offer(encoded.clone());
         }
         Ok(is_alive)
     }
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
     fn leave(self) {
-        let Self { crew, outboxes, ender, .. } = self;
+        let Self { crew, outboxes, ender, control, .. } = self;
         drop(ender);
+        drop(control);
         crew.dismiss();
         for sink in Outbox::finish_all(outboxes, FAREWELL) {
             if sink.queued > 0 {

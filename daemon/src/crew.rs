@@ -143,8 +143,8 @@ impl<'scope> Crew<'scope> {
     }
 
     /// Takes the shards back for later windows.
-    pub fn take_back(&mut self, window: Parts) {
-        for Closed { mut shard, .. } in window.closed {
+    pub fn take_back(&mut self, closed: impl IntoIterator<Item = Closed>) {
+        for Closed { mut shard, .. } in closed {
             shard.clear();
             self.spares.push(shard);
         }
@@ -235,7 +235,7 @@ mod tests {
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let records: u64 = window.closed.iter().map(|closed| closed.shard.records).sum();
                 assert_eq!((seen.packets, records), (111, 111), "window {nth}");
-                crew.take_back(window);
+                crew.take_back(window.closed);
                 assert!(crew.spares.len() == 3 && crew.spares.iter().all(|spare| spare.records == 0));
             }
             assert!(!crew.has_failed());
@@ -286,7 +286,7 @@ mod tests {
                 let window = crew.close(patience, |_| ()).unwrap();
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let late = window.late.clone();
-                crew.take_back(window);
+                crew.take_back(window.closed);
                 (seen.packets, late)
             };
             let brief = Duration::from_millis(10);

@@ -10,7 +10,7 @@
 //!
 //! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each window,
 //! and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and [`keys`] has
-//! the key of each day. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
+//! the key of each day. [`control`] answers those who ask a running weir. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
 //!
 //! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
@@ -27,6 +27,7 @@ pub mod cli;
 pub mod clock;
 pub mod closing;
 pub mod config;
+pub mod control;
 pub mod coordinator;
 pub mod crew;
 pub mod datapath;

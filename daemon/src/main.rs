@@ -9,10 +9,20 @@ use std::{
 };
 
 use clap::Parser;
+use serde::{Serialize, de::DeserializeOwned};
 use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
-    cli::{CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema},
-    config::{Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX, slots},
+    cli::{
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema, SocketArgs,
+        StatusArgs,
+    },
+    clock,
+    config::{self, Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX, slots},
+    control::{
+        Status,
+        client::{self, AskError},
+        protocol::{self, Asked},
+    },
     coordinator::MeasureError,
     crew::CrewError,
     datapath::{Cpus, KernelError, tap},
@@ -24,7 +34,7 @@ use weir::{
     pipeline::{self, RunError, Start},
     question::Views,
     replay::{self, Options, ReplayError, Windows, write_json},
-    report::{report_schema, write_tables},
+    report::{report_schema, write_answers, write_tables},
     signals,
     sink::OpenError,
 };
@@ -63,6 +73,9 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay_captures(args),
         Command::Check(args) => check(&args),
         Command::Doctor(args) => examine(args),
+        Command::Status(args) => status(&args),
+        Command::Report(args) => last_report(&args),
+        Command::Ask(args) => ask(args),
         Command::Detach(args) => detach(&args),
         Command::Schema(Schema::Report) => print(report_schema()),
     };
@@ -201,6 +214,55 @@ fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, 
     Ok(if diagnosis.possible { Exit::Done } else { Exit::Impossible })
 }
 
+/// The socket of the weir that is asked. Who may not read the configuration can still be a member of the socket's group.
+fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure> {
+    if let Some(socket) = socket {
+        return Ok(socket.clone());
+    }
+    let may_read = config.config.is_some() || std::fs::File::open(CONFIG).is_ok();
+    let control = if may_read { read_config(config)?.control } else { config::Control::default() };
+    control.socket.ok_or_else(|| Failure {
+        exit: Exit::Usage,
+        error: anyhow::anyhow!(
+            "the configuration has no control socket (`control: {{socket: none}}`): name it by --socket"
+        ),
+    })
+}
+
+fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
+    let status: Status = understood(client::ask(&socket(args)?, protocol::Command::Status)?)?;
+    if *json {
+        return print_json(&status);
+    }
+    print(status.at(clock::now().wall).to_string().trim_end())
+}
+
+fn last_report(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
+    let report = understood(client::ask(&socket(args)?, protocol::Command::Report)?)?;
+    let mut out = io::stdout();
+    let written = if *json { write_json(&report, &mut out) } else { write_tables(&report, &mut out) };
+    written.map_err(ReplayError::from)?;
+    Ok(Exit::Done)
+}
+
+fn ask(AskArgs { keys, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
+    let asked: Asked = understood(client::ask(&socket(&args)?, protocol::Command::Ask { keys })?)?;
+    if json {
+        return print_json(&asked);
+    }
+    let Asked { report_id: _, window, answers } = asked;
+    write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;
+    Ok(Exit::Done)
+}
+
+/// An answer of the running weir, which may be older or newer than this one.
+fn understood<T: DeserializeOwned>(answer: serde_json::Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|error| Failure {
+        exit: Exit::Impossible,
+        error: anyhow::anyhow!("the running weir has another version than this one: {error}"),
+    })
+}
+
 /// Removes what is left at the tc hooks. What belongs to a weir that runs is not touched.
 fn detach(DetachArgs { interfaces }: &DetachArgs) -> Result<Exit, Failure> {
     let impossible = |error| Failure { exit: Exit::Impossible, error };
@@ -264,6 +326,10 @@ fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+fn print_json(answer: &impl Serialize) -> Result<Exit, Failure> {
+    print(serde_json::to_string(answer).map_err(io::Error::from).map_err(ReplayError::from)?)
+}
+
 fn say(message: fmt::Arguments<'_>) {
     Log::new(io::stderr()).line(&format!("{message}\n"));
 }
@@ -295,6 +361,13 @@ impl From<ReplayError> for Failure {
             ReplayError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        let exit = if matches!(error, AskError::Refused(_)) { Exit::Usage } else { Exit::Impossible };
         Self { exit, error: error.into() }
     }
 }

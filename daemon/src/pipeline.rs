@@ -6,6 +6,7 @@
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
+//! control:          answers who asks on the spot: the last report, and keys in the last window
 //! ```
 
 use std::{io, path::Path, sync::Arc, thread};
@@ -19,6 +20,7 @@ use crate::{
     clock,
     closing::Closing,
     config::{Config, HashKey, Interface, KeyError, slots},
+    control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
@@ -176,9 +178,31 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             observer: observer.after(last),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
+            doubt: None,
         };
-        let coordinator =
-            Coordinator { config, attachments, news, ender, fleet, crew, closing, outboxes, state, window };
+        let identity = Identity {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: clock::now().wall,
+            interval_seconds: config.report.interval.as_secs(),
+            memory_bytes: memory.resident(),
+        };
+        let board = Arc::new(Board::new(identity));
+        let control = Control::open(scope, config.control.socket.as_deref(), board, closing.views.clone());
+        let coordinator = Coordinator {
+            config,
+            attachments,
+            news,
+            ender,
+            fleet,
+            crew,
+            closing,
+            outboxes,
+            state,
+            window,
+            control: control.map_err(RunError::Thread)?,
+            kept: None,
+        };
         Ok(coordinator.run(cpus.online.len(), &memory, stop)?)
     })
 }

@@ -26,6 +26,7 @@ macro_rules! tests {
 mod afpacket;
 mod clocks;
 mod connections;
+mod control;
 mod coverage;
 mod cpus;
 mod doctor;

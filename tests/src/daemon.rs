@@ -79,7 +79,12 @@ impl Daemon {
     ) -> Result<Self> {
         let scratch = Scratch::new()?;
         let path = scratch.file(CONFIG);
-        fs::write(&path, config(&scratch.file(REPORTS))).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut config = config(&scratch.file(REPORTS));
+        if !config.contains("control:") {
+            // Many run at the same time: there is one default socket, and no test means that one.
+            config += "\ncontrol: {socket: none}\n";
+        }
+        fs::write(&path, config).with_context(|| format!("cannot write {}", path.display()))?;
         let create = |name| {
             let path = scratch.file(name);
             File::create(&path).with_context(|| format!("cannot write {}", path.display()))

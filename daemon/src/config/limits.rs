@@ -29,6 +29,12 @@ pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
 
+/// Where the control socket is unless told otherwise: in the directory that systemd makes for the service.
+pub const CONTROL_SOCKET: &str = "/run/weir/control.sock";
+
+/// Bytes of the path of a socket: `sun_path` has 108 with its terminator, and weir makes it under a longer name first.
+pub const SOCKET_BYTES: usize = 90;
+
 /// Bytes for everything: less than the program alone takes is a slip.
 pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 

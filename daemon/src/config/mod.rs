@@ -68,6 +68,8 @@ pub struct Config {
     /// Bytes that daemon and kernel may take together; `None`: as much as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
+    /// How a running weir is asked.
+    pub control: Control,
     /// The kernel's side.
     pub datapath: Datapath,
     /// How many packets are measured.
@@ -206,6 +208,24 @@ pub struct SeenFlows {
     pub generation: Duration,
 }
 
+/// How a running weir is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Control {
+    /// The Unix socket; `None` (`none`): there is none.
+    #[serde(serialize_with = "write_or_none")]
+    pub socket: Option<PathBuf>,
+}
+
+fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().unwrap_or(Path::new(NONE)).serialize(serializer)
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: Some(PathBuf::from(limits::CONTROL_SOCKET)) }
+    }
+}
+
 /// The kernel's side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Datapath {
@@ -286,6 +306,8 @@ impl Serialize for Packets {
 
 /// The word by which weir decides.
 const AUTO: &str = "auto";
+/// The word by which something is left out.
+const NONE: &str = "none";
 
 /// Where reports go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -446,6 +468,7 @@ impl Default for Config {
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),
             memory: None,
+            control: Control::default(),
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),

@@ -13,8 +13,8 @@ use super::network::networks;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, Observer, Packets, Report,
-    Sampling, SeenFlows, Sink, Target, Tunnels,
+    AUTO, Compress, Config, Control, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, NONE, Observer,
+    Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 use crate::{interface::Way, names::GeoFiles, text::short, view::Standard};
 
@@ -80,6 +80,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
             Vec::new()
         },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
+        control: s.section("control", "{socket: /run/weir/control.sock}", control),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
@@ -194,6 +195,29 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
 fn geo(s: &mut Section<'_>) -> GeoFiles {
     let file = |f: Field<'_>| path(&f).map(Some);
     GeoFiles { asn: s.get("asn", None, file), country: s.get("country", None, file) }
+}
+
+fn control(s: &mut Section<'_>) -> Control {
+    Control { socket: s.get("socket", Control::default().socket, |f| socket(&f)) }
+}
+
+/// The path of a socket, or `none`.
+fn socket(field: &Field<'_>) -> Option<Option<PathBuf>> {
+    if field.is_word_of(&[NONE]) {
+        return Some(None);
+    }
+    let path = path(field)?;
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_BYTES {
+        field.refuse(format!(
+            "{bytes} bytes, but the path of a socket has at most {SOCKET_BYTES}: choose a shorter one"
+        ));
+    } else if path.file_name().is_none() {
+        field.refuse("not the path of a file: end it with a name, such as control.sock");
+    } else {
+        return Some(Some(path));
+    }
+    None
 }
 
 fn report(s: &mut Section<'_>) -> Report {

@@ -159,6 +159,7 @@ geo: {asn: asn.mmdb, country: /var/lib/country.mmdb}
 report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
+control: {socket: none}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
@@ -213,6 +214,7 @@ fn every_setting_is_read() {
             has_entropy: false,
         }],
         memory: Some(200 << 20),
+        control: Control { socket: None },
         datapath: Datapath {
             cache_flows: Some(8192),
             ring: Some(262_144),
@@ -308,6 +310,16 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "seen_flows: {generation: {}}",
         &["1:26: seen_flows.generation: expected a duration such as 10s, found the empty map {}"],
+    ),
+    ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7"]),
+    ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
+    (
+        "control: {socket: /}",
+        &["1:19: control.socket: not the path of a file: end it with a name, such as control.sock"],
+    ),
+    (
+        "control: {socket: /a/very/long/path/of/a/socket/that/is/longer/than/the/kernel/has/room/for/control/weir/control.sock}",
+        &["1:19: control.socket: 99 bytes, but the path of a socket has at most 90: choose a shorter one"],
     ),
     ("datapath: {cache_flows: 5000}", &["1:25: datapath.cache_flows: 5000 is not a power of two, try 4096 or 8192"]),
     ("datapath: {ring: 3MiB}", &["1:18: datapath.ring: 3MiB is not a power of two, try 2MiB or 4MiB"]),

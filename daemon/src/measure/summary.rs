@@ -54,6 +54,8 @@ pub struct Summary {
     pub sampling: u32,
     /// The probability that all bounds of a ranking hold, of both its orders together.
     pub confidence: f64,
+    /// Why the true numbers may be others than those of the records.
+    pub doubt: Doubt,
 }
 
 impl Summary {
@@ -134,6 +136,7 @@ impl Summary {
             confidence: if sampling == 1 { 1.0 } else { confidence },
             ledgers,
             tcp,
+            doubt,
         })
     }
 

@@ -152,6 +152,7 @@ pub fn replay(
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
             memory_bytes,
             cpu_time: clock::cpu_time(),
+            doubt: None,
         },
         deliver,
     };

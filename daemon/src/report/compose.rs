@@ -82,6 +82,7 @@ impl Report {
             ring_peak: _,
             sampling,
             confidence,
+            doubt: _,
         } = summary;
         let own = View::all(&views, answers, &interfaces);
         let seconds = span.length.as_secs();

@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::names::protocol::protocol_name;
 pub use rates::InterfaceRates;
 pub use schema::report_schema;
-pub use tables::{Style, write_styled_tables, write_tables};
-pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable};
+pub use tables::{Style, write_answers, write_styled_tables, write_tables};
+pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";

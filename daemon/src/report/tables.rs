@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, SelfMetrics, SinkMetrics,
+    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, Row, SelfMetrics, SinkMetrics,
     Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window,
     grid::{
         Align::{Left, Right},
@@ -98,6 +98,15 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     let sizes = &histograms.packet_size_bytes;
     page.section("PACKET SIZES", &quantiles(sizes), &chart(sizes))?;
     page.section("WEIR ITSELF", "", &costs(self_metrics))
+}
+
+/// Writes what is known of keys in a window.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
+    let mut page = Page { style: Style::default(), out };
+    page.section("ANSWERS", &interval(window), &view_table::answers(answers, window.seconds))
 }
 
 /// Where sections are written to.

@@ -182,7 +182,7 @@ impl Spread {
 }
 
 /// What is known of the keys that were asked for.
-pub(super) fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Row> {
+pub fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Row> {
     let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
         let key = plan.questions[ask.view].by.show(&ask.key, plan.facts(), |_, _| ());
         answer.as_ref().map_or(Row::default(), Row::of_sums).of(None, key)

@@ -1,0 +1,125 @@
+//! The socket in the file system: made so that nobody else can open it for a moment, and removed at the end.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// Owner and group may talk to weir.
+const MODE: u32 = 0o660;
+
+/// Why there is no socket.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// Another weir answers there.
+    #[error("another weir uses it: name another file with `control: {{socket: PATH}}`, or `socket: none`")]
+    InUse,
+    /// A file of another kind.
+    #[error("there is a file already that is no socket: remove it, or name another with `control: {{socket: PATH}}`")]
+    NoSocket,
+    /// The system said no.
+    #[error(
+        "{0}: name a file in a directory that weir may write to, with `control: {{socket: PATH}}`, or `socket: none`"
+    )]
+    System(#[from] io::Error),
+}
+
+/// Where clients connect; removes its file when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Listener {
+    /// Makes the socket, and the directory that it is in if that is missing. A socket that a killed weir has left is
+    /// replaced.
+    ///
+    /// # Errors
+    ///
+    /// Another weir answers there, or it cannot be made.
+    pub fn open(path: &Path) -> Result<Self, ListenError> {
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NoSocket),
+            Ok(_) if UnixStream::connect(path).is_ok() => return Err(ListenError::InUse),
+            _ => {}
+        }
+        if let Some(directory) =
+            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+        {
+            fs::create_dir(directory)?;
+        }
+        // Under another name until nobody else may open it.
+        let mut made = path.as_os_str().to_owned();
+        made.push(format!(".{}", std::process::id()));
+        let made = PathBuf::from(made);
+        let _ = fs::remove_file(&made);
+        let socket = UnixListener::bind(&made)?;
+        let finish = || {
+            fs::set_permissions(&made, Permissions::from_mode(MODE))?;
+            socket.set_nonblocking(true)?;
+            let inode = fs::metadata(&made)?.ino();
+            fs::rename(&made, path).map(|()| inode)
+        };
+        match finish() {
+            Ok(inode) => Ok(Self { socket, path: path.to_owned(), inode }),
+            Err(error) => {
+                let _ = fs::remove_file(&made);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The socket, which never blocks.
+    pub const fn socket(&self) -> &UnixListener {
+        &self.socket
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another weir may have taken the place of this one.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_for_owner_and_group_and_goes_with_its_weir() {
+        let directory = std::env::temp_dir().join(format!("weir-listener-{}", std::process::id()));
+        let path = directory.join("control.sock");
+        let listener = Listener::open(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
+        assert!(UnixStream::connect(&path).is_ok());
+        assert!(matches!(Listener::open(&path), Err(ListenError::InUse)), "a second weir does not take it");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "and leaves nothing");
+        drop(listener);
+        assert!(!path.exists());
+
+        // What a killed weir left is replaced, and nothing else is.
+        drop(UnixListener::bind(&path).unwrap());
+        let second = Listener::open(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(Listener::open(&path), Err(ListenError::NoSocket)));
+        drop(second);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "what is not its own stays");
+        let missing = Listener::open(&directory.join("no/such/control.sock"));
+        assert!(matches!(missing, Err(ListenError::System(_))), "one directory is made, not two");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir ask`).
+//!
+//! ```text
+//! client:       a line of JSON with a request    -> socket
+//! server:       reads it, and answers from the board, or asks the coordinator -> socket
+//! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window
+//! ```
+//!
+//! The server is one thread. It never waits for a client, so one that hangs or floods costs nobody else anything. Whoever
+//! may open the socket may read everything: its mode is 0660.
+
+mod board;
+pub mod client;
+mod listener;
+pub mod protocol;
+mod server;
+mod status;
+
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    thread::{self, Scope},
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use tracing::warn;
+
+pub use self::{
+    board::Board,
+    status::{Identity, Status},
+};
+use self::{listener::Listener, protocol::Asked, server::Server};
+use crate::{
+    question::{Ask, Views},
+    waker::Waker,
+};
+
+/// Keys that the coordinator is asked for, and where its answer goes.
+#[derive(Debug)]
+pub struct Question {
+    /// The keys.
+    pub asks: Vec<Ask>,
+    /// Where the answer goes: what is known of each; `None` before the first window has ended.
+    pub reply: Sender<Option<Asked>>,
+}
+
+/// The coordinator's side.
+#[derive(Debug)]
+pub struct Control {
+    /// What is told without asking the coordinator.
+    pub board: Arc<Board>,
+    /// What it is asked.
+    pub questions: Receiver<Question>,
+    end: Waker,
+}
+
+impl Control {
+    /// Opens the socket, and answers on a thread of `scope` until this is dropped. If the socket cannot be opened, weir
+    /// says so and measures without it.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started, or no file descriptor is left.
+    pub fn open<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        path: Option<&Path>,
+        board: Arc<Board>,
+        views: Arc<Views>,
+    ) -> io::Result<Self> {
+        // One waits while the coordinator answers another.
+        let (ask, questions) = bounded(1);
+        let end = Waker::new()?;
+        let control = Self { board: board.clone(), questions, end: end.clone() };
+        let Some(path) = path else { return Ok(control) };
+        match Listener::open(path) {
+            Ok(listener) => {
+                let server = Server::new(listener, end, board, views, Box::new(move |asks| put(&ask, asks)));
+                thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || server.run())?;
+            }
+            Err(error) => warn!("no control socket at {}: {error}", path.display()),
+        }
+        Ok(control)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.end.wake();
+    }
+}
+
+/// How long the server waits for the coordinator, which may be closing a window.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Asks the coordinator.
+fn put(coordinator: &Sender<Question>, asks: Vec<Ask>) -> Result<Asked, String> {
+    let busy = || "weir is busy with the end of a window: ask again".to_owned();
+    let (reply, answer) = bounded(1);
+    coordinator.send_timeout(Question { asks, reply }, PATIENCE).map_err(|_| busy())?;
+    let asked = answer.recv_timeout(PATIENCE).map_err(|_| busy())?;
+    asked.ok_or_else(|| "no window has ended since weir was started: ask again after the first report".to_owned())
+}

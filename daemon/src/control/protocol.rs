@@ -1,0 +1,129 @@
+//! What is said over the control socket: a line of JSON there, and a line back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::report::{Row, Window};
+
+/// The version of the protocol. A request with another one is refused.
+pub const VERSION: u32 = 1;
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// How weir is.
+    Status,
+    /// The last report.
+    Report,
+    /// What is known of some keys in the last window.
+    Ask {
+        /// Each as `FIELD=VALUE,...`.
+        keys: Vec<String>,
+    },
+}
+
+impl Command {
+    const NAMES: [&'static str; 3] = ["status", "report", "ask"];
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The version of the protocol.
+    pub version: u32,
+    /// What is wanted.
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), or [`Asked`].
+    Answer(Value),
+    /// The request was wrong.
+    Refused(String),
+    /// It cannot be answered now.
+    Unavailable(String),
+}
+
+/// What is known of some keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The report of the window that this is about.
+    pub report_id: String,
+    /// That window.
+    pub window: Window,
+    /// The answer for each key, in the order of the question.
+    pub answers: Vec<Row>,
+}
+
+impl Request {
+    /// A request of this version.
+    pub const fn new(command: Command) -> Self {
+        Self { version: VERSION, command }
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, for whoever wrote the client.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let value: Value = serde_json::from_slice(line).map_err(|error| format!("the request is no JSON: {error}"))?;
+        match value.get("version").and_then(Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                return Err(format!(
+                    "the request has version {version} of the protocol, and this weir speaks version {VERSION}: use the \
+                     `weir` that is installed with it"
+                ));
+            }
+            None => return Err(format!("the request has no version: write \"version\":{VERSION}")),
+        }
+        if let Some(command) = value.get("command").and_then(Value::as_str)
+            && !Command::NAMES.contains(&command)
+        {
+            let names = Command::NAMES.join(", ");
+            return Err(format!("there is no command {:?} (there are: {names})", crate::text::short(command)));
+        }
+        serde_json::from_value(value).map_err(|error| format!("the request is not complete: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        for command in [Command::Status, Command::Report, Command::Ask { keys: vec!["src_ip=192.0.2.7".to_owned()] }] {
+            let request = Request::new(command);
+            assert_eq!(Request::parse(&serde_json::to_vec(&request).unwrap()).unwrap(), request);
+        }
+        let line = br#"{"version":1,"command":"ask","keys":["proto=tcp"]}"#;
+        assert_eq!(Request::parse(line).unwrap().command, Command::Ask { keys: vec!["proto=tcp".to_owned()] });
+    }
+
+    #[test]
+    fn a_wrong_request_is_told_what_is_wrong() {
+        for (line, part) in [
+            ("", "no JSON"),
+            ("status", "no JSON"),
+            ("[]", "no version"),
+            (r#"{"command":"status"}"#, "write \"version\":1"),
+            (r#"{"version":2,"command":"status"}"#, "version 2 of the protocol"),
+            (r#"{"version":-1,"command":"status"}"#, "no version"),
+            (r#"{"version":1}"#, "not complete"),
+            (r#"{"version":1,"command":"stat"}"#, "there is no command \"stat\" (there are: status, report, ask)"),
+            (r#"{"version":1,"command":7}"#, "not complete"),
+            (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),
+            (r#"{"version":1,"command":"ask","keys":"src_ip"}"#, "not complete"),
+        ] {
+            let error = Request::parse(line.as_bytes()).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Answers clients, one request each, without ever waiting for one of them.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    os::unix::net::UnixStream,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::setpriority_process,
+    thread::gettid,
+};
+use serde::Serialize;
+
+use super::{
+    board::Board,
+    listener::Listener,
+    protocol::{Asked, Command, Request, Response},
+};
+use crate::{
+    clock,
+    question::{Ask, Views},
+    waker::Waker,
+};
+
+/// Clients at a time. With one more, the one goes that has waited longest without having asked anything.
+const CLIENTS_MAX: usize = 64;
+/// New clients between two looks at all of them.
+const ACCEPTED_MAX: usize = 8;
+/// After some work the server rests for so long: a flood of clients gets at most [`ACCEPTED_MAX`] answers in that time.
+const REST: Duration = Duration::from_millis(1);
+/// How long a client may take, from its connection to the last byte of its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request.
+const REQUEST_MAX: usize = 16 << 10;
+/// Keys in a request.
+const KEYS_MAX: usize = 64;
+/// Measuring goes first where the system lets a thread say so.
+const NICENESS: i32 = 10;
+
+/// What asks the coordinator.
+pub type Coordinator = Box<dyn Fn(Vec<Ask>) -> Result<Asked, String> + Send>;
+
+/// The server.
+pub struct Server {
+    listener: Listener,
+    end: Waker,
+    board: Arc<Board>,
+    views: Arc<Views>,
+    coordinator: Coordinator,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    stream: UnixStream,
+    /// When it connected, on the monotonic clock.
+    since: Duration,
+    state: State,
+}
+
+enum State {
+    /// So much of its request has come.
+    Asking(Vec<u8>),
+    /// What is left of its answer; the first part from this byte on.
+    Answered { parts: Vec<Part>, sent: usize },
+}
+
+/// The first bytes of a memory that several clients may share.
+struct Part {
+    memory: Arc<[u8]>,
+    bytes: usize,
+}
+
+impl<const N: usize> From<[u8; N]> for Part {
+    fn from(bytes: [u8; N]) -> Self {
+        Self { memory: Arc::new(bytes), bytes: N }
+    }
+}
+
+impl Server {
+    /// A server of this socket; it ends when `end` is woken.
+    pub fn new(listener: Listener, end: Waker, board: Arc<Board>, views: Arc<Views>, coordinator: Coordinator) -> Self {
+        Self { listener, end, board, views, coordinator, clients: Vec::with_capacity(CLIENTS_MAX) }
+    }
+
+    /// Answers until it is told to end.
+    pub fn run(mut self) {
+        // A system call filter may refuse it, which does no harm.
+        let _ = setpriority_process(Some(gettid()), NICENESS);
+        while !self.wait() {
+            self.accept();
+            let mut clients = std::mem::take(&mut self.clients);
+            let now = clock::now().monotonic;
+            clients.retain_mut(|client| client.left(now) > Duration::ZERO && self.step(client));
+            self.clients = clients;
+            thread::sleep(REST);
+        }
+    }
+
+    /// Waits until there is something to do. Tells whether that is to end.
+    fn wait(&self) -> bool {
+        let mut fds = vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(self.listener.socket(), PollFlags::IN)];
+        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, client.waits_for())));
+        let now = clock::now().monotonic;
+        let left = self.clients.iter().map(|client| client.left(now)).min();
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        // Interrupted, or without memory: whatever it is, looking at all of them does no harm.
+        let _ = poll(&mut fds, left.as_ref());
+        !fds[0].revents().is_empty()
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            // Nobody is there any more, or no descriptor is left for now.
+            let Ok((stream, _)) = self.listener.socket().accept() else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.clients.len() == CLIENTS_MAX {
+                // They are in the order in which they came.
+                let idle = self.clients.iter().position(|client| matches!(client.state, State::Asking(_)));
+                self.clients.remove(idle.unwrap_or(0));
+            }
+            let since = clock::now().monotonic;
+            self.clients.push(Client { stream, since, state: State::Asking(Vec::new()) });
+        }
+    }
+
+    /// Reads and writes what is possible now. Tells whether the client stays.
+    fn step(&self, client: &mut Client) -> bool {
+        if let State::Asking(request) = &mut client.state {
+            match read_line(&mut client.stream, request) {
+                Ok(None) => return true,
+                Ok(Some(line)) => client.state = State::Answered { parts: self.answer(line), sent: 0 },
+                Err(_) => return false,
+            }
+        }
+        let State::Answered { parts, sent } = &mut client.state else { return true };
+        while let Some(part) = parts.first() {
+            match client.stream.write(&part.memory[*sent..part.bytes]) {
+                Ok(0) => return false,
+                Ok(written) => *sent += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+            if *sent == part.bytes {
+                (*sent, _) = (0, parts.remove(0));
+            }
+        }
+        false
+    }
+
+    /// The answer to a line, in parts: a report is the same memory for all who want it.
+    fn answer(&self, line: Result<&[u8], String>) -> Vec<Part> {
+        let request = line.and_then(Request::parse);
+        let response = match request.map(|request| request.command) {
+            Ok(Command::Status) => answered(&self.board.status()),
+            Ok(Command::Report) => match self.board.report() {
+                Some(report) => {
+                    // Without the end of its line.
+                    let bytes = report.line.len() - 1;
+                    return vec![
+                        Part::from(*b"{\"answer\":"),
+                        Part { memory: report.line, bytes },
+                        Part::from(*b"}\n"),
+                    ];
+                }
+                None => Response::Unavailable("no window has ended since weir was started".to_owned()),
+            },
+            Ok(Command::Ask { keys }) => self.ask(&keys),
+            Err(why) => Response::Refused(why),
+        };
+        let mut line = serde_json::to_vec(&response).unwrap_or_default();
+        line.push(b'\n');
+        vec![Part { bytes: line.len(), memory: line.into() }]
+    }
+
+    fn ask(&self, keys: &[String]) -> Response {
+        if keys.is_empty() || keys.len() > KEYS_MAX {
+            return Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()));
+        }
+        let asks = keys.iter().map(|key| Ask::parse(key, &self.views).map_err(|why| format!("{key}: {why}")));
+        match asks.collect() {
+            Ok(asks) => match (self.coordinator)(asks) {
+                Ok(asked) => answered(&asked),
+                Err(why) => Response::Unavailable(why),
+            },
+            Err(why) => Response::Refused(why),
+        }
+    }
+}
+
+fn answered(answer: &impl Serialize) -> Response {
+    match serde_json::to_value(answer) {
+        Ok(answer) => Response::Answer(answer),
+        Err(error) => Response::Unavailable(format!("weir cannot write its answer down: {error}")),
+    }
+}
+
+impl Client {
+    fn left(&self, now: Duration) -> Duration {
+        (self.since + PATIENCE).saturating_sub(now)
+    }
+
+    const fn waits_for(&self) -> PollFlags {
+        match self.state {
+            State::Asking(_) => PollFlags::IN,
+            State::Answered { .. } => PollFlags::OUT,
+        }
+    }
+}
+
+/// Reads what has come, until a line is whole. `Ok(Some(Err))` is a line that is too long.
+///
+/// # Errors
+///
+/// The client is gone.
+fn read_line<'r>(stream: &mut impl Read, request: &'r mut Vec<u8>) -> io::Result<Option<Result<&'r [u8], String>>> {
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                let looked = request.len();
+                request.extend_from_slice(&bytes[..count]);
+                if let Some(end) = request[looked..].iter().position(|byte| *byte == b'\n') {
+                    return Ok(Some(Ok(&request[..looked + end])));
+                }
+                if request.len() > REQUEST_MAX {
+                    return Ok(Some(Err(format!("a request has at most {REQUEST_MAX} bytes"))));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        config::Estimates,
+        control::{
+            client::{AskError, ask},
+            status::Identity,
+        },
+        report::Report,
+        sink::Encoded,
+    };
+
+    /// A server with the golden report, and a coordinator that knows nothing of any key.
+    fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
+        let directory: PathBuf = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        let path = directory.join("control.sock");
+        let listener = Listener::open(&path).unwrap();
+        let started = clock::now().wall;
+        let identity =
+            Identity { version: "0.1.0".to_owned(), pid: 7, started, interval_seconds: 10, memory_bytes: 1 << 20 };
+        let board = Arc::new(Board::new(identity));
+        let report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let (id, window) = (report.id.clone(), report.window);
+        if has_report {
+            board.publish(&report, &Encoded::new(&report));
+        }
+        let coordinator = move |asks: Vec<Ask>| {
+            assert!(!asks.is_empty());
+            if has_report {
+                Ok(Asked { report_id: id.clone(), window, answers: vec![] })
+            } else {
+                Err("wait".to_owned())
+            }
+        };
+        let end = Waker::new().unwrap();
+        let views = Views::built_in(&Estimates::default(), 10);
+        let server = Server::new(listener, end.clone(), board, views, Box::new(coordinator));
+        thread::scope(|scope| {
+            let server = scope.spawn(|| server.run());
+            test(&path);
+            end.wake();
+            server.join().unwrap();
+        });
+        assert!(!path.exists(), "the socket goes with its server");
+        std::fs::remove_dir(directory).unwrap();
+    }
+
+    /// What is answered to these bytes.
+    fn say(path: &Path, bytes: &[u8]) -> Value {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer.find('\n'), Some(answer.len() - 1), "one line: {answer}");
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_for_is_answered() {
+        with_server("answers", true, |path| {
+            let golden: Value = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+            assert_eq!(ask(path, Command::Report).unwrap(), golden);
+            let status = ask(path, Command::Status).unwrap();
+            assert_eq!((&status["pid"], &status["last_report"]["id"]), (&json!(7), &golden["id"]));
+            let keys = vec!["src_ip=192.0.2.7".to_owned(), "proto=udp,port=53".to_owned()];
+            assert_eq!(ask(path, Command::Ask { keys }).unwrap()["report_id"], golden["id"]);
+            for (keys, part) in [
+                (vec![], "0 keys"),
+                (vec!["src_ip=1.2.3.4".to_owned(); 65], "65 keys"),
+                (vec!["src_ip=1.2.3.4".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is no address"),
+                (vec!["size=3".to_owned()], "there is no field"),
+            ] {
+                let error = ask(path, Command::Ask { keys }).unwrap_err();
+                assert!(matches!(&error, AskError::Refused(why) if why.contains(part)), "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn before_the_first_report_there_is_a_status_and_nothing_else() {
+        with_server("early", false, |path| {
+            let status = ask(path, Command::Status).unwrap();
+            assert!(status["last_report"].is_null() && status["interval_seconds"] == 10);
+            let keys = vec!["src_ip=192.0.2.7".to_owned()];
+            for command in [Command::Report, Command::Ask { keys }] {
+                assert!(matches!(ask(path, command), Err(AskError::Unavailable(_))));
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_a_reason() {
+        with_server("nonsense", true, |path| {
+            let long = [vec![b'x'; REQUEST_MAX + 1], b"\n".to_vec()].concat();
+            for (bytes, part) in [
+                (&b"\n"[..], "no JSON"),
+                (b"GET / HTTP/1.1\r\n\r\n", "no JSON"),
+                (b"\xff\xfe\n", "no JSON"),
+                (br#"{"version":3,"command":"status"}"#, ""),
+                (&long, "at most 16384 bytes"),
+            ] {
+                let bytes = if part.is_empty() { [bytes, b"\nand more"].concat() } else { bytes.to_vec() };
+                let refused = say(path, &bytes);
+                let why = refused["refused"].as_str().unwrap_or_default();
+                assert!(why.contains(if part.is_empty() { "version 3" } else { part }), "{refused}");
+            }
+        });
+    }
+
+    #[test]
+    fn clients_that_hang_hold_nobody_up() {
+        with_server("hangs", true, |path| {
+            // Some say nothing, some half a request, and some do not read their answer.
+            let mut hanging = Vec::new();
+            for nth in 0..4 * CLIENTS_MAX {
+                let mut stream = UnixStream::connect(path).unwrap();
+                let bytes: &[u8] = [&b""[..], b"{\"version\":1,", b"{\"version\":1,\"command\":\"report\"}\n"][nth % 3];
+                // It may be out already.
+                let _ = stream.write_all(bytes);
+                hanging.push(stream);
+                if nth % 16 == 0 {
+                    assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+                }
+            }
+            assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+            drop(hanging);
+            assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+        });
+    }
+}

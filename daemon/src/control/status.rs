@@ -1,0 +1,160 @@
+//! How a running weir is, in a few lines.
+
+use std::fmt;
+
+use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    report::{Report, SinkMetrics},
+    text::{grouped, visible},
+};
+
+/// What does not change while weir runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The version of weir.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When it was started.
+    pub started: Timestamp,
+    /// The length of a window in seconds.
+    pub interval_seconds: u64,
+    /// The memory that is planned, resident, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// How weir is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Who answers.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// What the last report says; absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_report: Option<LastReport>,
+}
+
+/// The last report, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastReport {
+    /// Its id.
+    pub id: String,
+    /// When its window ended.
+    pub end: Timestamp,
+    /// The length of the window in seconds.
+    pub seconds: f64,
+    /// Each interface.
+    pub interfaces: Vec<InterfaceStatus>,
+    /// CPU time for each packet, in nanoseconds.
+    pub cpu_ns_per_packet: f64,
+    /// Resident memory in bytes.
+    pub rss_bytes: u64,
+    /// The sinks.
+    pub sinks: Vec<SinkMetrics>,
+}
+
+/// An interface in the last window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// `ingress` or `egress`; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// How weir sees its packets, or why it does not.
+    pub mode: String,
+    /// Packets seen.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets of these that were lost before they were measured.
+    pub lost_packets: u64,
+}
+
+impl Status {
+    /// How weir is after this report.
+    pub fn new(identity: &Identity, report: Option<&Report>) -> Self {
+        let last_report = report.map(|report| LastReport {
+            id: report.id.clone(),
+            end: report.window.end,
+            seconds: report.window.seconds,
+            interfaces: report
+                .interfaces
+                .iter()
+                .map(|of| InterfaceStatus {
+                    name: of.name.clone(),
+                    direction: of.direction.clone(),
+                    mode: of.mode.clone(),
+                    packets: of.ledger.seen.packets,
+                    bytes: of.ledger.seen.bytes,
+                    lost_packets: of.ledger.lost.values().map(|lost| lost.packets).sum(),
+                })
+                .collect(),
+            cpu_ns_per_packet: report.self_metrics.cpu_ns_per_packet,
+            rss_bytes: report.self_metrics.rss_bytes,
+            sinks: report.self_metrics.sinks.clone(),
+        });
+        Self { identity: identity.clone(), last_report }
+    }
+
+    /// As lines for people, at this time.
+    pub fn at(&self, now: Timestamp) -> impl fmt::Display {
+        Told { status: self, now }.to_string()
+    }
+}
+
+struct Told<'a> {
+    status: &'a Status,
+    now: Timestamp,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Status { identity, last_report } = self.status;
+        let Identity { version, pid, started, interval_seconds, memory_bytes } = identity;
+        writeln!(f, "weir {version}, process {pid}, runs for {}", ago(self.now.duration_since(*started)))?;
+        let Some(last) = last_report else {
+            return write!(f, "no report yet: a window has {interval_seconds} s");
+        };
+        let LastReport { id, end, seconds, interfaces, cpu_ns_per_packet, rss_bytes, sinks } = last;
+        writeln!(f, "last report {id}, {} ago, about {seconds:.0} s", ago(self.now.duration_since(*end)))?;
+        for InterfaceStatus { name, direction, mode, packets, bytes, lost_packets } in interfaces {
+            let name: String = name.chars().map(visible).collect();
+            let way = if direction.as_deref() == Some("egress") { " egress" } else { "" };
+            let per_second = |number: u64| grouped((number as f64 / seconds.max(f64::MIN_POSITIVE)).round() as u64);
+            write!(f, "  {name}{way} ({mode}): {} packet/s, {} bit/s", per_second(*packets), per_second(8 * bytes))?;
+            writeln!(
+                f,
+                "{}",
+                if *lost_packets > 0 { format!(", {} LOST", grouped(*lost_packets)) } else { String::new() }
+            )?;
+        }
+        writeln!(
+            f,
+            "daemon CPU {cpu_ns_per_packet:.0} ns/packet, memory {} MiB (planned: {} MiB)",
+            rss_bytes >> 20,
+            memory_bytes >> 20
+        )?;
+        for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, last_error } in sinks {
+            let name: String = name.chars().map(visible).collect();
+            write!(f, "sink {name}: {} delivered, {queued} waiting", grouped(*delivered))?;
+            if *dropped > 0 {
+                write!(f, ", {} DROPPED", grouped(*dropped))?;
+            }
+            let error = last_error.iter().flat_map(|error| error.chars().map(visible));
+            writeln!(f, "{}{}", if last_error.is_some() { ": " } else { "" }, error.collect::<String>())?;
+        }
+        Ok(())
+    }
+}
+
+/// A length of time for people, to the second.
+fn ago(time: SignedDuration) -> String {
+    let whole = SignedDuration::from_secs(time.as_secs().max(0));
+    let round = SpanRound::new().largest(Unit::Day).days_are_24_hours();
+    jiff::Span::try_from(whole)
+        .and_then(|span| span.round(round))
+        .map_or_else(|_| whole.to_string(), |span| format!("{span:#}"))
+}

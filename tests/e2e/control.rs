@@ -1,0 +1,168 @@
+//! Those who ask a running weir on the spot, by its control socket.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Write,
+    net::IpAddr,
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
+use weir_tests::{
+    account::Loss,
+    clock,
+    daemon::{Daemon, Signal, weir_binary},
+    netns::QuietPair,
+    oracle::Oracle,
+    scratch::Scratch,
+    traffic::Plan,
+};
+
+use crate::watch::{self, ROOMY_RINGS, TIMEOUT, Watch, list, number};
+
+tests![
+    a_key_is_known_in_each_window_and_the_last_report_is_told,
+    clients_that_hang_cost_no_packet,
+    a_second_weir_leaves_the_socket_and_the_next_one_takes_it,
+];
+
+fn weir(socket: &Path, arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(weir_binary()?);
+    Ok(command.args(arguments).arg("--socket").arg(socket).output()?)
+}
+
+/// What weir prints as JSON; `None` if it says that there is no answer yet.
+fn json(socket: &Path, arguments: &[&str]) -> Result<Option<Value>> {
+    let output = weir(socket, &[arguments, &["--json"]].concat())?;
+    if output.status.code() == Some(3) {
+        return Ok(None);
+    }
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(Some(serde_json::from_slice(&output.stdout)?))
+}
+
+fn settings(socket: &Path, interval: &str) -> String {
+    format!("report: {{interval: {interval}}}\n{ROOMY_RINGS}control: {{socket: {}}}\n", socket.display())
+}
+
+/// Every window is asked for the same keys while it is the last one, so together the answers have all packets.
+fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let mut watch = Watch::start(&settings(&socket, "3s"))?;
+    ensure!(json(&socket, &["report"])?.is_none(), "there was a report before the first window ended");
+    let mut oracle = Oracle::new();
+    // More sources than a list has, so that some of the keys are not listed.
+    let sent = watch.send(Plan { seed: 31, packets: 30_000, flows: 400, ..Plan::default() }, &mut oracle)?;
+    let truth: HashMap<IpAddr, Tally> = oracle.grouped(|key| vec![key.src]);
+    let mut keys: Vec<IpAddr> = truth.keys().copied().collect();
+    keys.sort_unstable();
+    keys.truncate(50);
+    let mut question = vec!["ask".to_owned()];
+    question.extend(keys.iter().map(|key| format!("src_ip={key}")));
+    let question: Vec<&str> = question.iter().map(String::as_str).collect();
+
+    let mut windows: BTreeMap<String, (Value, u64)> = BTreeMap::new();
+    clock::wait_for("answers for all packets", TIMEOUT, || {
+        let (Some(report), Some(asked)) = (json(&socket, &["report"])?, json(&socket, &question)?) else {
+            return Ok(None);
+        };
+        // Between the two questions a window may have ended.
+        if report["id"] == asked["report_id"] {
+            ensure!(asked["window"] == report["window"], "{} and {}", asked["window"], report["window"]);
+            let id = report["id"].as_str().context("id")?.to_owned();
+            let packets = number(&report["interfaces"][0]["ledger"]["seen"]["packets"])?;
+            windows.insert(id, (asked["answers"].clone(), packets));
+        }
+        let seen: u64 = windows.values().map(|(_, packets)| packets).sum();
+        Ok((seen >= sent.packets).then_some(()))
+    })?;
+    for (nth, key) in keys.iter().enumerate() {
+        let [mut value, mut lower, mut upper] = [0; 3];
+        for (answers, _) in windows.values() {
+            let row = &list(answers)?[nth];
+            ensure!(row["src_ip"] == key.to_string(), "{row} for {key}");
+            value += number(&row["bytes"]["value"])?;
+            lower += number(&row["bytes"]["lower"])?;
+            upper += number(&row["bytes"]["upper"])?;
+        }
+        let truth = truth[key].bytes;
+        ensure!((lower..=upper).contains(&truth), "{key} has {truth} bytes, and the answers are {lower} to {upper}");
+        // So few keys are all candidates.
+        ensure!(value == truth, "{key} has {truth} bytes, and the answers say {value}");
+    }
+
+    let status = json(&socket, &["status"])?.context("no status")?;
+    ensure!(status["pid"] == watch.daemon.pid() && status["interval_seconds"] == 3, "{status}");
+    let told = weir(&socket, &["status"])?;
+    let told = String::from_utf8(told.stdout)?;
+    ensure!(told.contains(QuietPair::OBSERVER_INTERFACE) && told.contains("delivered"), "{told}");
+    let tables = String::from_utf8(weir(&socket, &["report"])?.stdout)?;
+    ensure!(tables.contains("INTERFACES") && tables.contains("TRAFFIC"), "{tables}");
+    let wrong = weir(&socket, &["ask", "src_ip=nowhere"])?;
+    let why = String::from_utf8(wrong.stderr)?;
+    ensure!(wrong.status.code() == Some(2) && why.contains("\"nowhere\" is no address"), "{why}");
+
+    // What was told is what the sink got.
+    let last = json(&socket, &["report"])?.context("no report")?;
+    let reports = watch::stop(&mut watch.daemon, Loss::None)?;
+    ensure!(reports.contains(&last), "the last report is none of those of the sink: {}", last["id"]);
+    ensure!(!socket.exists(), "the socket is still there");
+    let gone = weir(&socket, &["status"])?;
+    ensure!(gone.status.code() == Some(3), "{gone:?}");
+    Ok(())
+}
+
+fn clients_that_hang_cost_no_packet() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let watch = Watch::start(&settings(&socket, "1s"))?;
+    clock::wait_for("a report", TIMEOUT, || json(&socket, &["report"]))?;
+    let mut hanging = Vec::new();
+    for nth in 0..1_000 {
+        let mut client = UnixStream::connect(&socket)?;
+        let bytes: &[u8] = [
+            &b""[..],
+            b"{\"version\":1,\"command\":",
+            b"{\"version\":1,\"command\":\"report\"}\n",
+            b"{\"version\":1,\"command\":\"ask\",\"keys\":[\"src_ip=192.0.2.1\"]}\n",
+            &[b'x'; 10_000],
+        ][nth % 5];
+        // It may be out already.
+        let _ = client.write_all(bytes);
+        hanging.push(client);
+    }
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 32, packets: 20_000, ..Plan::default() }, &mut oracle)?;
+    ensure!(json(&socket, &["status"])?.is_some(), "no status beside a thousand clients");
+    drop(hanging);
+    watch::judge("with a thousand clients", oracle.check_reports(&watch.stop(Loss::None)?))
+}
+
+fn a_second_weir_leaves_the_socket_and_the_next_one_takes_it() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let mut first = Watch::start(&settings(&socket, "1s"))?;
+    let asked = || anyhow::Ok(json(&socket, &["status"])?.context("no answer")?["pid"].as_u64());
+    ensure!(asked()? == Some(first.daemon.pid().into()));
+    let mut second = Watch::start(&settings(&socket, "1s"))?;
+    ensure!(second.daemon.log()?.contains("another weir uses it"), "{}", second.daemon.log()?);
+    second.daemon.stop(TIMEOUT)?;
+    ensure!(asked()? == Some(first.daemon.pid().into()), "the second weir has taken the socket along");
+    first.daemon.signal(Signal::KILL)?;
+    first.daemon.wait(TIMEOUT)?;
+    ensure!(socket.exists(), "a killed weir removes nothing");
+    let gone = weir(&socket, &["status"])?;
+    let why = String::from_utf8(gone.stderr)?;
+    ensure!(gone.status.code() == Some(3) && why.contains("has ended"), "{why}");
+    let mut third: Daemon = Watch::start(&settings(&socket, "1s"))?.daemon;
+    let pid = third.pid();
+    clock::wait_for("the next weir", Duration::from_secs(10), || Ok((asked()? == Some(pid.into())).then_some(())))?;
+    third.stop(TIMEOUT)?;
+    Ok(())
+}
