@@ -114,7 +114,7 @@ impl Distribution {
         }
         let known: f64 = self.parts().map(|(lower, upper)| f(high.clamp(lower, upper))).sum();
         let even = (self.keys.upper.max(1) as f64).log2();
-        (-known - others * f(high) + ROUNDING).clamp(0.0, even)
+        (-known - others * f(high)).clamp(0.0, even) + ROUNDING
     }
 
     fn least(&self) -> f64 {
@@ -258,6 +258,22 @@ mod tests {
         let nothing =
             Distribution { known: Vec::new(), total: exactly(0), keys: exactly(0), others: Others::Groups(Vec::new()) };
         assert_eq!(nothing.entropy(1.0), None);
+    }
+
+    #[test]
+    fn as_many_groups_as_keys_leave_no_room_for_small_keys() {
+        for sizes in [&[50; 100][..], &[900, 50, 50, 1, 1], &[7]] {
+            let (total, keys) = (exactly(sizes.iter().sum()), exactly(sizes.len() as u64));
+            let truth = truth(sizes);
+            let others = [Others::Groups(sizes.to_vec()), Others::Each(sizes[0])];
+            let [groups, each] = others.map(|others| {
+                let entropy = Distribution { known: Vec::new(), total, keys, others }.entropy(1.0).unwrap();
+                assert!(entropy.lower <= truth && truth <= entropy.upper, "{sizes:?}: {entropy:?}, truly {truth}");
+                entropy.lower
+            });
+            assert!(truth - groups < 1e-6, "{sizes:?}: at least {groups}, truly {truth}");
+            assert!(each <= groups + 1e-6, "{sizes:?}: knowing less says no more");
+        }
     }
 
     #[test]
