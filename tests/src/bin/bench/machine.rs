@@ -164,6 +164,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         observer: Observer::of_replay(&config.observer, 1),
         memory_bytes: 0,
         cpu_time: Duration::ZERO,
+        doubt: None,
     };
     let span = Span {
         start: Timestamp::UNIX_EPOCH,
