@@ -311,7 +311,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "seen_flows: {generation: {}}",
         &["1:26: seen_flows.generation: expected a duration such as 10s, found the empty map {}"],
     ),
-    ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7"]),
+    ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),
     ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
     (
         "control: {socket: /}",
@@ -347,7 +347,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, memory, datapath, sampling, hash_key, sinks)",
+         standard_views, views, memory, control, datapath, sampling, hash_key, sinks)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),

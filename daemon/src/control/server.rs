@@ -227,11 +227,12 @@ fn read_line<'r>(stream: &mut impl Read, request: &'r mut Vec<u8>) -> io::Result
             Ok(count) => {
                 let looked = request.len();
                 request.extend_from_slice(&bytes[..count]);
-                if let Some(end) = request[looked..].iter().position(|byte| *byte == b'\n') {
-                    return Ok(Some(Ok(&request[..looked + end])));
-                }
-                if request.len() > REQUEST_MAX {
+                let end = request[looked..].iter().position(|byte| *byte == b'\n').map(|end| looked + end);
+                if end.unwrap_or(request.len()) > REQUEST_MAX {
                     return Ok(Some(Err(format!("a request has at most {REQUEST_MAX} bytes"))));
+                }
+                if let Some(end) = end {
+                    return Ok(Some(Ok(&request[..end])));
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -257,6 +258,15 @@ mod tests {
         report::Report,
         sink::Encoded,
     };
+
+    /// Ends the server when it is dropped.
+    struct Ending(Waker);
+
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            self.0.wake();
+        }
+    }
 
     /// A server with the golden report, and a coordinator that knows nothing of any key.
     fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
@@ -285,8 +295,10 @@ mod tests {
         let server = Server::new(listener, end.clone(), board, views, Box::new(coordinator));
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
+            // Also if the test fails: the scope waits for its threads.
+            let ending = Ending(end);
             test(&path);
-            end.wake();
+            drop(ending);
             server.join().unwrap();
         });
         assert!(!path.exists(), "the socket goes with its server");
