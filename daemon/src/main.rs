@@ -9,7 +9,8 @@ use std::{
 };
 
 use clap::Parser;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{
@@ -230,34 +231,36 @@ fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure
 }
 
 fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
-    let status: Status = understood(client::ask(&socket(args)?, protocol::Command::Status)?)?;
+    let status = client::ask(&socket(args)?, protocol::Command::Status)?;
     if *json {
-        return print_json(&status);
+        return print(status);
     }
+    let status: Status = understood(&status)?;
     print(status.at(clock::now().wall).to_string().trim_end())
 }
 
 fn last_report(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
-    let report = understood(client::ask(&socket(args)?, protocol::Command::Report)?)?;
-    let mut out = io::stdout();
-    let written = if *json { write_json(&report, &mut out) } else { write_tables(&report, &mut out) };
-    written.map_err(ReplayError::from)?;
+    let report = client::ask(&socket(args)?, protocol::Command::Report)?;
+    if *json {
+        return print(report);
+    }
+    write_tables(&understood(&report)?, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
 fn ask(AskArgs { keys, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
-    let asked: Asked = understood(client::ask(&socket(&args)?, protocol::Command::Ask { keys })?)?;
+    let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys })?;
     if json {
-        return print_json(&asked);
+        return print(asked);
     }
-    let Asked { report_id: _, window, answers } = asked;
+    let Asked { report_id: _, window, answers } = understood(&asked)?;
     write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
 /// An answer of the running weir, which may be older or newer than this one.
-fn understood<T: DeserializeOwned>(answer: serde_json::Value) -> Result<T, Failure> {
-    serde_json::from_value(answer).map_err(|error| Failure {
+fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
+    serde_json::from_str(answer.get()).map_err(|error| Failure {
         exit: Exit::Impossible,
         error: anyhow::anyhow!("the running weir has another version than this one: {error}"),
     })
@@ -324,10 +327,6 @@ fn log() {
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
     writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
     Ok(Exit::Done)
-}
-
-fn print_json(answer: &impl Serialize) -> Result<Exit, Failure> {
-    print(serde_json::to_string(answer).map_err(io::Error::from).map_err(ReplayError::from)?)
 }
 
 fn say(message: fmt::Arguments<'_>) {

@@ -58,7 +58,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 26] = [
+const SUITES: [Suite; 27] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -74,6 +74,7 @@ const SUITES: [Suite; 26] = [
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),
+    Suite::in_namespaces("control", control::TESTS),
     Suite::in_namespaces("rates", rates::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::protocol::{Command, Request, Response};
@@ -49,7 +49,7 @@ pub enum AskError {
 /// # Errors
 ///
 /// Why there is none.
-pub fn ask(path: &Path, command: Command) -> Result<Value, AskError> {
+pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
     let broken = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => AskError::NotThere(path.to_owned()),
         ErrorKind::ConnectionRefused => AskError::Gone(path.to_owned()),

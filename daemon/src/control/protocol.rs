@@ -1,7 +1,7 @@
 //! What is said over the control socket: a line of JSON there, and a line back.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::report::{Row, Window};
 
@@ -38,11 +38,12 @@ pub struct Request {
 }
 
 /// What comes back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), or [`Asked`].
-    Answer(Value),
+    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), or [`Asked`]; as it came, so
+    /// that a report is the same bytes for all who get it.
+    Answer(Box<RawValue>),
     /// The request was wrong.
     Refused(String),
     /// It cannot be answered now.

@@ -14,6 +14,7 @@ use rustix::{
     thread::gettid,
 };
 use serde::Serialize;
+use serde_json::value::to_raw_value;
 
 use super::{
     board::Board,
@@ -195,7 +196,7 @@ impl Server {
 }
 
 fn answered(answer: &impl Serialize) -> Response {
-    match serde_json::to_value(answer) {
+    match to_raw_value(answer) {
         Ok(answer) => Response::Answer(answer),
         Err(error) => Response::Unavailable(format!("weir cannot write its answer down: {error}")),
     }
@@ -305,6 +306,11 @@ mod tests {
         std::fs::remove_dir(directory).unwrap();
     }
 
+    /// What is answered to this command.
+    fn told(path: &Path, command: Command) -> Value {
+        serde_json::from_str(ask(path, command).unwrap().get()).unwrap()
+    }
+
     /// What is answered to these bytes.
     fn say(path: &Path, bytes: &[u8]) -> Value {
         let mut stream = UnixStream::connect(path).unwrap();
@@ -318,12 +324,16 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_answered() {
         with_server("answers", true, |path| {
-            let golden: Value = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
-            assert_eq!(ask(path, Command::Report).unwrap(), golden);
-            let status = ask(path, Command::Status).unwrap();
+            let golden = include_str!("../../tests/golden/report.json");
+            let report: Report = serde_json::from_str(golden).unwrap();
+            let golden: Value = serde_json::from_str(golden).unwrap();
+            let line = Encoded::new(&report).line;
+            let as_sent = ask(path, Command::Report).unwrap();
+            assert_eq!(as_sent.get().as_bytes(), line.strip_suffix(b"\n").unwrap(), "the bytes that sinks get");
+            let status = told(path, Command::Status);
             assert_eq!((&status["pid"], &status["last_report"]["id"]), (&json!(7), &golden["id"]));
             let keys = vec!["src_ip=192.0.2.7".to_owned(), "proto=udp,port=53".to_owned()];
-            assert_eq!(ask(path, Command::Ask { keys }).unwrap()["report_id"], golden["id"]);
+            assert_eq!(told(path, Command::Ask { keys })["report_id"], golden["id"]);
             for (keys, part) in [
                 (vec![], "0 keys"),
                 (vec!["src_ip=1.2.3.4".to_owned(); 65], "65 keys"),
@@ -339,7 +349,7 @@ mod tests {
     #[test]
     fn before_the_first_report_there_is_a_status_and_nothing_else() {
         with_server("early", false, |path| {
-            let status = ask(path, Command::Status).unwrap();
+            let status = told(path, Command::Status);
             assert!(status["last_report"].is_null() && status["interval_seconds"] == 10);
             let keys = vec!["src_ip=192.0.2.7".to_owned()];
             for command in [Command::Report, Command::Ask { keys }] {
@@ -379,12 +389,12 @@ mod tests {
                 let _ = stream.write_all(bytes);
                 hanging.push(stream);
                 if nth % 16 == 0 {
-                    assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+                    assert_eq!(told(path, Command::Status)["pid"], 7);
                 }
             }
-            assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+            assert_eq!(told(path, Command::Status)["pid"], 7);
             drop(hanging);
-            assert_eq!(ask(path, Command::Status).unwrap()["pid"], 7);
+            assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }
 }
