@@ -80,7 +80,7 @@ impl ViewDoubt {
                 let (lower, upper) = error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn))));
                 // However many keys a packet counts for, each of them has it once.
                 let most = self.doubt.sampling.map_or(u64::MAX, |sampling| metric.of(sampling.total));
-                (lower, upper.min(most))
+                (lower.min(most), upper.min(most))
             }
         };
         (lower, upper.saturating_add(metric.of(lost)))

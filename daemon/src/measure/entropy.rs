@@ -90,7 +90,7 @@ impl Distribution {
     fn parts(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
         let [least, most] = self.totals();
         self.known.iter().map(move |key| {
-            let lower = key.lower as f64 / most;
+            let lower = (key.lower as f64 / most).min(1.0);
             (lower, (key.upper as f64 / least).clamp(lower, 1.0))
         })
     }

@@ -84,7 +84,9 @@ impl SamplingError {
         let size = unit / self.rate as f64;
         let least = size * draw.least(lower as f64 / unit) * (1.0 - ROUNDING);
         let largest = size * draw.largest(upper as f64 / unit) * (1.0 + ROUNDING);
-        (least.ceil() as u64, (largest as u64).min(*total))
+        // A lucky draw of a key that has nearly all may speak for more than there was.
+        let largest = (largest as u64).min(*total);
+        ((least.ceil() as u64).min(largest), largest)
     }
 
     /// The likeliest true sums of a key whose samples, each times its rate, add up to `scaled`, where the list that
@@ -148,6 +150,10 @@ mod tests {
     #[test]
     fn nothing_has_more_than_all_have() {
         assert_eq!(error(true, PACKET).bounds(Metric::Packets, 590_000, 600_000).1, 60_000);
+        // 7,000 of 60,000 packets were taken, where a draw of 1 in 10 takes 6,000.
+        assert_eq!(error(true, PACKET).bounds(Metric::Packets, 70_000, 70_000), (60_000, 60_000));
+        let (lower, upper) = error(true, PACKET).bounds(Metric::Bytes, 90_000_000, 90_000_000);
+        assert!(lower == upper && upper == 60_000_000, "{lower} to {upper}");
     }
 
     #[test]
