@@ -155,10 +155,10 @@ fn stand_in(scratch: &Scratch, script: &str) -> Result<PathBuf> {
 fn a_daemon_is_started_read_and_stopped() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
-    // Its "config" is the file to write reports to. It reports which interfaces it sees.
+    // Its "config" is the file to write reports to, in its first line. It reports which interfaces it sees.
     let script = r#"
         [ "$1 $2" = "run --config" ] || exit 2
-        reports=$(cat "$3")
+        reports=$(head -n 1 "$3")
         trap 'printf "{\"last\":true}\n" >> "$reports"; exit 0' TERM
         printf '{"interfaces":"%s"}\n' "$(ls /sys/class/net | tr '\n' ' ')" >> "$reports"
         printf '{"half' >> "$reports"
