@@ -81,6 +81,8 @@ pub struct Prefixes {
     waiting: usize,
     prefixes: [Prefix; TOGETHER],
     tallies: [Tally; TOGETHER],
+    /// Whether the candidates of the list of addresses have added what they have.
+    is_finished: bool,
 }
 
 impl Prefixes {
@@ -92,6 +94,7 @@ impl Prefixes {
             waiting: 0,
             prefixes: [Prefix::default(); TOGETHER],
             tallies: [Tally::default(); TOGETHER],
+            is_finished: false,
         }
     }
 
@@ -113,7 +116,7 @@ impl Prefixes {
 
     #[inline(never)]
     fn settle(&mut self, hash: &KeyedHash) {
-        let Self { table, waiting, prefixes, tallies } = self;
+        let Self { table, waiting, prefixes, tallies, is_finished: _ } = self;
         let mut hashes = [0; TOGETHER];
         hashes.iter_mut().zip(&*prefixes).for_each(|(to, prefix)| *to = prefix.hash(hash));
         let mut next = 0;
@@ -126,8 +129,11 @@ impl Prefixes {
     }
 
     /// Adds what the candidates of the list of addresses have, after the last record. From now on the candidates can be
-    /// read, and keys looked up.
+    /// read, and keys looked up. A window may be read again, with other bounds: then nothing is added.
     pub fn finish(&mut self, hash: &KeyedHash, addresses: impl Iterator<Item = Held<ViewKey>>) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
         addresses.for_each(|held| self.add(hash, Prefix::of(&held.key), held.lower));
         self.settle(hash);
     }
@@ -167,6 +173,7 @@ impl Prefixes {
     pub fn clear(&mut self) {
         self.table.clear();
         self.waiting = 0;
+        self.is_finished = false;
     }
 
     /// Makes an empty one ready for hashes of another key, with these coins.
@@ -227,6 +234,21 @@ mod tests {
     };
 
     const KEY: Key = Key([1, 2]);
+
+    #[test]
+    fn a_window_that_is_read_again_has_the_same() {
+        let (key, hash) = (Key([5, 6]), KeyedHash::new(Key([5, 6])));
+        let mut prefixes = Prefixes::new(0.01, 64, key.id());
+        let tally = Tally::new(3, 300);
+        let held = Held { key: Prefix::default().key(), lower: tally, value: tally, upper: tally };
+        for _ in 0..2 {
+            prefixes.finish(&hash, [held].into_iter());
+            assert!(prefixes.iter().map(|held| held.lower).eq([tally]));
+        }
+        prefixes.clear();
+        prefixes.finish(&hash, [held].into_iter());
+        assert!(prefixes.iter().map(|held| held.lower).eq([tally]), "the next window begins anew");
+    }
 
     #[test]
     fn a_prefix_is_what_a_view_of_the_user_has_for_an_address() {
