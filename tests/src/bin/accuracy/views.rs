@@ -232,8 +232,10 @@ impl Truths {
         is_every_packet: bool,
     ) -> Vec<(&'static str, Statement, bool)> {
         let numbered = plan.questions.iter().zip(answers);
-        // User views stand behind the standard ones, in the order in which they are listed here.
-        let mut own = numbered.clone().skip(Standard::ALL.len());
+        // User views stand behind the standard ones, in the order in which they are listed here. (One of them may have taken
+        // the place of a standard one.)
+        let own = ALL.iter().filter(|asked| !asked.view.is_empty()).count();
+        let mut own = numbered.clone().skip(plan.questions.len() - own);
         let judged = ALL.iter().zip(&self.0).map(|(asked, truth)| {
             let found = match asked.view {
                 "" => numbered.clone().find(|(question, _)| question.view.name == asked.name),
