@@ -146,7 +146,10 @@ fn a_log_that_nobody_reads_holds_up_no_report() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
     let (path, reports) = (scratch.file("weir.yaml"), scratch.file("reports.ndjson"));
-    fs::write(&path, config(&format!("interfaces: [{}]\n{INTERVAL}", native(INTERFACE)), &reports))?;
+    fs::write(
+        &path,
+        config(&format!("interfaces: [{}]\n{INTERVAL}control: {{socket: none}}\n", native(INTERFACE)), &reports),
+    )?;
     // A pipe without room for a single line.
     let (_reader, writer) = rustix::pipe::pipe()?;
     let mut full = File::from(writer.try_clone()?);

@@ -31,12 +31,14 @@ pub enum ListenError {
     System(#[from] io::Error),
 }
 
-/// Where clients connect; removes its file when it is dropped.
+/// Where clients connect; removes its file when it is dropped, and the directory that it made.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
     inode: u64,
+    /// The directory, if it was not there before.
+    directory: Option<PathBuf>,
 }
 
 impl Listener {
@@ -52,11 +54,9 @@ impl Listener {
             Ok(_) if UnixStream::connect(path).is_ok() => return Err(ListenError::InUse),
             _ => {}
         }
-        if let Some(directory) =
-            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-        {
-            fs::create_dir(directory)?;
-        }
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists());
+        directory.map_or(Ok(()), fs::create_dir)?;
+        let directory = directory.map(Path::to_owned);
         // Under another name until nobody else may open it.
         let mut made = path.as_os_str().to_owned();
         made.push(format!(".{}", std::process::id()));
@@ -70,7 +70,7 @@ impl Listener {
             fs::rename(&made, path).map(|()| inode)
         };
         match finish() {
-            Ok(inode) => Ok(Self { socket, path: path.to_owned(), inode }),
+            Ok(inode) => Ok(Self { socket, path: path.to_owned(), inode, directory }),
             Err(error) => {
                 let _ = fs::remove_file(&made);
                 Err(error.into())
@@ -90,6 +90,8 @@ impl Drop for Listener {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
+        // Unless there is something else in it.
+        self.directory.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
@@ -101,6 +103,9 @@ mod tests {
     fn a_socket_is_for_owner_and_group_and_goes_with_its_weir() {
         let directory = std::env::temp_dir().join(format!("weir-listener-{}", std::process::id()));
         let path = directory.join("control.sock");
+        drop(Listener::open(&path).unwrap());
+        assert!(!directory.exists(), "it made the directory, too");
+        fs::create_dir(&directory).unwrap();
         let listener = Listener::open(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
         assert!(UnixStream::connect(&path).is_ok());

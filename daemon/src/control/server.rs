@@ -302,8 +302,7 @@ mod tests {
             drop(ending);
             server.join().unwrap();
         });
-        assert!(!path.exists(), "the socket goes with its server");
-        std::fs::remove_dir(directory).unwrap();
+        assert!(!path.exists() && !directory.exists(), "the socket goes with its server");
     }
 
     /// What is answered to this command.
