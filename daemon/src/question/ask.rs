@@ -1,6 +1,6 @@
 //! A question about one key: `src_ip=192.0.2.7`, answered by the view that groups by these fields.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use weir_common::flow::Address;
 
@@ -44,28 +44,21 @@ impl Ask {
         }
         let has_these =
             |by: &By| by.fields().len() == asked.len() && asked.iter().all(|(field, _)| by.fields().contains(field));
-        // A view of the user's knows a prefix better than the standard one.
-        let is_rough = |question: &Question| matches!(question.structure, Structure::Prefixes { .. });
-        let fitting = |is_whole: bool, may_be_rough: bool| {
-            views.questions.iter().position(|question| {
-                has_these(&question.by)
-                    && (may_be_rough || !is_rough(question))
-                    && !question.view.per_interface
-                    && question.view.conditions.is_empty() == is_whole
-                    && question.view.measure.is_tally()
-            })
-        };
-        let Some(view) = fitting(true, false).or_else(|| fitting(true, true)).or_else(|| fitting(false, true)) else {
+        let can_be_asked = |question: &Question| !question.view.per_interface && question.view.measure.is_tally();
+        let askable = || views.questions.iter().enumerate().filter(|(_, question)| can_be_asked(question));
+        // One that matches everything is best. A view of the user's knows a prefix better than the standard one.
+        let best = askable().filter(|(_, question)| has_these(&question.by)).min_by_key(|(_, question)| {
+            (!question.view.conditions.is_empty(), matches!(question.structure, Structure::Prefixes { .. }))
+        });
+        let Some((view, Question { by, .. })) = best else {
             let fields: Vec<_> = asked.iter().map(|(field, _)| field.to_string()).collect();
-            let known: Vec<_> = views.questions.iter().map(|question| by_name(&question.by)).collect();
+            let fields = fields.join(", ");
+            let known: BTreeSet<_> = askable().map(|(_, question)| by_name(&question.by)).collect();
+            let known = Vec::from_iter(known).join(" or ");
             return Err(format!(
-                "no view has bytes and packets by {}: add one (--view '{{by: [{}]}}'), or ask by {}",
-                fields.join(", "),
-                fields.join(", "),
-                known.join(" or "),
+                "no view has bytes and packets by {fields}: add a view with `by: [{fields}]`, or ask by {known}"
             ));
         };
-        let by = &views.questions[view].by;
         let value = |field: Field| asked.iter().find(|(known, _)| *known == field).map_or("", |(_, value)| value);
         let mut key = Key { key: ViewKey::default(), addresses: 0, is_v6: None };
         for field in by.fields() {
@@ -125,4 +118,45 @@ fn number(field: Field, text: &str) -> Result<u64, String> {
         _ => return Err(format!("{field} cannot be asked for by its value")),
     };
     number.ok_or_else(|| format!("{text:?} is no value of {field}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn views(own: &str) -> std::sync::Arc<Views> {
+        Views::new(&Config::parse(&format!("views: [{own}]"), "test").unwrap(), 1).unwrap()
+    }
+
+    #[test]
+    fn the_way_out_names_what_can_be_asked_each_once() {
+        let views = views(
+            "{name: a, by: [vlan], per: interface}, {name: b, by: [dst_ip]}, {name: c, measure: flows, by: [ecn]}",
+        );
+        let why = Ask::parse("vlan=3", &views).unwrap_err();
+        let known = "dst_ip or dst_ip/24/48 or proto,port or src_ip or src_ip,dst_ip or \
+                     src_ip,dst_ip,src_port,dst_port,proto or src_ip/24/48";
+        assert_eq!(
+            why,
+            format!("no view has bytes and packets by vlan: add a view with `by: [vlan]`, or ask by {known}")
+        );
+        for known in ["src_ip=192.0.2.1", "dst_ip=192.0.2.1,src_ip=192.0.2.2", "src_ip/24/48=192.0.2.0"] {
+            Ask::parse(known, &views).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_view_that_knows_best_answers() {
+        let asked = |own: &str, key: &str| {
+            let views = views(own);
+            views.questions[Ask::parse(key, &views).unwrap().view].view.name.clone()
+        };
+        assert_eq!(asked("", "src_ip=192.0.2.1"), "sources");
+        assert_eq!(asked("", "src_ip/24/48=192.0.2.0"), "source_prefixes");
+        assert_eq!(asked("{name: own, by: [src_ip/24]}", "src_ip/24/48=192.0.2.0"), "own");
+        let some = "{name: some, match: {proto: udp}, by: [src_ip/24]}";
+        assert_eq!(asked(some, "src_ip/24/48=192.0.2.0"), "source_prefixes", "it knows all packets");
+        assert_eq!(asked("{name: some, match: {proto: udp}, by: [vlan]}", "vlan=7"), "some", "better than nothing");
+    }
 }
