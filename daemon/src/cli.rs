@@ -34,6 +34,8 @@ pub enum Command {
     Report(StatusArgs),
     /// Tell what the running weir knows of a key in the last window, listed or not
     Ask(AskArgs),
+    /// Have the running weir read its configuration again, without a packet uncounted
+    Reload(ReloadArgs),
     /// Remove the filters that a killed weir has left at the tc hooks of interfaces (as root)
     Detach(DetachArgs),
     /// Print a JSON Schema
@@ -149,6 +151,17 @@ pub struct AskArgs {
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir reload`.
+#[derive(Args, Debug)]
+pub struct ReloadArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of text
     #[arg(long)]
     pub json: bool,
 }

@@ -109,11 +109,11 @@ impl Closing {
 
     /// What is known of these keys in the window that was reported last, whose first part had all shards merged into it.
     /// Nothing before the first report.
-    pub fn look_up(&self, first: &Closed, asks: &[Ask]) -> Option<Vec<Row>> {
+    pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
         let doubt = self.doubt.as_ref()?;
         let window = std::slice::from_ref(first);
-        let found: Vec<_> = asks.iter().map(|ask| Answer::look_up(window, &self.views, ask, doubt)).collect();
-        Some(report::answers(&self.views, asks, &found))
+        let found: Vec<_> = asks.iter().map(|ask| Answer::look_up(window, views, ask, doubt)).collect();
+        Some(report::answers(views, asks, &found))
     }
 
     fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,13 +29,16 @@ use crate::{
     interface::Way,
     measure::{
         interface::MeasuredInterface,
-        order::Closed,
+        order::{Change, Closed},
         window::{Span, Window},
     },
     memory::Memory,
+    notify::notify,
+    question::Views,
     rates::{Pulse, Rates},
+    reload::{Offer, Prepared, Reloads},
     report,
-    sink::{Encoded, Outbox, Standing},
+    sink::{self, Encoded, Outbox, Standing},
     state::{Last, State},
 };
 
@@ -66,8 +70,8 @@ pub enum MeasureError {
 
 /// Everything that the coordinator holds together.
 pub struct Coordinator<'a, 'scope> {
-    /// The configuration.
-    pub config: &'a Config,
+    /// The configuration in force.
+    pub config: Arc<Config>,
     /// The measured interfaces.
     pub attachments: Attachments<'a>,
     /// News of interfaces.
@@ -88,6 +92,10 @@ pub struct Coordinator<'a, 'scope> {
     pub window: Window,
     /// Those who ask a running weir.
     pub control: Control,
+    /// Other configurations.
+    pub reloads: Reloads,
+    /// The one that takes effect at the end of the window.
+    pub pending: Option<Prepared>,
     /// The last window that was reported.
     pub kept: Option<Kept>,
 }
@@ -96,6 +104,8 @@ pub struct Coordinator<'a, 'scope> {
 pub struct Kept {
     /// Its part that all others were merged into.
     first: Closed,
+    /// What was asked of it.
+    views: Arc<Views>,
     /// The report's id.
     report_id: String,
     /// The time.
@@ -138,7 +148,6 @@ impl Coordinator<'_, '_> {
     }
 
     fn measure(&mut self, stop: &Receiver<()>) -> Result<(), MeasureError> {
-        let interval = self.config.report.interval;
         let mut window = self.window;
         let mut lookout = Lookout::new(clock::now().monotonic);
         let mut standing = Standing::default();
@@ -163,6 +172,17 @@ impl Coordinator<'_, '_> {
                     Ok(question) => self.reply(&question),
                     Err(_) => self.control.questions = never(),
                 },
+                recv(self.reloads.offers) -> offer => match offer {
+                    Ok(Offer { prepared, reply }) => {
+                        let applies_at = self.reloads.is_current(&prepared).then_some(window.end());
+                        if applies_at.is_some() {
+                            self.pending = Some(prepared);
+                        }
+                        // A reloader that has given up says so itself.
+                        let _ = reply.send(applies_at);
+                    }
+                    Err(_) => self.reloads.offers = never(),
+                },
                 default(left) => {}
             }
             if self.crew.has_failed() {
@@ -181,11 +201,18 @@ impl Coordinator<'_, '_> {
                 }
             }
             if window.left(now).is_zero() {
+                let next = self.pending.take();
+                let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
                 let span;
                 (span, window) = window.advance(now, interval);
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                is_alive = self.close(span, now, window.start(), patience(interval), pulse.close())?;
+                let edge = Edge { span, now, next: window.start(), patience: patience(span.length.min(interval)) };
+                is_alive = self.close(edge, pulse.close(), next.as_ref())?;
+                if let Some(next) = next {
+                    self.install(next);
+                    pulse.provide(self.closing.interfaces, |slot| self.seen(slot));
+                }
             }
         }
         info!("stopping: closing and reporting the last window");
@@ -194,13 +221,15 @@ impl Coordinator<'_, '_> {
         // Detached first, so that the caches and rings hold everything that the programs saw.
         self.attachments.detach();
         let now = clock::now();
-        self.close(window.cut(now), now, now.wall, FAREWELL, pulse.close()).map(drop)
+        let edge = Edge { span: window.cut(now), now, next: now.wall, patience: FAREWELL };
+        self.close(edge, pulse.close(), None).map(drop)
     }
 
     /// Looks keys up in the last window. Whoever asked may be gone meanwhile.
     fn reply(&self, question: &Question) {
-        let asked = self.kept.as_ref().and_then(|Kept { first, report_id, window }| {
-            let answers = self.closing.look_up(first, &question.asks)?;
+        let kept = self.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.views, &question.views));
+        let asked = kept.and_then(|Kept { first, views, report_id, window }| {
+            let answers = self.closing.look_up(first, views, &question.asks)?;
             Some(Asked { report_id: report_id.clone(), window: *window, answers })
         });
         let _ = question.reply.send(asked);
@@ -220,23 +249,23 @@ impl Coordinator<'_, '_> {
         pulse.look(now.monotonic, since_second(now), |slot| self.seen(slot));
     }
 
-    /// Closes the window everywhere and reports it. `next` is when the next one begins. Tells whether anybody measured:
-    /// else the watchdog has a reason to bite.
-    fn close(
-        &mut self,
-        span: Span,
-        now: Moment,
-        next: Timestamp,
-        patience: Duration,
-        rates: Vec<Rates>,
-    ) -> Result<bool, MeasureError> {
-        let Self { attachments, fleet, crew, closing, outboxes, state, control, kept, .. } = self;
+    /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that is
+    /// another one. Tells whether anybody measured: else the watchdog has a reason to bite.
+    fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
+        let Edge { span, now, next, patience } = edge;
+        let Self { config, attachments, fleet, crew, closing, outboxes, state, control, kept, .. } = self;
         // Emptied only now, so that it could be asked until now.
-        crew.take_back(kept.take().map(|kept| kept.first));
+        let kept_before = kept.take().map(|kept| kept.first);
+        crew.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
+        let change = upcoming.map(|Prepared { config, views, interfaces, .. }| {
+            let interfaces = attachments.change(&config.interfaces, views.clone(), *interfaces).max(*interfaces);
+            crew.renew(|| closing.keys.shard(&config.estimates, views));
+            Change { interfaces, sampling: config.sampling }
+        });
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
         closing.advance(next);
-        let mut window = crew.close(patience, |spare| closing.keys.equip(spare))?;
+        let mut window = crew.close(patience, change, |spare| closing.keys.equip(spare))?;
         let late = window.late.iter().flat_map(|nth| fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
         let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
         let late = Vec::from_iter(late);
@@ -248,9 +277,15 @@ impl Coordinator<'_, '_> {
             first.edge.add_rates(rates);
         }
         for closed in &mut window.closed {
-            let packets = closed.give_up_other_key(closing.key_id);
+            let packets = closed.give_up_other(closing.key_id, &closing.views);
             if packets > 0 {
-                warn!(packets, "a CPU was so late that the key of the day has changed: its packets count as lost");
+                warn!(
+                    packets,
+                    "a CPU was so late that the key of the day or the configuration has changed: its packets count as lost"
+                );
+            }
+            if !Arc::ptr_eq(closed.shard.plan(), &closing.views) {
+                closed.shard = closing.keys.shard(&config.estimates, &closing.views);
             }
         }
         let account = |ledgers: &[Ledger]| {
@@ -264,31 +299,74 @@ impl Coordinator<'_, '_> {
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
         let is_alive = !window.closed.is_empty() || window.late.is_empty();
         let mut parts = window.closed.into_iter();
-        *kept = parts.next().map(|first| Kept { first, report_id: report.id.clone(), window: report.window });
-        crew.take_back(parts);
+        let views = closing.views.clone();
+        *kept = parts.next().map(|first| Kept { first, views, report_id: report.id.clone(), window: report.window });
+        let (settings, views) =
+            upcoming.map_or((&config.estimates, &closing.views), |next| (&next.config.estimates, &next.views));
+        crew.take_back(parts, views, || closing.keys.shard(settings, views));
         if let Some(state) = state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
         let encoded = Encoded::new(&report);
-        control.board.publish(&report, &encoded);
+        control.board.publish(&report, &encoded, &closing.views);
+        notify(&[NotifyState::Status(&control.board.status().line())]);
         for outbox in outboxes {
             outbox.offer(encoded.clone());
         }
         Ok(is_alive)
     }
 
+    /// Another configuration is in force: the window that is open now is the first that is measured by it.
+    fn install(&mut self, prepared: Prepared) {
+        let Prepared { config, views, interfaces, memory_bytes, mut opened, from: _ } = prepared;
+        let Self { closing, fleet, outboxes, .. } = self;
+        closing.views = views;
+        closing.interfaces = closing.interfaces.max(interfaces);
+        closing.memory_bytes = memory_bytes;
+        closing.rotation.change(config.seen_flows.generation);
+        if let Some(fleet) = fleet {
+            fleet.provide(closing.interfaces);
+        }
+        let mut before: Vec<_> = self.config.sinks.iter().zip(std::mem::take(outboxes)).collect();
+        for sink in &config.sinks {
+            let same = before.iter().position(|(known, _)| *known == sink);
+            let new = opened.iter().position(|(known, _)| known == sink);
+            outboxes.extend(match (same, new) {
+                (Some(at), _) => Some(before.swap_remove(at).1),
+                (None, Some(at)) => Some(opened.swap_remove(at).1),
+                (None, None) => None,
+            });
+        }
+        sink::farewell(before.into_iter().map(|(_, outbox)| outbox).collect(), FAREWELL);
+        self.control.board.change(config.report.interval.as_secs(), memory_bytes);
+        self.reloads.note(&config, closing.interfaces);
+        self.config = config;
+        info!("another configuration is in force");
+        self.attachments.follow(&HashSet::new());
+    }
+
     /// Lets the workers end, and the sinks deliver what waits, for a while.
     fn leave(self) {
-        let Self { crew, outboxes, ender, control, .. } = self;
+        let Self { crew, outboxes, ender, control, reloads, .. } = self;
         drop(ender);
         drop(control);
+        drop(reloads);
         crew.dismiss();
-        for sink in Outbox::finish_all(outboxes, FAREWELL) {
-            if sink.queued > 0 {
-                warn!(sink = sink.name, reports = sink.queued, "these reports were not delivered");
-            }
-        }
+        sink::finish(outboxes, FAREWELL);
     }
+}
+
+/// The end of a window.
+#[derive(Clone, Copy)]
+struct Edge {
+    /// The window.
+    span: Span,
+    /// When it is closed.
+    now: Moment,
+    /// When the next one begins.
+    next: Timestamp,
+    /// How long to wait for those who measure.
+    patience: Duration,
 }
 
 /// How long it is since the last full second of the wall clock.
@@ -395,12 +473,6 @@ impl Missing {
     fn of(ledger: &Ledger) -> Self {
         let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
         Self { dropped, lost: ledger.lost().packets - dropped }
-    }
-}
-
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        warn!("cannot notify systemd: {error}");
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::{
     io,
+    sync::Arc,
     thread::{self, Scope, ScopedJoinHandle},
     time::Duration,
 };
@@ -18,9 +19,10 @@ use thiserror::Error;
 use crate::{
     clock,
     measure::{
-        order::{Closed, Order, WorkerError},
+        order::{Change, Closed, Order, WorkerError},
         shard::Shard,
     },
+    question::Views,
     waker::Waker,
 };
 
@@ -57,6 +59,8 @@ struct Worker<'scope> {
     closed: Receiver<Closed>,
     /// Whether it has an order that it has not answered.
     is_ordered: bool,
+    /// What its next order is to change.
+    change: Option<Change>,
     waker: Waker,
     thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
 }
@@ -83,21 +87,32 @@ impl<'scope> Crew<'scope> {
         let (orders, orders_out) = bounded(1);
         let (closed_in, closed) = bounded(1);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || work(&orders_out, &closed_in))?;
-        self.workers.push(Worker { orders, closed, is_ordered: false, waker, thread });
+        self.workers.push(Worker { orders, closed, is_ordered: false, change: None, waker, thread });
         Ok(())
     }
 
-    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window. Waits for `patience`
-    /// at most.
+    /// Has other spare shards from now on: those with which the next window begins answer other questions.
+    pub fn renew(&mut self, mut make: impl FnMut() -> Box<Shard>) {
+        self.spares.iter_mut().for_each(|spare| *spare = make());
+    }
+
+    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window, with which all of
+    /// `change` begins. Waits for `patience` at most.
     ///
     /// # Errors
     ///
     /// A worker is gone: without its records the window would not be whole.
-    pub fn close(&mut self, patience: Duration, mut equip: impl FnMut(&mut Shard)) -> Result<Parts, CrewError> {
+    pub fn close(
+        &mut self,
+        patience: Duration,
+        change: Option<Change>,
+        mut equip: impl FnMut(&mut Shard),
+    ) -> Result<Parts, CrewError> {
         // All before the first order, so that the windows of all workers end together.
         self.spares.iter_mut().for_each(|spare| equip(spare));
         let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
         for (nth, worker) in self.workers.iter_mut().enumerate() {
+            worker.change = change.or(worker.change);
             // What was late may have come meanwhile.
             if worker.is_ordered
                 && let Ok(closed) = worker.closed.try_recv()
@@ -111,7 +126,7 @@ impl<'scope> Crew<'scope> {
             }
             let Some(spare) = self.spares.pop() else { continue };
             worker.is_ordered = true;
-            if worker.orders.send(Order::Close(spare)).is_err() {
+            if worker.orders.send(Order { spare, change: worker.change.take() }).is_err() {
                 return Err(self.failure_of(nth));
             }
             worker.waker.wake();
@@ -142,10 +157,21 @@ impl<'scope> Crew<'scope> {
         Ok(parts)
     }
 
-    /// Takes the shards back for later windows.
-    pub fn take_back(&mut self, closed: impl IntoIterator<Item = Closed>) {
+    /// Takes the shards back for later windows; in the place of each that does not answer the questions of these `views`
+    /// another one, which `make` gives.
+    pub fn take_back(
+        &mut self,
+        closed: impl IntoIterator<Item = Closed>,
+        views: &Arc<Views>,
+        mut make: impl FnMut() -> Box<Shard>,
+    ) {
         for Closed { mut shard, .. } in closed {
-            shard.clear();
+            if Arc::ptr_eq(shard.plan(), views) {
+                shard.clear();
+            } else {
+                drop(shard);
+                shard = make();
+            }
             self.spares.push(shard);
         }
     }
@@ -171,7 +197,7 @@ impl<'scope> Crew<'scope> {
 
     /// Lets every worker end; their threads are joined with their scope.
     pub fn dismiss(self) {
-        for Worker { orders, closed: _, is_ordered: _, waker, thread: _ } in self.workers {
+        for Worker { orders, closed: _, is_ordered: _, change: _, waker, thread: _ } in self.workers {
             drop(orders);
             waker.wake();
         }
@@ -180,18 +206,29 @@ impl<'scope> Crew<'scope> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use weir_common::ledger::Tally;
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge, question::Views};
+    use crate::{
+        config::{Estimates, Packets, Sampling},
+        datapath::edge::Edge,
+    };
 
     /// Far longer than anybody here takes.
     const LONG: Duration = Duration::from_secs(60);
 
+    const SETTINGS: Estimates = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
+    static VIEWS: LazyLock<Arc<Views>> = LazyLock::new(|| Views::built_in(&SETTINGS, 10));
+
+    fn shard_of(views: &Arc<Views>) -> Box<Shard> {
+        Box::new(Shard::new(&SETTINGS, views, Key([3, 4])))
+    }
+
     fn shard() -> Box<Shard> {
-        let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
-        Box::new(Shard::new(&settings, &Views::built_in(&settings, 10), Key([3, 4])))
+        shard_of(&VIEWS)
     }
 
     /// A crew that waits for this many workers.
@@ -203,7 +240,7 @@ mod tests {
     fn counting(packets: u64) -> impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send {
         move |orders, closed| {
             let mut open = shard();
-            for Order::Close(spare) in orders {
+            for Order { spare, .. } in orders {
                 let mut edge = Edge::empty(1);
                 edge.counters[0].seen = Tally::new(packets, 0);
                 open.records = packets;
@@ -230,15 +267,44 @@ mod tests {
                 hire(&mut crew, scope, counting(packets));
             }
             for nth in 0..5 {
-                let window = crew.close(LONG, |_| ()).unwrap();
+                let window = crew.close(LONG, None, |_| ()).unwrap();
                 assert_eq!((window.closed.len(), window.late.len()), (3, 0), "window {nth}");
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let records: u64 = window.closed.iter().map(|closed| closed.shard.records).sum();
                 assert_eq!((seen.packets, records), (111, 111), "window {nth}");
-                crew.take_back(window.closed);
+                crew.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
                 assert!(crew.spares.len() == 3 && crew.spares.iter().all(|spare| spare.records == 0));
             }
             assert!(!crew.has_failed());
+            crew.dismiss();
+        });
+    }
+
+    #[test]
+    fn shards_that_answer_other_questions_are_replaced_and_a_change_comes_with_the_first_of_the_new_ones() {
+        let sampling = Sampling { packets: Packets::OneIn(1), cpu: 0.5 };
+        let others = Views::built_in(&SETTINGS, 20);
+        let (told, tells) = crossbeam::channel::unbounded();
+        thread::scope(|scope| {
+            let mut crew = crew(1);
+            hire(&mut crew, scope, move |orders, closed| {
+                let mut open = shard();
+                for Order { spare, change } in orders {
+                    told.send((spare.plan().clone(), change)).unwrap();
+                    closed.send(Closed::new(std::mem::replace(&mut open, spare), Edge::empty(1))).unwrap();
+                }
+                Ok(())
+            });
+            let change = Some(Change { interfaces: 3, sampling });
+            crew.renew(|| shard_of(&others));
+            for (change, old) in [(change, true), (None, false)] {
+                let window = crew.close(LONG, change, |_| ()).unwrap();
+                let (views, told) = tells.recv().unwrap();
+                assert!(Arc::ptr_eq(&views, &others) && told == change);
+                assert_eq!(Arc::ptr_eq(window.closed[0].shard.plan(), &VIEWS), old);
+                crew.take_back(window.closed, &others, || shard_of(&others));
+                assert!(crew.spares.len() == 1 && Arc::ptr_eq(crew.spares[0].plan(), &others));
+            }
             crew.dismiss();
         });
     }
@@ -252,7 +318,7 @@ mod tests {
                 orders.recv().unwrap();
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
-            assert!(matches!(crew.close(LONG, |_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
+            assert!(matches!(crew.close(LONG, None, |_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
             crew.dismiss();
         });
     }
@@ -283,10 +349,10 @@ mod tests {
                 counting(10)(orders, closed)
             });
             let mut close = |patience| {
-                let window = crew.close(patience, |_| ()).unwrap();
+                let window = crew.close(patience, None, |_| ()).unwrap();
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let late = window.late.clone();
-                crew.take_back(window.closed);
+                crew.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
                 (seen.packets, late)
             };
             let brief = Duration::from_millis(10);
@@ -305,6 +371,6 @@ mod tests {
 
     #[test]
     fn a_crew_of_nobody_closes_an_empty_window() {
-        assert!(Crew::new(Vec::new()).close(LONG, |_| ()).unwrap().closed.is_empty());
+        assert!(Crew::new(Vec::new()).close(LONG, None, |_| ()).unwrap().closed.is_empty());
     }
 }

@@ -40,6 +40,11 @@ impl<'a> Fleet<'a> {
         Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
     }
 
+    /// Knows this many interfaces from now on; never fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.interfaces = self.interfaces.max(interfaces);
+    }
+
     /// Gives a CPU a ring, and the ring to a worker.
     ///
     /// # Errors

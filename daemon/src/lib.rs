@@ -10,7 +10,8 @@
 //!
 //! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each window,
 //! and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and [`keys`] has
-//! the key of each day. [`control`] answers those who ask a running weir. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
+//! the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
+//! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
 //!
 //! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
@@ -39,10 +40,12 @@ pub mod log;
 pub mod measure;
 pub mod memory;
 pub mod names;
+mod notify;
 pub mod observer;
 pub mod pipeline;
 pub mod question;
 pub mod rates;
+pub mod reload;
 pub mod replay;
 pub mod report;
 pub mod signals;

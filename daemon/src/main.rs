@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReplayArgs, RunArgs, Schema, SocketArgs,
-        StatusArgs,
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, RunArgs, Schema,
+        SocketArgs, StatusArgs,
     },
     clock,
     config::{self, Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX, slots},
@@ -34,6 +34,7 @@ use weir::{
     names::GeoError,
     pipeline::{self, RunError, Start},
     question::Views,
+    reload::Reloaded,
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_answers, write_tables},
     signals,
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status(&args),
         Command::Report(args) => last_report(&args),
         Command::Ask(args) => ask(args),
+        Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Schema(Schema::Report) => print(report_schema()),
     };
@@ -94,10 +96,13 @@ fn main() -> ExitCode {
 
 fn run(RunArgs { config, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
     log();
-    let mut config = read_config(&config)?;
-    if !interfaces.is_empty() {
-        config.interfaces = named(interfaces)?;
-    }
+    let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
+    let read = || {
+        let mut read = read_config(&config)?;
+        read.interfaces = named.clone().unwrap_or(read.interfaces);
+        Ok::<_, Failure>(read)
+    };
+    let config = read()?;
     if config.interfaces.is_empty() {
         return Err(Failure {
             exit: Exit::Usage,
@@ -107,9 +112,10 @@ fn run(RunArgs { config, interfaces, strict }: RunArgs) -> Result<Exit, Failure>
             ),
         });
     }
-    let stop = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
+    let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    pipeline::run(&config, Start { directory: state_directory().as_deref(), strict }, &stop)?;
+    let reread = || read().map_err(|failure| format!("{:#}", failure.error));
+    pipeline::run(config, Start { directory: state_directory().as_deref(), strict, reread: &reread }, signals)?;
     Ok(Exit::Done)
 }
 
@@ -221,7 +227,12 @@ fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure
         return Ok(socket.clone());
     }
     let may_read = config.config.is_some() || std::fs::File::open(CONFIG).is_ok();
-    let control = if may_read { read_config(config)?.control } else { config::Control::default() };
+    let control = match if may_read { read_config(config) } else { Ok(Config::default()) } {
+        Ok(config) => config.control,
+        // Whoever has made a mistake in the file wants to hear it from the weir that runs.
+        Err(_) if config::Control::default().is_there() => config::Control::default(),
+        Err(failure) => return Err(failure),
+    };
     control.socket.ok_or_else(|| Failure {
         exit: Exit::Usage,
         error: anyhow::anyhow!(
@@ -256,6 +267,15 @@ fn ask(AskArgs { keys, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
     let Asked { report_id: _, window, answers } = understood(&asked)?;
     write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
+}
+
+fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failure> {
+    let answer = client::ask(&socket(args)?, protocol::Command::Reload)?;
+    if *json {
+        return print(answer);
+    }
+    let reloaded: Reloaded = understood(&answer)?;
+    print(reloaded.at(clock::now().wall))
 }
 
 /// An answer of the running weir, which may be older or newer than this one.

@@ -7,11 +7,12 @@
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
 //! control:          answers who asks on the spot: the last report, and keys in the last window
+//! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
 //! ```
 
 use std::{io, path::Path, sync::Arc, thread};
 
-use crossbeam::channel::{Receiver, bounded, unbounded};
+use crossbeam::channel::{bounded, unbounded};
 use thiserror::Error;
 use tracing::warn;
 
@@ -40,6 +41,8 @@ use crate::{
     names::GeoError,
     observer::Observer,
     question::Views,
+    reload::{Reloader, Started, reloader::Reread},
+    signals::Signals,
     sink,
     state::State,
 };
@@ -80,20 +83,24 @@ pub enum RunError {
 }
 
 /// How the daemon is started, besides its configuration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy)]
 pub struct Start<'a> {
     /// Where the number of the last report is kept over restarts.
     pub directory: Option<&'a Path>,
     /// Whether an interface that is not there forbids the start.
     pub strict: bool,
+    /// Reads the configuration again.
+    pub reread: Reread<'a>,
 }
 
-/// Measures and reports until something arrives on `stop` or its sender is gone.
+/// Measures and reports until a signal asks it to end.
 ///
 /// # Errors
 ///
 /// What keeps the daemon from starting, or from going on.
-pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(), RunError> {
+pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
+    let Signals { stop, hangups } = signals;
+    let config = &Arc::new(config);
     let key = config.hash_key.key()?;
     let cpus = Cpus::of_this_machine()?;
     let plan = Plan::new(config, key, &cpus);
@@ -188,9 +195,26 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             memory_bytes: memory.resident(),
         };
         let board = Arc::new(Board::new(identity));
-        let control = Control::open(scope, config.control.socket.as_deref(), board, closing.views.clone());
+        let (reload, requests) = bounded(1);
+        let control = Control::open(scope, config.control.socket.as_deref(), board, reload);
+        let started = Started {
+            has_programs: fleet.is_some(),
+            can_sample: config.sampling.packets.leaves_out(),
+            has_readers: memory.readers > 0,
+        };
+        let (reloader, reloads) = Reloader::new(
+            (start.reread, hangups),
+            requests,
+            (config.clone(), interfaces),
+            started,
+            (&cpus, memory.workers + memory.readers),
+        );
+        thread::Builder::new()
+            .name("weir-reload".to_owned())
+            .spawn_scoped(scope, move || reloader.run())
+            .map_err(RunError::Thread)?;
         let coordinator = Coordinator {
-            config,
+            config: config.clone(),
             attachments,
             news,
             ender,
@@ -201,9 +225,11 @@ pub fn run(config: &Config, start: Start<'_>, stop: &Receiver<()>) -> Result<(),
             state,
             window,
             control: control.map_err(RunError::Thread)?,
+            reloads,
+            pending: None,
             kept: None,
         };
-        Ok(coordinator.run(cpus.online.len(), &memory, stop)?)
+        Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)
     })
 }
 

@@ -162,6 +162,12 @@ impl Pulse {
         }
     }
 
+    /// Follows more slots, whose counters say this much; `says` reads them.
+    pub fn provide(&mut self, slots: usize, says: impl FnMut(usize) -> Tally) {
+        self.said.extend((self.said.len()..slots).map(says));
+        self.rates.resize_with(self.said.len(), Rates::default);
+    }
+
     /// The window is over: the rates of each slot.
     pub fn close(&mut self) -> Vec<Rates> {
         let empty = vec![Rates::default(); self.rates.len()];

@@ -1,32 +1,40 @@
-//! Signals: what asks the daemon to end, how urgent it is, and what it does not listen to.
+//! Signals: what asks the daemon to end, how urgent it is, and what asks it to read its configuration again.
 //!
 //! | signal | the daemon |
 //! |---|---|
 //! | SIGINT, SIGTERM | ends: it closes the window and sends the last report |
 //! | another of them within a second | goes on with that: `timeout`, `sudo` and shells signal twice |
 //! | another of them later | ends at once |
-//! | SIGHUP | says in its log that it ignores it, and goes on |
+//! | SIGHUP | reads its configuration again |
 
 use std::{io, thread, time::Duration};
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use nix::sys::signal::{SigSet, Signal};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::clock;
 
 /// Signals that come this soon after the first one belong to it. A person takes longer to lose patience.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Begins to listen. Closes the channel at the first request to end, and calls `hurry` at a later one.
+/// What comes of signals.
+pub struct Signals {
+    /// Is closed at the first request to end.
+    pub stop: Receiver<()>,
+    /// A message for each SIGHUP; one that comes while another waits is that one.
+    pub hangups: Receiver<()>,
+}
+
+/// Begins to listen. Calls `hurry` when a request to end is repeated.
 ///
 /// Call it before any other thread is started: threads inherit that SIGHUP does not reach them.
 ///
 /// # Errors
 ///
 /// The system refuses a handler or a thread.
-pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Receiver<()>> {
-    ignore_hangups()?;
+pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
+    let hangups = listen_to_hangups()?;
     let (open, ended) = bounded(0);
     let mut requests = Requests::new(open);
     ctrlc::set_handler(move || {
@@ -35,21 +43,25 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Receiver<()>> {
         }
     })
     .map_err(io::Error::other)?;
-    Ok(ended)
+    Ok(Signals { stop: ended, hangups })
 }
 
-/// Says of each SIGHUP that it is ignored. The signal is blocked everywhere, and a thread waits for it.
-fn ignore_hangups() -> io::Result<()> {
+/// The signal is blocked everywhere, and a thread waits for it.
+fn listen_to_hangups() -> io::Result<Receiver<()>> {
+    let (heard, hangups) = bounded(1);
     let mut hangup = SigSet::empty();
     hangup.add(Signal::SIGHUP);
     hangup.thread_block()?;
     let wait = move || {
         while hangup.wait().is_ok() {
-            info!("SIGHUP is ignored: weir reads its configuration only at its start, so restart it to change that");
+            if let Err(TrySendError::Disconnected(())) = heard.try_send(()) {
+                return;
+            }
         }
-        warn!("weir cannot wait for SIGHUP any more: it ignores it without a word");
+        warn!("weir cannot wait for SIGHUP any more, and ignores it: `weir reload` reads the configuration again");
     };
-    thread::Builder::new().name("weir-hangup".to_owned()).spawn(wait).map(drop)
+    thread::Builder::new().name("weir-hangup".to_owned()).spawn(wait)?;
+    Ok(hangups)
 }
 
 /// The requests to end so far.

@@ -22,7 +22,7 @@ use weir_tests::{
 use crate::watch::{TIMEOUT, check_accounts, config, has_program, number, stop, weir_with};
 
 tests![
-    a_hangup_is_ignored_and_said,
+    a_hangup_does_not_end_it,
     without_a_reader_it_ends_and_says_why,
     without_a_reader_the_other_sinks_go_on,
     numbers_go_on_after_every_end,
@@ -38,13 +38,13 @@ fn settings() -> String {
     format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\n")
 }
 
-fn a_hangup_is_ignored_and_said() -> Result<()> {
+fn a_hangup_does_not_end_it() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let mut daemon = Daemon::start(Some(&pair.observer), |reports| config(&settings(), reports))?;
     daemon.wait_for_line("measuring every packet", TIMEOUT)?;
     for nth in 1..=2 {
         daemon.signal(Signal::HUP)?;
-        let said = || Ok((daemon.log()?.matches("SIGHUP is ignored").count() == nth).then_some(()));
+        let said = || Ok((daemon.log()?.matches("asked_by=\"SIGHUP\"").count() == nth).then_some(()));
         clock::wait_for("a line about each hangup", TIMEOUT, said)
             .with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))?;
         let reported = daemon.reports()?.len();

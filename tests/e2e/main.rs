@@ -39,6 +39,7 @@ mod ledger;
 mod memory;
 mod notify;
 mod rates;
+mod reload;
 mod sampling;
 mod sinks;
 mod stop;
@@ -58,7 +59,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 27] = [
+const SUITES: [Suite; 28] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -75,6 +76,7 @@ const SUITES: [Suite; 27] = [
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),
     Suite::in_namespaces("control", control::TESTS),
+    Suite::in_namespaces("reload", reload::TESTS),
     Suite::in_namespaces("rates", rates::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },

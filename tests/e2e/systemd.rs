@@ -99,6 +99,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     machine.done("systemctl start weir")?;
     service.is_attached(true).context("when systemd says that it is started")?;
     let first = service.reports_of(None)?;
+    service.reloads(&config)?;
     let first = service.measures(91, &first)?;
 
     let killed = service.property("MainPID")?;
@@ -171,6 +172,30 @@ impl Service<'_> {
         let text = fs::read_to_string(self.machine.path("var/lib/weir/reports.ndjson")).unwrap_or_default();
         let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
         complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
+    /// Takes another configuration, and refuses a wrong one, without an end of this run.
+    fn reloads(&self, config: &str) -> Result<()> {
+        let Self { machine, .. } = self;
+        let (path, pid) = (machine.path("etc/weir/weir.yaml"), self.property("MainPID")?);
+        fs::write(&path, format!("{config}views: [{{name: reloaded, by: [vlan]}}]\n"))?;
+        machine.done("systemctl reload weir")?;
+        let reloaded = || {
+            let views = self.reports()?.last().and_then(|report| report["views"].as_array().cloned());
+            Ok(views.iter().flatten().any(|view| view["name"] == "reloaded").then_some(()))
+        };
+        clock::wait_for("a report with the new view", TIMEOUT, reloaded).with_context(|| machine.log())?;
+        fs::write(&path, format!("{config}report: {{interval: 7s}}\n"))?;
+        let refused = machine.run("systemctl reload weir")?;
+        ensure!(refused.code != Some(0), "systemd did not notice that the configuration is wrong");
+        let log = machine.log();
+        ensure!(log.contains("weir.yaml:5:") || log.contains("weir.yaml:6:"), "no place of the mistake:\n{log}");
+        fs::write(&path, config)?;
+        let states = [self.property("ActiveState")?, self.property("MainPID")?];
+        ensure!(states == ["active".to_owned(), pid], "{states:?}\n{log}");
+        let status = self.property("StatusText")?;
+        ensure!(status.contains(INTERFACE) && status.contains("packet/s"), "{status}");
+        self.is_attached(true).context("after reloads")
     }
 
     /// The run that reports now, which is another one than `before`.

@@ -99,6 +99,44 @@ impl<'a> Attachments<'a> {
         Ok(all)
     }
 
+    /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for stays
+    /// attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. What it
+    /// asks for besides is attached when the interfaces are followed the next time. Returns how many slots are in use.
+    pub fn change(&mut self, interfaces: &[Interface], views: Arc<Views>, most: usize) -> usize {
+        if self.rules != interfaces {
+            self.go_by(interfaces, most);
+        }
+        self.views = views;
+        self.views.directory.assign(Others::SLOT, others::NAME, None);
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_leaving) {
+            self.views.directory.assign(slot, &attachment.name, Some(attachment.way));
+        }
+        if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
+    }
+
+    fn go_by(&mut self, interfaces: &[Interface], most: usize) {
+        let before = std::mem::replace(&mut self.rules, interfaces.to_vec());
+        self.slots.change(&before, interfaces, most.min(Others::SLOT));
+        if let Some(others) = &mut self.others {
+            let devices = self.devices.list().unwrap_or_else(|error| {
+                warn!("cannot list the interfaces: {error}");
+                Vec::new()
+            });
+            others.change(&before, interfaces, &devices);
+        }
+        self.refused.clear();
+        for attachment in self.slots.iter_mut().filter(|one| one.is_leaving) {
+            let Some(present) = attachment.present.take() else { continue };
+            let ifindex = present.ifindex;
+            // Detached first: its last packets find their slot.
+            drop(present);
+            attachment.changed = true;
+            forget(self.table.as_deref_mut(), attachment, ifindex);
+            let (interface, direction) = (&attachment.name, attachment.way.name());
+            info!(%interface, direction, "detached, as the configuration does not ask for this any more");
+        }
+    }
+
     /// Attaches to everything that should be measured now. `gone` are the interfaces that vanished since the last time:
     /// other interfaces may have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
@@ -334,9 +372,11 @@ impl<'a> Attachments<'a> {
     /// does not see all packets, and frees the slots of interfaces that are gone for good.
     pub fn close(&mut self, ledgers: &[Ledger], length: Duration) -> Vec<MeasuredInterface> {
         let mut all = Vec::new();
-        for (slot, ledger) in ledgers.iter().enumerate() {
+        for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
             let Some(attachment) = place else { continue };
+            let is_coming = std::mem::take(&mut attachment.is_coming);
+            let Some(ledger) = ledgers.get(slot).filter(|_| !is_coming) else { continue };
             let own = attachment.own(&self.counts);
             let coverage = attachment.cover(own, ledger, length);
             all.push(MeasuredInterface {
@@ -350,7 +390,8 @@ impl<'a> Attachments<'a> {
                 coverage,
             });
             attachment.changed = false;
-            if attachment.present.is_none() && self.rules[attachment.rule].is_pattern() {
+            let is_over = attachment.present.is_none();
+            if attachment.is_leaving || is_over && self.rules[attachment.rule].is_pattern() {
                 *place = None;
             }
         }

@@ -8,14 +8,14 @@ use weir_common::{
     ledger::Ledger,
 };
 
-use super::{ladder::Hold, obtained::Obtained, plan::Wanted};
+use super::{ladder::Hold, netlink::Device, obtained::Obtained, plan::Wanted, slots::successor};
 use crate::{
+    config::Interface,
     interface::Way,
     measure::interface::{Counts, MeasuredInterface},
 };
 
 /// Their name in reports.
-/// Its name in reports.
 pub const NAME: &str = "others";
 
 /// The interfaces without a slot of their own.
@@ -53,6 +53,15 @@ impl Others {
         self.members.insert((wanted.device.ifindex, wanted.way), member);
         self.note();
         is_first
+    }
+
+    /// Goes from the rules `before` to those of another configuration. What these do not ask for any more is let go the
+    /// next time.
+    pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
+        for ((ifindex, way), member) in &mut self.members {
+            let name = devices.iter().find(|device| device.ifindex == *ifindex).map_or("", |device| &device.name);
+            member.rule = successor(before, member.rule, rules, (name, *way)).unwrap_or(usize::MAX);
+        }
     }
 
     /// Detaches from what is gone or no longer wanted.

@@ -23,14 +23,18 @@ pub struct Wanted<'l> {
     pub knows_origin: bool,
 }
 
-/// Everything that `rules` ask for among these interfaces. A rule with the interface's exact name comes before
-/// patterns; among patterns the first one counts.
+/// The rule for the interface of this name. One with exactly that name comes before patterns; among patterns the first one
+/// counts.
+pub fn rule_of(rules: &[Interface], name: &str) -> Option<usize> {
+    let named = rules.iter().position(|rule| !rule.is_pattern() && rule.covers(name));
+    named.or_else(|| rules.iter().position(|rule| rule.covers(name)))
+}
+
+/// Everything that `rules` ask for among these interfaces.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
     for device in devices {
-        let named = rules.iter().position(|rule| !rule.is_pattern() && rule.covers(&device.name));
-        let rule = named.or_else(|| rules.iter().position(|rule| rule.covers(&device.name)));
-        let Some(rule) = rule else { continue };
+        let Some(rule) = rule_of(rules, &device.name) else { continue };
         let Interface { mode, direction, feeds, .. } = rules[rule];
         let knows_origin = has_programs && mode != Mode::AfPacket;
         all.extend(direction.ways().iter().map(|&way| Wanted { rule, device, way, feeds, knows_origin }));

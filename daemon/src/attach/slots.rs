@@ -14,7 +14,7 @@ use super::{
     ladder::Hold,
     obtained::{Obtained, reason_for_missing},
     others::Others,
-    plan::Wanted,
+    plan::{Wanted, rule_of},
 };
 use crate::{
     config::{self, Interface},
@@ -41,6 +41,10 @@ pub struct Attachment {
     pub coverage: Coverage,
     /// For a part of this window it was not attached, or to another interface.
     pub changed: bool,
+    /// The configuration does not ask for it any more: its slot is free once this window is reported.
+    pub is_leaving: bool,
+    /// Another configuration asks for it, from the next window on.
+    pub is_coming: bool,
 }
 
 /// An attachment's kernel side.
@@ -77,6 +81,44 @@ impl Slots {
         Self(slots)
     }
 
+    /// Goes from the rules `before` to those of another configuration. What these still ask for keeps its slot, and what is
+    /// attached there, if it is to be attached in the same way; the rest is leaving. Named interfaces get their slots, there
+    /// or not; further slots are made if need be, at most for so many in all.
+    pub fn change(&mut self, before: &[Interface], rules: &[Interface], most: usize) {
+        for attachment in self.iter_mut() {
+            let rule = successor(before, attachment.rule, rules, (&attachment.name, attachment.way));
+            match rule {
+                Some(rule) => attachment.rule = rule,
+                None => attachment.is_leaving = true,
+            }
+        }
+        for (rule, interface) in rules.iter().enumerate().filter(|(_, interface)| !interface.is_pattern()) {
+            for &way in interface.direction.ways() {
+                let has_slot = |one: &Attachment| !one.is_leaving && one.way == way && one.name == interface.name;
+                if !self.iter().any(has_slot) {
+                    self.put(Attachment { is_coming: true, ..Attachment::new(rule, &interface.name, way) }, most);
+                }
+            }
+        }
+        let asked_for = config::slots(rules).min(most);
+        if self.0.len() < asked_for {
+            self.0.resize_with(asked_for, || None);
+        }
+    }
+
+    fn put(&mut self, attachment: Attachment, most: usize) {
+        if let Some(free) = self.0.iter_mut().find(|slot| slot.is_none()) {
+            *free = Some(attachment);
+        } else if self.0.len() < most {
+            self.0.push(Some(attachment));
+        }
+    }
+
+    /// How many slots there are, taken or not.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The slots that are taken.
     pub fn iter(&self) -> impl Iterator<Item = &Attachment> {
         self.0.iter().flatten()
@@ -111,10 +153,20 @@ impl Slots {
     /// The slot that an interface gets that is about to be attached: its own, or for a pattern the one that it had in
     /// this window, or a free one. `None` where all are taken.
     pub fn place_for(&self, rule: usize, name: &str, way: Way) -> Option<usize> {
-        let is_own = |one: &Attachment| (one.rule, one.way) == (rule, way) && one.present.is_none() && one.name == name;
+        let is_own = |one: &Attachment| {
+            (one.rule, one.way) == (rule, way) && !one.is_leaving && one.present.is_none() && one.name == name
+        };
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
         own.or_else(|| self.0.iter().position(Option::is_none))
     }
+}
+
+/// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
+/// numbered `rule` of the configuration before asked for; `None` if there is no such rule.
+pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], (name, way): (&str, Way)) -> Option<usize> {
+    let next = rule_of(rules, name)?;
+    let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
+    stays.then_some(next)
 }
 
 impl Attachment {
@@ -122,7 +174,19 @@ impl Attachment {
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
         let (present, coverage) = (None, Coverage::default());
         let (obtained, feeds) = (Obtained::Absent, Feeds::All);
-        Self { rule, name: name.to_owned(), alias: None, way, obtained, feeds, present, coverage, changed: false }
+        Self {
+            rule,
+            name: name.to_owned(),
+            alias: None,
+            way,
+            obtained,
+            feeds,
+            present,
+            coverage,
+            changed: false,
+            is_leaving: false,
+            is_coming: false,
+        }
     }
 
     /// What becomes of it now that this is `wanted` and these interfaces are `gone`; `None` if it is not attached.
@@ -232,6 +296,62 @@ mod tests {
             *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
         }
         assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), None, "the last slot is for all others");
+    }
+
+    /// The slots as text: rule, name and direction of each, `!` if it is leaving.
+    fn shown(slots: &Slots) -> Vec<String> {
+        let one = |one: &Attachment| {
+            let mark = if one.is_leaving { "!" } else { "" };
+            format!("{mark}{} {} {}", one.rule, one.name, one.way.name())
+        };
+        slots.0.iter().map(|slot| slot.as_ref().map_or_else(String::new, one)).collect()
+    }
+
+    #[test]
+    fn another_configuration_leaves_in_its_slot_what_it_still_asks_for() {
+        let before =
+            [rule("eth0", Direction::Both), rule("eth1", Direction::Ingress), rule("wan0", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        // The order is another one, a direction goes, an interface goes, and another one comes.
+        let after =
+            [rule("lan0", Direction::Ingress), rule("wan0", Direction::Ingress), rule("eth0", Direction::Egress)];
+        slots.change(&before, &after, 8);
+        let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
+        assert_eq!(shown(&slots), expected);
+        // What left makes room, and the number of a slot that stays does not change.
+        slots.0.iter_mut().for_each(|slot| _ = slot.take_if(|one| one.is_leaving));
+        let last = [rule("eth1", Direction::Both), rule("lan0", Direction::Ingress)];
+        slots.change(&after, &last, 8);
+        assert_eq!(
+            shown(&slots),
+            ["0 eth1 ingress", "!2 eth0 egress", "0 eth1 egress", "!1 wan0 ingress", "1 lan0 ingress"]
+        );
+    }
+
+    #[test]
+    fn what_is_to_be_attached_in_another_way_leaves_and_comes_anew() {
+        let before = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
+        let mut after = before.clone();
+        after[0].mode = Mode::Generic;
+        // A pattern's interface that has a rule of its own now stays as it is.
+        after[1].name = "ppp0".to_owned();
+        slots.change(&before, &after, 255);
+        assert_eq!(shown(&slots)[..3], ["!0 eth0 ingress", "1 ppp0 ingress", "0 eth0 ingress"]);
+        assert!(slots.is_measured(7, Way::Ingress));
+        assert_eq!(slots.place_for(0, "eth0", Way::Ingress), Some(2), "not where it is leaving");
+    }
+
+    #[test]
+    fn there_are_never_more_slots_than_allowed() {
+        let before = [rule("eth0", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        slots.change(&before, &[rule("*", Direction::Both)], 255);
+        assert_eq!(slots.len(), 255);
+        let mut slots = Slots::new(&before);
+        slots.change(&before, &[rule("eth1", Direction::Both)], 2);
+        assert_eq!(shown(&slots), ["!0 eth0 ingress", "0 eth1 ingress"]);
     }
 
     #[test]

@@ -220,6 +220,13 @@ fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result
     path.as_deref().unwrap_or(Path::new(NONE)).serialize(serializer)
 }
 
+impl Control {
+    /// Whether there is something where the socket should be.
+    pub fn is_there(&self) -> bool {
+        self.socket.as_ref().is_some_and(|path| path.exists())
+    }
+}
+
 impl Default for Control {
     fn default() -> Self {
         Self { socket: Some(PathBuf::from(limits::CONTROL_SOCKET)) }

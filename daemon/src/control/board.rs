@@ -1,9 +1,19 @@
 //! What the coordinator writes down for those who ask, once a window.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::status::{Identity, Status};
-use crate::{report::Report, sink::Encoded};
+use crate::{question::Views, report::Report, sink::Encoded};
+
+/// What is told without asking the coordinator.
+#[derive(Debug)]
+pub struct Board(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    identity: Identity,
+    latest: Option<Latest>,
+}
 
 /// The last report.
 #[derive(Clone, Debug)]
@@ -11,40 +21,47 @@ struct Latest {
     /// As it goes to the sinks.
     encoded: Encoded,
     status: Status,
-}
-
-/// What is told without asking the coordinator.
-#[derive(Debug)]
-pub struct Board {
-    identity: Identity,
-    latest: Mutex<Option<Latest>>,
+    /// What can be asked about its window.
+    views: Arc<Views>,
 }
 
 impl Board {
     /// A board before the first report.
     pub const fn new(identity: Identity) -> Self {
-        Self { identity, latest: Mutex::new(None) }
+        Self(Mutex::new(Known { identity, latest: None }))
     }
 
-    /// Writes down a report.
-    pub fn publish(&self, report: &Report, encoded: &Encoded) {
-        let latest = Latest { encoded: encoded.clone(), status: Status::new(&self.identity, Some(report)) };
-        *self.lock() = Some(latest);
+    /// Writes down a report, and what can be asked about its window.
+    pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
+        let mut known = self.lock();
+        let status = Status::new(&known.identity, Some(report));
+        known.latest = Some(Latest { encoded: encoded.clone(), status, views: views.clone() });
+    }
+
+    /// Another configuration is in force.
+    pub fn change(&self, interval_seconds: u64, memory_bytes: u64) {
+        let identity = &mut self.lock().identity;
+        (identity.interval_seconds, identity.memory_bytes) = (interval_seconds, memory_bytes);
     }
 
     /// The last report as a line of JSON; `None` before the first.
     pub fn report(&self) -> Option<Encoded> {
-        self.lock().as_ref().map(|latest| latest.encoded.clone())
+        self.lock().latest.as_ref().map(|latest| latest.encoded.clone())
+    }
+
+    /// What can be asked about the window of the last report; `None` before the first.
+    pub fn views(&self) -> Option<Arc<Views>> {
+        self.lock().latest.as_ref().map(|latest| latest.views.clone())
     }
 
     /// How weir is.
     pub fn status(&self) -> Status {
-        let known = self.lock().as_ref().map(|latest| latest.status.clone());
-        known.unwrap_or_else(|| Status::new(&self.identity, None))
+        let known = self.lock();
+        known.latest.as_ref().map_or_else(|| Status::new(&known.identity, None), |latest| latest.status.clone())
     }
 
     /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, Option<Latest>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

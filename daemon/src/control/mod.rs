@@ -1,13 +1,15 @@
-//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir ask`).
+//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir ask`),
+//! and what they tell it (`weir reload`).
 //!
 //! ```text
 //! client:       a line of JSON with a request    -> socket
-//! server:       reads it, and answers from the board, or asks the coordinator -> socket
+//! server:       reads it, and answers from the board, or asks the coordinator or the reloader -> socket
 //! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window
 //! ```
 //!
 //! The server is one thread. It never waits for a client, so one that hangs or floods costs nobody else anything. Whoever
-//! may open the socket may read everything: its mode is 0660.
+//! may open the socket may read everything: its mode is 0660. What changes something is for root and for the user that weir
+//! runs as: the kernel tells who asks.
 
 mod board;
 pub mod client;
@@ -31,9 +33,14 @@ pub use self::{
     board::Board,
     status::{Identity, Status},
 };
-use self::{listener::Listener, protocol::Asked, server::Server};
+use self::{
+    listener::Listener,
+    protocol::Asked,
+    server::{Others, Server},
+};
 use crate::{
     question::{Ask, Views},
+    reload::Request,
     waker::Waker,
 };
 
@@ -42,7 +49,9 @@ use crate::{
 pub struct Question {
     /// The keys.
     pub asks: Vec<Ask>,
-    /// Where the answer goes: what is known of each; `None` before the first window has ended.
+    /// The views that they were understood by.
+    pub views: Arc<Views>,
+    /// Where the answer goes: what is known of each; `None` if the last window was not that of these views.
     pub reply: Sender<Option<Asked>>,
 }
 
@@ -67,7 +76,7 @@ impl Control {
         scope: &'scope Scope<'scope, '_>,
         path: Option<&Path>,
         board: Arc<Board>,
-        views: Arc<Views>,
+        reload: Sender<Request>,
     ) -> io::Result<Self> {
         // One waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
@@ -76,7 +85,8 @@ impl Control {
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
-                let server = Server::new(listener, end, board, views, Box::new(move |asks| put(&ask, asks)));
+                let others = Others { coordinator: Box::new(move |views, asks| put(&ask, views, asks)), reload };
+                let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || server.run())?;
             }
             Err(error) => warn!("no control socket at {}: {error}", path.display()),
@@ -95,10 +105,10 @@ impl Drop for Control {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Asks the coordinator.
-fn put(coordinator: &Sender<Question>, asks: Vec<Ask>) -> Result<Asked, String> {
+fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Result<Asked, String> {
     let busy = || "weir is busy with the end of a window: ask again".to_owned();
     let (reply, answer) = bounded(1);
-    coordinator.send_timeout(Question { asks, reply }, PATIENCE).map_err(|_| busy())?;
+    coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(|_| busy())?;
     let asked = answer.recv_timeout(PATIENCE).map_err(|_| busy())?;
-    asked.ok_or_else(|| "no window has ended since weir was started: ask again after the first report".to_owned())
+    asked.ok_or_else(|| "a window has just ended, and another configuration is in force: ask again".to_owned())
 }

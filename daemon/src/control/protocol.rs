@@ -21,10 +21,17 @@ pub enum Command {
         /// Each as `FIELD=VALUE,...`.
         keys: Vec<String>,
     },
+    /// Read the configuration again.
+    Reload,
 }
 
 impl Command {
-    const NAMES: [&'static str; 3] = ["status", "report", "ask"];
+    const NAMES: [&'static str; 4] = ["status", "report", "ask", "reload"];
+
+    /// Whether it changes something. Then it is only for root and for the user that weir runs as.
+    pub const fn is_for_owner(&self) -> bool {
+        matches!(self, Self::Reload)
+    }
 }
 
 /// A request.
@@ -41,8 +48,8 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), or [`Asked`]; as it came, so
-    /// that a report is the same bytes for all who get it.
+    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), [`Asked`], or
+    /// [`Reloaded`](crate::reload::Reloaded); as it came, so that a report is the same bytes for all who get it.
     Answer(Box<RawValue>),
     /// The request was wrong.
     Refused(String),
@@ -100,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        for command in [Command::Status, Command::Report, Command::Ask { keys: vec!["src_ip=192.0.2.7".to_owned()] }] {
+        let keys = vec!["src_ip=192.0.2.7".to_owned()];
+        for command in [Command::Status, Command::Report, Command::Ask { keys }, Command::Reload] {
             let request = Request::new(command);
             assert_eq!(Request::parse(&serde_json::to_vec(&request).unwrap()).unwrap(), request);
         }
@@ -118,7 +126,10 @@ mod tests {
             (r#"{"version":2,"command":"status"}"#, "version 2 of the protocol"),
             (r#"{"version":-1,"command":"status"}"#, "no version"),
             (r#"{"version":1}"#, "not complete"),
-            (r#"{"version":1,"command":"stat"}"#, "there is no command \"stat\" (there are: status, report, ask)"),
+            (
+                r#"{"version":1,"command":"stat"}"#,
+                "there is no command \"stat\" (there are: status, report, ask, reload)",
+            ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),
             (r#"{"version":1,"command":"ask","keys":"src_ip"}"#, "not complete"),

@@ -2,15 +2,17 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    os::unix::net::UnixStream,
+    os::{fd::AsFd, unix::net::UnixStream},
     sync::Arc,
     thread,
     time::Duration,
 };
 
+use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::setpriority_process,
+    net::sockopt::socket_peercred,
+    process::{Uid, geteuid, setpriority_process},
     thread::gettid,
 };
 use serde::Serialize;
@@ -19,11 +21,12 @@ use serde_json::value::to_raw_value;
 use super::{
     board::Board,
     listener::Listener,
-    protocol::{Asked, Command, Request, Response},
+    protocol::{self, Asked, Command, Response},
 };
 use crate::{
     clock,
     question::{Ask, Views},
+    reload::{Outcome, Request},
     waker::Waker,
 };
 
@@ -39,19 +42,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const REQUEST_MAX: usize = 16 << 10;
 /// Keys in a request.
 const KEYS_MAX: usize = 64;
+/// What is said before the first report.
+const NO_WINDOW: &str = "no window has ended since weir was started";
 /// Measuring goes first where the system lets a thread say so.
 const NICENESS: i32 = 10;
 
-/// What asks the coordinator.
-pub type Coordinator = Box<dyn Fn(Vec<Ask>) -> Result<Asked, String> + Send>;
+/// What asks the coordinator, by views that the keys were understood by.
+pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<Asked, String> + Send>;
+
+/// Those who know what is not on the board.
+pub struct Others {
+    /// The coordinator.
+    pub coordinator: Coordinator,
+    /// The way to the reloader.
+    pub reload: Sender<Request>,
+}
 
 /// The server.
 pub struct Server {
     listener: Listener,
     end: Waker,
     board: Arc<Board>,
-    views: Arc<Views>,
-    coordinator: Coordinator,
+    others: Others,
+    /// Is woken when an answer has come for a client that waits.
+    ready: Waker,
+    /// The user that weir runs as.
+    owner: Uid,
     clients: Vec<Client>,
 }
 
@@ -65,6 +81,8 @@ struct Client {
 enum State {
     /// So much of its request has come.
     Asking(Vec<u8>),
+    /// The answer to its request is on its way.
+    Waiting(Receiver<Outcome>),
     /// What is left of its answer; the first part from this byte on.
     Answered { parts: Vec<Part>, sent: usize },
 }
@@ -81,10 +99,23 @@ impl<const N: usize> From<[u8; N]> for Part {
     }
 }
 
+impl State {
+    fn answered(response: &Response) -> Self {
+        let mut line = serde_json::to_vec(response).unwrap_or_default();
+        line.push(b'\n');
+        Self::Answered { parts: vec![Part { bytes: line.len(), memory: line.into() }], sent: 0 }
+    }
+}
+
 impl Server {
     /// A server of this socket; it ends when `end` is woken.
-    pub fn new(listener: Listener, end: Waker, board: Arc<Board>, views: Arc<Views>, coordinator: Coordinator) -> Self {
-        Self { listener, end, board, views, coordinator, clients: Vec::with_capacity(CLIENTS_MAX) }
+    ///
+    /// # Errors
+    ///
+    /// No file descriptor is left.
+    pub fn new(listener: Listener, end: Waker, board: Arc<Board>, others: Others) -> io::Result<Self> {
+        let (ready, owner) = (Waker::new()?, geteuid());
+        Ok(Self { listener, end, board, others, ready, owner, clients: Vec::with_capacity(CLIENTS_MAX) })
     }
 
     /// Answers until it is told to end.
@@ -103,13 +134,15 @@ impl Server {
 
     /// Waits until there is something to do. Tells whether that is to end.
     fn wait(&self) -> bool {
-        let mut fds = vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(self.listener.socket(), PollFlags::IN)];
+        let own = [self.end.as_fd(), self.ready.as_fd(), self.listener.socket().as_fd()];
+        let mut fds: Vec<_> = own.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, client.waits_for())));
         let now = clock::now().monotonic;
         let left = self.clients.iter().map(|client| client.left(now)).min();
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         // Interrupted, or without memory: whatever it is, looking at all of them does no harm.
         let _ = poll(&mut fds, left.as_ref());
+        self.ready.clear();
         !fds[0].revents().is_empty()
     }
 
@@ -135,8 +168,16 @@ impl Server {
         if let State::Asking(request) = &mut client.state {
             match read_line(&mut client.stream, request) {
                 Ok(None) => return true,
-                Ok(Some(line)) => client.state = State::Answered { parts: self.answer(line), sent: 0 },
+                Ok(Some(line)) => client.state = self.answer(line, &client.stream),
                 Err(_) => return false,
+            }
+        }
+        if let State::Waiting(outcome) = &client.state {
+            match outcome.try_recv() {
+                Err(TryRecvError::Empty) => return true,
+                Ok(Ok(reloaded)) => client.state = State::answered(&answered(&reloaded)),
+                Ok(Err(why)) => client.state = State::answered(&Response::Refused(why)),
+                Err(TryRecvError::Disconnected) => return false,
             }
         }
         let State::Answered { parts, sent } = &mut client.state else { return true };
@@ -155,38 +196,60 @@ impl Server {
         false
     }
 
-    /// The answer to a line, in parts: a report is the same memory for all who want it.
-    fn answer(&self, line: Result<&[u8], String>) -> Vec<Part> {
-        let request = line.and_then(Request::parse);
-        let response = match request.map(|request| request.command) {
+    /// What becomes of a client with this request. A report is the same memory for all who want it.
+    fn answer(&self, line: Result<&[u8], String>, client: &UnixStream) -> State {
+        let command = line.and_then(protocol::Request::parse).map(|request| request.command);
+        let response = match command.and_then(|command| self.permit(command, client)) {
             Ok(Command::Status) => answered(&self.board.status()),
             Ok(Command::Report) => match self.board.report() {
                 Some(report) => {
                     // Without the end of its line.
                     let bytes = report.line.len() - 1;
-                    return vec![
-                        Part::from(*b"{\"answer\":"),
-                        Part { memory: report.line, bytes },
-                        Part::from(*b"}\n"),
-                    ];
+                    let report = Part { memory: report.line, bytes };
+                    let parts = vec![Part::from(*b"{\"answer\":"), report, Part::from(*b"}\n")];
+                    return State::Answered { parts, sent: 0 };
                 }
-                None => Response::Unavailable("no window has ended since weir was started".to_owned()),
+                None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
             Ok(Command::Ask { keys }) => self.ask(&keys),
+            Ok(Command::Reload) => {
+                let (reply, outcome) = bounded(1);
+                match self.others.reload.try_send(Request { reply, waker: self.ready.clone() }) {
+                    Ok(()) => return State::Waiting(outcome),
+                    Err(_) => Response::Unavailable("others have asked weir to reload, too: try again".to_owned()),
+                }
+            }
             Err(why) => Response::Refused(why),
         };
-        let mut line = serde_json::to_vec(&response).unwrap_or_default();
-        line.push(b'\n');
-        vec![Part { bytes: line.len(), memory: line.into() }]
+        State::answered(&response)
+    }
+
+    /// The command, if this client may give it.
+    fn permit(&self, command: Command, client: &UnixStream) -> Result<Command, String> {
+        if !command.is_for_owner() {
+            return Ok(command);
+        }
+        let user = socket_peercred(client).map_err(|error| format!("the kernel does not tell who asks: {error}"))?.uid;
+        if user.is_root() || user == self.owner {
+            return Ok(command);
+        }
+        Err(format!(
+            "not permitted: user {} may ask, but not change anything. Become root, or user {}, as which weir runs",
+            user.as_raw(),
+            self.owner.as_raw()
+        ))
     }
 
     fn ask(&self, keys: &[String]) -> Response {
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()));
         }
-        let asks = keys.iter().map(|key| Ask::parse(key, &self.views).map_err(|why| format!("{key}: {why}")));
+        let Some(views) = self.board.views() else {
+            return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
+        };
+        let asks = keys.iter().map(|key| Ask::parse(key, &views).map_err(|why| format!("{key}: {why}")));
         match asks.collect() {
-            Ok(asks) => match (self.coordinator)(asks) {
+            Ok(asks) => match (self.others.coordinator)(views.clone(), asks) {
                 Ok(asked) => answered(&asked),
                 Err(why) => Response::Unavailable(why),
             },
@@ -210,6 +273,7 @@ impl Client {
     const fn waits_for(&self) -> PollFlags {
         match self.state {
             State::Asking(_) => PollFlags::IN,
+            State::Waiting(_) => PollFlags::empty(),
             State::Answered { .. } => PollFlags::OUT,
         }
     }
@@ -247,6 +311,7 @@ fn read_line<'r>(stream: &mut impl Read, request: &'r mut Vec<u8>) -> io::Result
 mod tests {
     use std::path::{Path, PathBuf};
 
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
@@ -256,6 +321,7 @@ mod tests {
             client::{AskError, ask},
             status::Identity,
         },
+        reload::Reloaded,
         report::Report,
         sink::Encoded,
     };
@@ -280,20 +346,26 @@ mod tests {
         let board = Arc::new(Board::new(identity));
         let report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
         let (id, window) = (report.id.clone(), report.window);
-        if has_report {
-            board.publish(&report, &Encoded::new(&report));
-        }
-        let coordinator = move |asks: Vec<Ask>| {
-            assert!(!asks.is_empty());
-            if has_report {
-                Ok(Asked { report_id: id.clone(), window, answers: vec![] })
-            } else {
-                Err("wait".to_owned())
-            }
-        };
-        let end = Waker::new().unwrap();
         let views = Views::built_in(&Estimates::default(), 10);
-        let server = Server::new(listener, end.clone(), board, views, Box::new(coordinator));
+        if has_report {
+            board.publish(&report, &Encoded::new(&report), &views);
+        }
+        let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<Ask>| {
+            assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
+            Ok(Asked { report_id: id.clone(), window, answers: vec![] })
+        });
+        // Its reloader refuses the first time, accepts the second time, and is gone then.
+        let (reload, requests) = bounded::<Request>(1);
+        let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
+        let outcomes = [Err("line 3: no".to_owned()), Ok(accepted)];
+        thread::spawn(move || {
+            for (Request { reply, waker }, outcome) in requests.iter().zip(outcomes) {
+                reply.send(outcome).unwrap();
+                waker.wake();
+            }
+        });
+        let end = Waker::new().unwrap();
+        let server = Server::new(listener, end.clone(), board, Others { coordinator, reload }).unwrap();
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
             // Also if the test fails: the scope waits for its threads.
@@ -354,6 +426,17 @@ mod tests {
             for command in [Command::Report, Command::Ask { keys }] {
                 assert!(matches!(ask(path, command), Err(AskError::Unavailable(_))));
             }
+        });
+    }
+
+    #[test]
+    fn a_reload_is_answered_when_its_outcome_is_there() {
+        with_server("reloads", true, |path| {
+            assert!(matches!(ask(path, Command::Reload), Err(AskError::Refused(why)) if why == "line 3: no"));
+            let accepted = json!({"applies_at": "1970-01-01T00:00:00Z", "changed": ["views"]});
+            assert_eq!(told(path, Command::Reload), accepted);
+            assert!(ask(path, Command::Reload).is_err(), "nobody is there to do it");
+            assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }
 

@@ -99,6 +99,26 @@ impl Status {
         Self { identity: identity.clone(), last_report }
     }
 
+    /// As one line, for `systemctl status`: what each of the first interfaces carries, and what is lost.
+    pub fn line(&self) -> String {
+        const SHOWN: usize = 4;
+        let Some(last) = &self.last_report else { return "no report yet".to_owned() };
+        let rate = |number: u64| grouped((number as f64 / last.seconds.max(f64::MIN_POSITIVE)).round() as u64);
+        let one = |of: &InterfaceStatus| {
+            let way = if of.direction.as_deref() == Some("egress") { " egress" } else { "" };
+            format!("{}{way} {} packet/s", of.name.chars().map(visible).collect::<String>(), rate(of.packets))
+        };
+        let mut line = last.interfaces.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
+        if last.interfaces.len() > SHOWN {
+            line += &format!(" and {} more", last.interfaces.len() - SHOWN);
+        }
+        let lost: u64 = last.interfaces.iter().map(|of| of.lost_packets).sum();
+        if lost > 0 {
+            line += &format!("; {} packets LOST", grouped(lost));
+        }
+        format!("{line}; {:.0} ns/packet, {} MiB", last.cpu_ns_per_packet, last.rss_bytes >> 20)
+    }
+
     /// As lines for people, at this time.
     pub fn at(&self, now: Timestamp) -> impl fmt::Display {
         Told { status: self, now }.to_string()

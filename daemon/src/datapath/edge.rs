@@ -36,6 +36,13 @@ impl Edge {
         }
     }
 
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        if interfaces > self.counters.len() {
+            self.counters.resize(interfaces, Counters::default());
+        }
+    }
+
     /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, sizes, sampling: (least, most), lost_beyond, rates: _ } = other;
@@ -71,6 +78,11 @@ impl EdgeReader {
     pub fn new(interfaces: usize) -> Self {
         let empty = Edge::empty(interfaces);
         Self { earlier: [empty.clone(), empty] }
+    }
+
+    /// Makes room for this many interfaces, whose counters start at zero; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.earlier.iter_mut().for_each(|earlier| earlier.provide(interfaces));
     }
 
     /// How many interfaces there are.

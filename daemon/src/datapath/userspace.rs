@@ -75,7 +75,13 @@ impl UserspaceProgram {
         self.valve = Valve::one_in(rate);
     }
 
-    /// Measures what came by the interface of this slot, which is below the plan's number of interfaces. If a record
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.edge.provide(interfaces);
+        self.seconds.resize(self.edge.counters.len(), Seconds::default());
+    }
+
+    /// Measures what came by the interface of this slot, for which there is room. If a record
     /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
         let &Buffer { headers, link, tally, tick, second, repeated } = buffer;

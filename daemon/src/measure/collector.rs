@@ -41,6 +41,12 @@ impl<S: Source> Collector<S> {
         self.lanes.push(Lane::new(source, self.sum.interfaces()));
     }
 
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.sum.provide(interfaces);
+        self.lanes.iter_mut().for_each(|lane| lane.provide(interfaces));
+    }
+
     /// The CPUs whose rings it reads.
     pub fn cpus(&self) -> impl Iterator<Item = u32> {
         self.lanes.iter().map(Lane::cpu)
@@ -159,6 +165,8 @@ pub(super) mod tests {
             *edge = self.edges.pop_front().expect("an edge was read before its window was closed");
             Ok(())
         }
+
+        fn provide(&mut self, _: usize) {}
     }
 
     pub(in crate::measure) fn shard() -> Box<Shard> {

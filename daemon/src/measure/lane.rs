@@ -40,6 +40,9 @@ pub trait Source {
     ///
     /// The kernel refused.
     fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError>;
+
+    /// Reads the counters of this many interfaces from now on; never of fewer than before.
+    fn provide(&mut self, interfaces: usize);
 }
 
 /// A CPU's ring, and the kernel's `flush` program.
@@ -96,6 +99,10 @@ impl Source for KernelSource<'_> {
         *epoch = epoch.wrapping_add(1);
         Ok(())
     }
+
+    fn provide(&mut self, interfaces: usize) {
+        self.edges.provide(interfaces);
+    }
 }
 
 /// Where the records of a lane go.
@@ -127,6 +134,12 @@ impl Sum {
     /// How many interfaces there are.
     pub const fn interfaces(&self) -> usize {
         self.edge.counters.len()
+    }
+
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.edge.provide(interfaces);
+        self.last.provide(interfaces);
     }
 
     /// What was counted on all lanes; the next window begins.
@@ -205,6 +218,17 @@ impl<S: Source> Lane<S> {
     /// The CPU.
     pub fn cpu(&self) -> u32 {
         self.source.cpu()
+    }
+
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.source.provide(interfaces);
+        if interfaces > self.ahead.len() {
+            self.closed.resize(interfaces, Exact::default());
+            for told in [&mut self.came.open, &mut self.came.next, &mut self.ahead] {
+                told.resize(interfaces, Told::default());
+            }
+        }
     }
 
     /// Where its records come from.

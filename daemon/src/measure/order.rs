@@ -1,17 +1,32 @@
 //! What the coordinator and those who measure say to each other: an order to close the window, and the closed window.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use thiserror::Error;
 use weir_common::ledger::Loss;
 
 use super::shard::Shard;
-use crate::datapath::{edge::Edge, error::KernelError};
+use crate::{
+    config::Sampling,
+    datapath::{edge::Edge, error::KernelError},
+    question::Views,
+};
 
-/// What a worker is told to do.
-pub enum Order {
-    /// Close the window, and go on with this empty shard.
-    Close(Box<Shard>),
+/// Tells a worker to close its window.
+pub struct Order {
+    /// The empty shard to go on with.
+    pub spare: Box<Shard>,
+    /// What is another with the next window, if anything.
+    pub change: Option<Change>,
+}
+
+/// What another configuration changes for those who measure, besides their shards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Interface slots in use: never fewer than before.
+    pub interfaces: usize,
+    /// How many packets are taken.
+    pub sampling: Sampling,
 }
 
 /// A window closed by one worker.
@@ -32,10 +47,11 @@ impl Closed {
         Self { shard, edge, ring_peak: 0.0, late: Vec::new() }
     }
 
-    /// If the shard has another key than its window, its sketches cannot be merged: the part came so late that the day
-    /// has changed. Then what they say is given up, and accounted for as lost. Returns how many packets that are.
-    pub fn give_up_other_key(&mut self, key_id: u64) -> u64 {
-        if self.shard.key_id() == key_id {
+    /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the part
+    /// came so late that the day or the configuration has changed. Then what they say is given up, and accounted for as
+    /// lost. Returns how many packets that are.
+    pub fn give_up_other(&mut self, key_id: u64, views: &Arc<Views>) -> u64 {
+        if self.shard.key_id() == key_id && Arc::ptr_eq(self.shard.plan(), views) {
             return 0;
         }
         let mut packets = 0;
@@ -89,19 +105,22 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{config::Estimates, question::Views};
+    use crate::config::Estimates;
 
     #[test]
-    fn a_part_with_the_key_of_another_day_is_accounted_for_as_lost() {
-        let mut shard =
-            Box::new(Shard::new(&Estimates::default(), &Views::built_in(&Estimates::default(), 10), Key([1, 2])));
-        shard.attributed[1] = Tally::new(3, 300);
-        let mut closed = Closed::new(shard, Edge::empty(2));
-        assert_eq!(closed.give_up_other_key(Key([1, 2]).id()), 0);
-        assert_eq!(closed.shard.attributed[1], Tally::new(3, 300));
-        assert_eq!(closed.give_up_other_key(Key([3, 4]).id()), 3);
-        assert_eq!(closed.shard.attributed[1], Tally::default());
-        assert_eq!(closed.edge.counters[1].lost[Loss::RingFull as usize], Tally::new(3, 300));
+    fn a_part_with_the_key_of_another_day_or_other_views_is_accounted_for_as_lost() {
+        let views = || Views::built_in(&Estimates::default(), 10);
+        let (asked, others, key) = (views(), views(), Key([1, 2]));
+        for (other_key, other_views) in [(Key([3, 4]), &asked), (key, &others)] {
+            let mut shard = Box::new(Shard::new(&Estimates::default(), &asked, key));
+            shard.attributed[1] = Tally::new(3, 300);
+            let mut closed = Closed::new(shard, Edge::empty(2));
+            assert_eq!(closed.give_up_other(key.id(), &asked), 0);
+            assert_eq!(closed.shard.attributed[1], Tally::new(3, 300));
+            assert_eq!(closed.give_up_other(other_key.id(), other_views), 3);
+            assert_eq!(closed.shard.attributed[1], Tally::default());
+            assert_eq!(closed.edge.counters[1].lost[Loss::RingFull as usize], Tally::new(3, 300));
+        }
     }
 
     #[test]

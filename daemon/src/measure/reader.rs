@@ -19,7 +19,7 @@ use tracing::info;
 use weir_sketch::Seen;
 
 use super::{
-    order::{Closed, Order, WorkerError},
+    order::{Change, Closed, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
     shard::Shard,
     userspace::UserspaceCollector,
@@ -77,10 +77,16 @@ impl Reader {
                 self.wait()?;
             }
             match orders.try_recv() {
-                Ok(Order::Close(spare)) => {
+                Ok(Order { spare, change }) => {
                     // Commands that came before the order belong to the closing window.
                     self.obey()?;
                     let window = self.close(spare)?;
+                    // Which interfaces there are it learns with their taps.
+                    if let Some(Change { interfaces: _, sampling }) = change
+                        && let Some(rate) = self.control.change(&sampling)
+                    {
+                        self.collector.set_rate(rate);
+                    }
                     if closed.send(window).is_err() {
                         return Ok(());
                     }
@@ -95,7 +101,10 @@ impl Reader {
     fn obey(&mut self) -> Result<(), WorkerError> {
         while let Ok(command) = self.inbox.commands.try_recv() {
             match command {
-                Command::Open(tap) => self.taps.push(*tap),
+                Command::Open(tap) => {
+                    self.collector.provide(usize::from(tap.slot) + 1);
+                    self.taps.push(*tap);
+                }
                 Command::Close(slot) => {
                     if let Some(at) = self.taps.iter().position(|tap| tap.slot == slot) {
                         let mut tap = self.taps.swap_remove(at);

@@ -66,6 +66,21 @@ impl SamplingControl {
         }
     }
 
+    /// Goes by other settings from now on. Returns the rate if it is another one.
+    pub fn change(&mut self, sampling: &Sampling) -> Option<u32> {
+        let new = Self::new(sampling);
+        let is_same = (new.is_automatic, new.budget) == (self.is_automatic, self.budget);
+        // One that adapts goes on where it is.
+        if is_same && (new.is_automatic || new.rate == self.rate) {
+            return None;
+        }
+        // Draws that were made before go on into this window.
+        let (least, most) = self.in_force;
+        let (before, now) = (self.rate, new.rate);
+        *self = Self { in_force: (least.min(now), most.max(now)), ..new };
+        (now != before).then_some(now)
+    }
+
     /// The rate in force: one packet in this many is taken.
     pub const fn rate(&self) -> u32 {
         self.rate

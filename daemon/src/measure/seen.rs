@@ -30,6 +30,11 @@ impl Rotation {
         Self { generation, begun }
     }
 
+    /// Goes by generations of this length from now on.
+    pub const fn change(&mut self, generation: Duration) {
+        self.generation = generation;
+    }
+
     /// Whether the filter is to be rotated now that a window has ended, which began and ended at these times.
     pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
         // A capture's clock that was set back begins the generation anew, or it would last until that time comes again.
@@ -56,6 +61,14 @@ mod tests {
         assert_eq!(due, [14, 19, 24, 29]);
         let mut begun = Rotation::new(5 * MINUTE, Some(8 * MINUTE));
         assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
+    }
+
+    #[test]
+    fn a_generation_that_is_made_shorter_ends_sooner() {
+        let mut rotation = Rotation::new(5 * MINUTE, Some(Duration::ZERO));
+        assert!(!rotation.is_due(MINUTE, 2 * MINUTE, false));
+        rotation.change(MINUTE);
+        assert!(rotation.is_due(MINUTE, 2 * MINUTE, false));
     }
 
     #[test]

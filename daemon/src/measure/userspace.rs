@@ -29,7 +29,12 @@ impl UserspaceCollector {
         self.program.set_rate(rate);
     }
 
-    /// Measures what came by the interface of this slot, which is below the plan's number of interfaces.
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.program.provide(interfaces);
+    }
+
+    /// Measures what came by the interface of this slot, for which there is room.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
         let Self { program, batch, seen } = self;
         program.measure(slot, buffer, |record| batch.push(record, seen));

@@ -46,6 +46,11 @@ impl Window {
         self.start.wall
     }
 
+    /// When it is to end, by the wall clock.
+    pub const fn end(&self) -> Timestamp {
+        self.end.wall
+    }
+
     /// How long until this window's edge; zero once it is past.
     pub fn left(&self, now: Moment) -> Duration {
         self.end.monotonic.saturating_sub(now.monotonic)

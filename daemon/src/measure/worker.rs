@@ -20,7 +20,7 @@ use tracing::info;
 use super::{
     collector::Collector,
     lane::Source,
-    order::{Closed, Order, WorkerError},
+    order::{Change, Closed, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
 };
 use crate::{
@@ -55,6 +55,12 @@ impl<F: FnMut(u32, u32) -> Result<(), KernelError>> Throttle<F> {
         info!(?cpus, rate, "{}: taking one packet in {rate}", cause(before, rate));
         cpus.into_iter().try_for_each(|cpu| (self.apply)(cpu, rate))
     }
+
+    /// Goes by other settings from now on.
+    fn change(&mut self, sampling: &Sampling, mut cpus: impl Iterator<Item = u32>) -> Result<(), KernelError> {
+        let Some(rate) = self.control.change(sampling) else { return Ok(()) };
+        cpus.try_for_each(|cpu| (self.apply)(cpu, rate))
+    }
 }
 
 /// Why the rate changes.
@@ -87,9 +93,13 @@ pub fn run<S: Source>(
             wait(PATIENCE)?;
         }
         match orders.try_recv() {
-            Ok(Order::Close(spare)) => {
+            Ok(Order { spare, change }) => {
                 let mut window = collector.close(spare)?;
                 window.sampled_at(throttle.control.end_window(window.edge.sampling));
+                if let Some(Change { interfaces, sampling }) = change {
+                    collector.provide(interfaces);
+                    throttle.change(&sampling, collector.cpus())?;
+                }
                 if closed.send(window).is_err() {
                     return Ok(());
                 }
@@ -150,6 +160,8 @@ mod tests {
             *into = edge(Tally::new(2, 300));
             Ok(())
         }
+
+        fn provide(&mut self, _: usize) {}
     }
 
     fn collector<'a>() -> Collector<Script<'a>> {
@@ -174,7 +186,7 @@ mod tests {
             waits.borrow_mut().push(drains.get());
             // An order comes at the first wait; at the second there is nobody any more to give one.
             match waits.borrow().len() {
-                1 => sender.as_ref().unwrap().send(Order::Close(shard())).unwrap(),
+                1 => sender.as_ref().unwrap().send(Order { spare: shard(), change: None }).unwrap(),
                 2 => sender = None,
                 more => panic!("a {more}th wait, though nobody can give orders"),
             }
@@ -202,7 +214,7 @@ mod tests {
         let (orders_in, orders) = bounded(1);
         let (closed, windows) = unbounded();
         drop(windows);
-        orders_in.send(Order::Close(shard())).unwrap();
+        orders_in.send(Order { spare: shard(), change: None }).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         let (_lanes, newcomers) = unbounded();
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();

@@ -18,7 +18,7 @@ pub use self::{
     file::File,
     http::{Http, HttpError},
     open::{OpenError, open},
-    outbox::Outbox,
+    outbox::{Outbox, farewell, finish},
     standing::Standing,
     stdout::Stdout,
 };

@@ -127,6 +127,26 @@ impl Ending {
     }
 }
 
+/// Lets sinks deliver what waits within `timeout`, and says in the log what they did not deliver.
+pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
+    for sink in Outbox::finish_all(outboxes, timeout) {
+        if sink.queued > 0 {
+            warn!(sink = sink.name, reports = sink.queued, "these reports were not delivered");
+        }
+    }
+}
+
+/// The same, on a thread of its own: whoever calls has better things to do.
+pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
+    if outboxes.is_empty() {
+        return;
+    }
+    let farewell = thread::Builder::new().name("sink-farewell".to_owned()).spawn(move || finish(outboxes, timeout));
+    if let Err(error) = farewell {
+        warn!("reports of sinks that the configuration has no more may not be delivered: {error}");
+    }
+}
+
 /// The sink's thread.
 struct Courier {
     sink: Box<dyn Sink>,

@@ -103,6 +103,10 @@ impl Source for Simulated {
         self.edges.read(0, &self.block, edge);
         Ok(())
     }
+
+    fn provide(&mut self, interfaces: usize) {
+        self.edges.provide(interfaces);
+    }
 }
 
 /// Measures and prints.

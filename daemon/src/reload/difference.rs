@@ -1,0 +1,170 @@
+//! In what two configurations differ, and what of that cannot change while weir runs.
+
+use crate::{
+    config::{Config, Interface, Mode, slots},
+    datapath::tap,
+};
+
+/// What was decided when weir was started, and stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// Whether there are programs, and not packet sockets only.
+    pub has_programs: bool,
+    /// Whether these can leave packets out.
+    pub can_sample: bool,
+    /// Whether there are threads that read packet sockets.
+    pub has_readers: bool,
+}
+
+/// The sections in which something differs.
+pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let Config {
+        observer,
+        interfaces,
+        networks,
+        geo,
+        report,
+        estimates,
+        seen_flows,
+        standard_views,
+        views,
+        memory,
+        control,
+        datapath,
+        sampling,
+        hash_key,
+        sinks,
+    } = new;
+    let all = [
+        ("observer", *observer != old.observer),
+        ("interfaces", *interfaces != old.interfaces),
+        ("networks", *networks != old.networks),
+        ("geo", *geo != old.geo),
+        ("report", *report != old.report),
+        ("estimates", *estimates != old.estimates),
+        ("seen_flows", *seen_flows != old.seen_flows),
+        ("standard_views", *standard_views != old.standard_views),
+        ("views", *views != old.views),
+        ("memory", *memory != old.memory),
+        ("control", *control != old.control),
+        ("datapath", *datapath != old.datapath),
+        ("sampling", *sampling != old.sampling),
+        ("hash_key", *hash_key != old.hash_key),
+        ("sinks", *sinks != old.sinks),
+    ];
+    all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+}
+
+/// What differs and cannot change while weir runs, each with the reason.
+pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut note = |differs: bool, name: &str, why: &str| {
+        if differs {
+            all.push(format!("`{name}` needs a restart: {why}"));
+        }
+    };
+    note(new.observer != old.observer, "observer", "the numbers of reports go on for one observer");
+    note(new.control != old.control, "control", "the control socket is opened once");
+    note(new.datapath != old.datapath, "datapath", "its maps are made once");
+    note(new.hash_key != old.hash_key, "hash_key", "flows that were seen are known by it");
+    let filter = |config: &Config| (config.seen_flows.capacity, config.seen_flows.false_positive_rate);
+    note(filter(new) != filter(old), "seen_flows", "its filter is made once; only `generation` can change");
+    let samples_anew = started.has_programs && !started.can_sample && new.sampling.packets.leaves_out();
+    note(
+        samples_anew,
+        "sampling.packets",
+        "weir was started to take every packet, and its programs can do nothing else",
+    );
+    let asks_for_programs = |interface: &Interface| !matches!(interface.mode, Mode::Auto | Mode::AfPacket);
+    note(
+        !started.has_programs && new.interfaces.iter().any(asks_for_programs),
+        "interfaces",
+        "weir was started with packet sockets only, and this mode needs its programs",
+    );
+    let needs_readers = tap::count(&new.interfaces, started.has_programs) > 0;
+    note(
+        needs_readers && !started.has_readers,
+        "interfaces",
+        "weir was started without threads that read packet sockets, which `mode: afpacket` needs",
+    );
+    all
+}
+
+/// Interface slots that the way from one configuration to another needs, where so many are provided for: what leaves keeps
+/// its slot until its last window is reported.
+pub fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
+    if old.interfaces == new.interfaces {
+        return provided;
+    }
+    let most = slots(old.interfaces.iter().chain(&new.interfaces));
+    provided.max(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: Started = Started { has_programs: true, can_sample: false, has_readers: false };
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, "weir.yaml").unwrap()
+    }
+
+    #[test]
+    fn sections_that_differ_are_named() {
+        let old = config("interfaces: [eth0]\nsinks: [{type: stdout}]");
+        assert!(changed(&old, &old).is_empty());
+        let new =
+            config("interfaces: [eth0, eth1]\nreport: {interval: 1s}\nsinks: [{type: stdout}]\nviews: [{name: w}]");
+        assert_eq!(changed(&old, &new), ["interfaces", "report", "views"]);
+        assert_eq!(changed(&new, &old), ["interfaces", "report", "views"]);
+    }
+
+    #[test]
+    fn what_cannot_change_is_named_with_the_reason() {
+        let old = config("interfaces: [eth0]");
+        for (text, name) in [
+            ("observer: {name: r1}", "observer"),
+            ("control: {socket: /tmp/other.sock}", "control"),
+            ("datapath: {tunnels: inner}", "datapath"),
+            ("hash_key: {file: /etc/weir/key}", "hash_key"),
+            ("seen_flows: {capacity: 2000}", "seen_flows"),
+            ("seen_flows: {false_positive_rate: 0.01}", "seen_flows"),
+            ("sampling: {packets: 10}", "sampling.packets"),
+            ("sampling: {packets: auto}", "sampling.packets"),
+        ] {
+            let refused = needs_restart(&old, &config(&format!("interfaces: [eth0]\n{text}")), STARTED);
+            assert!(
+                refused.len() == 1 && refused[0].starts_with(&format!("`{name}` needs a restart: ")),
+                "{refused:?}"
+            );
+        }
+        let socket = config("interfaces: [{name: eth0, mode: afpacket}]");
+        assert!(needs_restart(&old, &socket, STARTED)[0].contains("afpacket"));
+        assert!(needs_restart(&old, &socket, Started { has_readers: true, ..STARTED }).is_empty());
+        let sockets_only = Started { has_programs: false, can_sample: false, has_readers: true };
+        let tcx = config("interfaces: [{name: eth0, mode: tcx}]");
+        assert!(needs_restart(&socket, &tcx, sockets_only)[0].contains("its programs"));
+    }
+
+    #[test]
+    fn all_else_can_change() {
+        let old = config("interfaces: [eth0]");
+        let new = "interfaces: [eth1, {name: \"ppp*\", direction: both}]\nnetworks: {n: {prefixes: [192.0.2.0/24]}}\n\
+                   report: {interval: 1s, top: 5}\nestimates: {top_error: 0.001}\nseen_flows: {generation: 1m}\n\
+                   standard_views: [flows]\nviews: [{name: w}]\nmemory: 1GiB\nsampling: {cpu: 0.2}\n\
+                   sinks: [{type: stdout}]";
+        assert_eq!(needs_restart(&old, &config(new), STARTED), [""; 0]);
+        let samples = Started { can_sample: true, ..STARTED };
+        assert!(needs_restart(&old, &config("interfaces: [eth0]\nsampling: {packets: 10}"), samples).is_empty());
+    }
+
+    #[test]
+    fn interfaces_that_leave_and_that_come_have_room_together() {
+        let (one, two) = (config("interfaces: [eth0]"), config("interfaces: [{name: eth1, direction: both}]"));
+        assert_eq!(slots_between(&one, &one, 1), 1);
+        assert_eq!(slots_between(&one, &two, 1), 3);
+        assert_eq!(slots_between(&two, &one, 7), 7, "slots keep their numbers");
+        assert_eq!(slots_between(&one, &config("interfaces: [\"*\"]"), 1), 256);
+    }
+}
