@@ -160,7 +160,7 @@ impl SharedBloom {
 
     /// The share of bits that are set. Reads the whole filter.
     pub fn fill(&self) -> f64 {
-        self.words().map(fill_of).sum::<f64>() / (self.blocks.len() * SECTORS * WORDS) as f64
+        ones(&self.blocks) as f64 / (self.blocks.len() * SECTORS * WORDS) as f64 / WIDTH
     }
 
     /// The expected fill when it holds as many keys as planned.
@@ -176,7 +176,11 @@ impl SharedBloom {
     /// blocks. Reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         let sector = |words: &[AtomicU64; WORDS]| words.iter().map(|word| power(fill_of(word))).sum::<f64>();
-        let found = self.blocks.iter().map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
+        // Each key sets bits in every sector, so a block without any in its first one has none. In a filter of which
+        // little is used, nearly all are such.
+        let is_used = |block: &&Block| block.0[0].iter().any(|word| word.load(Relaxed) != 0);
+        let used = self.blocks.iter().filter(is_used);
+        let found = used.map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
@@ -263,6 +267,14 @@ impl Image for SharedBloom {
             Ok(())
         })?;
         Ok(Self { blocks, capacity, key_id: key_id.into() })
+    }
+}
+
+simd::dispatch! {
+    /// How many bits are set.
+    fn ones(blocks: &[Block]) -> u64 {
+        let of_word = |word: &AtomicU64| u64::from(word.load(Relaxed).count_ones());
+        blocks.iter().map(|block| block.0.iter().flatten().map(of_word).sum::<u64>()).sum()
     }
 }
 

@@ -22,6 +22,11 @@ impl Idle {
         Self { sorted, lines_per_key }
     }
 
+    /// Whether no line holds anything.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.last().is_none_or(|most| *most == 0.0)
+    }
+
     /// The mean of those of a key's lines that have these ranks (0 holds the least) is above this with at most this
     /// probability, if the key put nothing there.
     pub fn most(&self, ranks: Range<usize>, probability: f64) -> f64 {

@@ -25,6 +25,10 @@ impl Line {
 
     /// How many pairs came.
     pub fn count(&self) -> f64 {
+        // Where there is little traffic, nearly all are.
+        if *self == Self::EMPTY {
+            return 0.0;
+        }
         let mut likelihood = Likelihood::new(RANK_BITS + 1);
         for register in self.registers {
             match register::highest(register) {

@@ -81,6 +81,9 @@ impl<'a, K: Copy> Survey<'a, K> {
         let counts: Vec<f64> = spread.lines.iter().map(Line::count).collect();
         let idle = Idle::of(&counts, spread.lines_per_key);
         let mut survey = Self { spread, counts, idle, usual: 0.0 };
+        if survey.idle.is_empty() {
+            return survey;
+        }
         let middle = survey.middle();
         let mut found: Vec<f64> = (0..IDLE_KEYS).map(|nth| mean(&survey.found(mix(nth))[middle.clone()])).collect();
         let (_, usual, _) = found.select_nth_unstable_by(IDLE_KEYS as usize / 2, f64::total_cmp);
