@@ -130,6 +130,12 @@ pub const SINKS_MAX: usize = 16;
 /// Reports that a sink holds while it is slow or dead.
 pub const QUEUE: RangeInclusive<u64> = 1..=4096;
 
+/// Bytes of a file of reports before it is renamed: the largest report has some hundred KiB.
+pub const FILE_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// Renamed files that stay.
+pub const FILES_KEPT: RangeInclusive<u64> = 1..=100;
+
 /// How long an HTTP sink waits for its collector.
 pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
 

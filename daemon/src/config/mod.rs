@@ -19,7 +19,7 @@ mod tests;
 mod units;
 mod view;
 
-use std::fs::{File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -333,12 +333,26 @@ pub enum Target {
     /// Standard output, one report a line.
     Stdout,
     /// A file that reports are appended to, one a line.
-    File {
-        /// Its path, relative to the working directory if not absolute.
-        path: PathBuf,
-    },
+    File(File),
     /// A collector that takes POST requests.
     Http(Http),
+}
+
+/// A file of reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct File {
+    /// Its path, relative to the working directory if not absolute.
+    pub path: PathBuf,
+    /// Bytes that it may have: before it has more, weir renames it and begins another one. `None` (`none`): any number.
+    #[serde(serialize_with = "write_bytes_or_none")]
+    pub max_size: Option<u64>,
+    /// How many renamed files stay.
+    pub keep: usize,
+}
+
+impl File {
+    /// The default of `keep`.
+    pub const KEEP: usize = 4;
 }
 
 /// An HTTP collector.
@@ -378,7 +392,7 @@ impl Config {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
         let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
+        let file = fs::File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         match std::str::from_utf8(&bytes) {
@@ -411,7 +425,7 @@ impl Config {
         }
         let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| match &sink.target {
             Target::Http(http) => http.headers.iter().map(move |(name, _)| (nth, name)).collect(),
-            Target::Stdout | Target::File { .. } => Vec::new(),
+            Target::Stdout | Target::File(_) => Vec::new(),
         });
         let mut secrets = headers.filter(|(_, name)| secret::is_credential(name));
         secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))
@@ -495,7 +509,7 @@ impl Target {
     fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stdout, Self::Stdout) => true,
-            (Self::File { path: one }, Self::File { path: other }) => one == other,
+            (Self::File(one), Self::File(other)) => one.path == other.path,
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
             _ => false,
         }
@@ -548,6 +562,13 @@ fn write_budget<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::
     match bytes {
         Some(bytes) => units::write_bytes(bytes, serializer),
         None => serializer.serialize_none(),
+    }
+}
+
+fn write_bytes_or_none<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => units::write_bytes(bytes, serializer),
+        None => serializer.serialize_str(NONE),
     }
 }
 

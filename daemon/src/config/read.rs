@@ -13,8 +13,8 @@ use super::network::networks;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Control, Datapath, Direction, Estimates, HashKey, Http, Interface, Mode, NONE, Observer,
-    Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
+    AUTO, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode, NONE,
+    Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 use crate::{interface::Way, names::GeoFiles, text::short, view::Standard};
 
@@ -386,11 +386,18 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         s.pass_others();
         return None;
     };
-    let target = match kind {
-        Kind::Stdout => Target::Stdout,
-        Kind::File => Target::File { path: s.require("path", "the file to append to", |f| path(&f))? },
-        Kind::Http => Target::Http(http(s)?),
-    };
+    let target =
+        match kind {
+            Kind::Stdout => Target::Stdout,
+            Kind::File => {
+                let max_size = s.get("max_size", None, |f| {
+                    if f.is_word_of(&[NONE]) { Some(None) } else { f.bytes(FILE_SIZE).map(Some) }
+                });
+                let keep = s.get("keep", File::KEEP, |f| size(&f, FILES_KEPT));
+                Target::File(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep })
+            }
+            Kind::Http => Target::Http(http(s)?),
+        };
     Some(Sink { target, queue })
 }
 

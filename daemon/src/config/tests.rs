@@ -116,7 +116,7 @@ fn examples_parse() {
         two_sinks.interfaces[0],
         Interface { name: "wan0".into(), mode: Mode::Native, direction: Direction::Ingress, feeds: None }
     );
-    assert!(matches!(two_sinks.sinks[0].target, Target::File { .. }));
+    assert!(matches!(two_sinks.sinks[0].target, Target::File(_)));
 }
 
 #[test]
@@ -164,7 +164,7 @@ datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1}
-  - {type: file, path: reports.ndjson, queue: 2}
+  - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
 sampling: {packets: auto, cpu: 0.25}
@@ -225,7 +225,10 @@ fn every_setting_is_read() {
         hash_key: HashKey::File("key".into()),
         sinks: vec![
             Sink { target: Target::Stdout, queue: 1 },
-            Sink { target: Target::File { path: "reports.ndjson".into() }, queue: 2 },
+            Sink {
+                target: Target::File(File { path: "reports.ndjson".into(), max_size: Some(8 << 20), keep: 2 }),
+                queue: 2,
+            },
             Sink { target: http("https://[2001:db8::1]:8443/a?b=c", 250, Compress::None), queue: 3 },
             Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64 },
         ],
@@ -263,6 +266,8 @@ fn limits_are_inclusive() {
         ("datapath: {ring: %}", ["64KiB", "64MiB"], ["32KiB", "128MiB"]),
         ("datapath: {packet_ring: %}", ["64KiB", "256MiB"], ["32KiB", "512MiB"]),
         ("sinks: [{type: stdout, queue: %}]", ["1", "4096"], ["0", "4097"]),
+        ("sinks: [{type: file, path: a, max_size: %}]", ["1MiB", "1024GiB"], ["1023KiB", "1025GiB"]),
+        ("sinks: [{type: file, path: a, keep: %}]", ["1", "100"], ["0", "101"]),
         ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
     ];
     for (text, within, beyond) in cases {

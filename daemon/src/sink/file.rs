@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{self, ErrorKind},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use super::{DeliveryError, Encoded, Sink, write_line};
@@ -12,13 +12,24 @@ use super::{DeliveryError, Encoded, Sink, write_line};
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
 
-/// A file of reports (NDJSON). It may be rotated: if it was moved or deleted, a new one is created.
+/// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new one is
+/// created.
 ///
 /// A report is delivered when the system has accepted it; it is not synced to the disk.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
+    rotation: Option<Rotation>,
     open: Option<Open>,
+}
+
+/// When a file is renamed, and how many renamed ones stay: `reports.1` is the newest, `reports.2` the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes that a file may have; a report that is larger has a file of its own.
+    pub max_size: u64,
+    /// Renamed files that stay, at least one.
+    pub keep: usize,
 }
 
 #[derive(Debug)]
@@ -31,19 +42,29 @@ struct Open {
 
 impl File {
     /// Appends to the file at `path`, which is opened with the first report.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), open: None }
+    pub fn new(path: impl Into<PathBuf>, rotation: Option<Rotation>) -> Self {
+        Self { path: path.into(), rotation, open: None }
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.moved()? {
             self.open = None;
         }
-        let open = match &mut self.open {
+        if let Some(Rotation { max_size, keep }) = self.rotation
+            && self.opened()?.size()?.is_some_and(|size| size > 0 && size + line.len() as u64 > max_size)
+        {
+            self.open = None;
+            rotate(&self.path, keep)?;
+        }
+        let open = self.opened()?;
+        write_line(&mut open.file, &mut open.torn, line)
+    }
+
+    fn opened(&mut self) -> io::Result<&mut Open> {
+        Ok(match &mut self.open {
             Some(open) => open,
             closed => closed.insert(Open::at(&self.path)?),
-        };
-        write_line(&mut open.file, &mut open.torn, line)
+        })
     }
 
     /// Whether the path leads to another file than the one that is open, or to none.
@@ -57,7 +78,32 @@ impl File {
     }
 }
 
+/// Renames the file, and those that were renamed before; the oldest goes.
+fn rotate(path: &Path, keep: usize) -> io::Result<()> {
+    let name = |nth: usize| match nth {
+        0 => path.to_owned(),
+        _ => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{nth}"));
+            PathBuf::from(name)
+        }
+    };
+    for nth in (0..keep).rev() {
+        match fs::rename(name(nth), name(nth + 1)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+    }
+    Ok(())
+}
+
 impl Open {
+    /// Its bytes; `None` if it is a pipe or a device.
+    fn size(&self) -> io::Result<Option<u64>> {
+        let metadata = self.file.metadata()?;
+        Ok(metadata.is_file().then_some(metadata.len()))
+    }
+
     fn at(path: &PathBuf) -> io::Result<Self> {
         let file = fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?;
         let metadata = file.metadata()?;
@@ -86,7 +132,7 @@ impl Sink for File {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, path::Path, process};
+    use std::{env, process};
 
     use super::{super::tests::encoded, *};
 
@@ -117,12 +163,12 @@ mod tests {
     fn reports_are_appended_to_what_is_there() {
         let directory = Directory::new("append");
         let path = directory.0.join("reports.ndjson");
-        let mut sink = File::new(&path);
+        let mut sink = File::new(&path, None);
         assert_eq!(sink.name(), format!("file:{}", path.display()));
         assert!(!path.exists(), "opened with the first report");
         sink.deliver(&encoded("a/b/1")).unwrap();
         sink.deliver(&encoded("a/b/2")).unwrap();
-        File::new(&path).deliver(&encoded("a/c/1")).unwrap();
+        File::new(&path, None).deliver(&encoded("a/c/1")).unwrap();
         assert_eq!(ids(&path), ["a/b/1", "a/b/2", "a/c/1"]);
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o7777 & !MODE, 0, "{mode:o}: nobody else may read it");
@@ -132,7 +178,7 @@ mod tests {
     fn a_file_moved_or_deleted_is_created_anew() {
         let directory = Directory::new("rotate");
         let [path, old] = ["reports.ndjson", "reports.ndjson.1"].map(|name| directory.0.join(name));
-        let mut sink = File::new(&path);
+        let mut sink = File::new(&path, None);
         sink.deliver(&encoded("a/b/1")).unwrap();
         fs::rename(&path, &old).unwrap();
         sink.deliver(&encoded("a/b/2")).unwrap();
@@ -152,11 +198,28 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_large_enough_is_renamed_and_the_oldest_goes() {
+        let directory = Directory::new("large");
+        let path = directory.0.join("reports.ndjson");
+        let line = encoded("a/b/1").line.len() as u64;
+        let mut sink = File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 }));
+        (1..=9).for_each(|nth| sink.deliver(&encoded(&format!("a/b/{nth}"))).unwrap());
+        let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
+        assert_eq!(names.map(|name| ids(&name).join(" ")), ["a/b/9", "a/b/7 a/b/8", "a/b/5 a/b/6"]);
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
+        // Another run goes on with what is there; a report that is too large has a file of its own.
+        File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 })).deliver(&encoded("a/c/1")).unwrap();
+        assert_eq!(ids(&path), ["a/b/9", "a/c/1"]);
+        File::new(&path, Some(Rotation { max_size: 1, keep: 2 })).deliver(&encoded("a/c/2")).unwrap();
+        assert_eq!(ids(&path), ["a/c/2"]);
+    }
+
+    #[test]
     fn a_line_that_a_crash_cut_is_not_glued_to_the_next() {
         let directory = Directory::new("torn");
         let path = directory.0.join("reports.ndjson");
         fs::write(&path, "{\"schema\":\"we").unwrap();
-        let mut sink = File::new(&path);
+        let mut sink = File::new(&path, None);
         let reports = [encoded("a/b/1"), encoded("a/b/2")];
         reports.iter().for_each(|report| sink.deliver(report).unwrap());
         let expected = [b"{\"schema\":\"we\n", &*reports[0].line, &*reports[1].line].concat();
@@ -167,7 +230,7 @@ mod tests {
     fn an_error_names_the_path_and_passes_when_its_cause_does() {
         let directory = Directory::new("error");
         let path = directory.0.join("missing").join("reports.ndjson");
-        let mut sink = File::new(&path);
+        let mut sink = File::new(&path, None);
         let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
         let DeliveryError::Unavailable(message) = error else { panic!("{error:?}") };
         assert!(message.contains(path.to_str().unwrap()) && message.contains("No such file"), "{message}");
@@ -178,7 +241,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_full_is_unavailable() {
-        let error = File::new("/dev/full").deliver(&encoded("a/b/1")).unwrap_err();
+        let error =
+            File::new("/dev/full", Some(Rotation { max_size: 1, keep: 1 })).deliver(&encoded("a/b/1")).unwrap_err();
         assert!(matches!(&error, DeliveryError::Unavailable(message) if message.contains("/dev/full")), "{error:?}");
     }
 }

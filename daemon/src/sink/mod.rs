@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use self::{
-    file::File,
+    file::{File, Rotation},
     http::{Http, HttpError},
     open::{OpenError, open},
     outbox::{Outbox, farewell, finish},

@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::{File, Http, HttpError, Outbox, Sink, Stdout};
+use super::{File, Http, HttpError, Outbox, Rotation, Sink, Stdout};
 use crate::config::{self, Compress, Target};
 
 /// Why a sink cannot be opened.
@@ -39,7 +39,10 @@ fn open_one(sink: &config::Sink) -> Result<Outbox, OpenError> {
             let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
             ("stdout", Box::new(opened))
         }
-        Target::File { path } => ("file", Box::new(File::new(path))),
+        Target::File(config::File { path, max_size, keep }) => {
+            let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep });
+            ("file", Box::new(File::new(path, rotation)))
+        }
         Target::Http(http) => ("http", Box::new(connect(http)?)),
     };
     Outbox::start(target, sink.queue).map_err(|source| OpenError::System { name, source })
