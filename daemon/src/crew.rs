@@ -22,6 +22,7 @@ use crate::{
         order::{Change, Closed, Order, WorkerError},
         shard::Shard,
     },
+    privileges,
     question::Views,
     waker::Waker,
 };
@@ -86,7 +87,11 @@ impl<'scope> Crew<'scope> {
     ) -> io::Result<()> {
         let (orders, orders_out) = bounded(1);
         let (closed_in, closed) = bounded(1);
-        let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || work(&orders_out, &closed_in))?;
+        let work = move || {
+            privileges::give_up_all();
+            work(&orders_out, &closed_in)
+        };
+        let thread = thread::Builder::new().name(name).spawn_scoped(scope, work)?;
         self.workers.push(Worker { orders, closed, is_ordered: false, change: None, waker, thread });
         Ok(())
     }

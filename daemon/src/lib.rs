@@ -18,7 +18,7 @@
 //! Each of these imports only those before it in the order interface, names, view, config, question.
 //!
 //! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
-//! end. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
+//! end, [`privileges`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
 //! numbers and errors for people.
 
 #![deny(unsafe_code)]
@@ -43,6 +43,7 @@ pub mod names;
 mod notify;
 pub mod observer;
 pub mod pipeline;
+pub mod privileges;
 pub mod question;
 pub mod rates;
 pub mod reload;

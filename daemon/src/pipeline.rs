@@ -13,6 +13,7 @@
 use std::{io, path::Path, sync::Arc, thread};
 
 use crossbeam::channel::{bounded, unbounded};
+use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use tracing::warn;
 
@@ -25,7 +26,7 @@ use crate::{
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
-        Cpus, Kernel, KernelError, Parts, Plan, RingEvents, descriptors,
+        Cpus, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx,
         tap::{self, Taps},
     },
     fleet::{Berth, Fleet},
@@ -40,6 +41,7 @@ use crate::{
     memory::{Memory, OverBudget, SHARDS_PER_WORKER},
     names::GeoError,
     observer::Observer,
+    privileges::{self, Needs},
     question::Views,
     reload::{Reloader, Started, reloader::Reread},
     signals::Signals,
@@ -151,6 +153,11 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             crew.hire(scope, format!("weir-worker{nth}"), waker, work).map_err(RunError::Thread)?;
             berths.push(Berth { sources, events });
         }
+        let needs = Needs {
+            has_programs: kernel_side.is_some(),
+            has_tcx: matches!(has_tcx(), Ok(true)),
+            cpus_may_come: cpus.online.len() < cpus.possible as usize,
+        };
         let mut fleet = kernel_side.map(|(rings, flush)| Fleet::new(rings, flush, interfaces, berths));
         if let Some(fleet) = &mut fleet {
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
@@ -164,12 +171,15 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let attachments =
+        let mut attachments =
             Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, views.clone(), start.strict)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())
-            .spawn_scoped(scope, move || events.watch(&news_in))
+            .spawn_scoped(scope, move || {
+                privileges::give_up_all();
+                events.watch(&news_in);
+            })
             .map_err(RunError::Thread)?;
         let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
         let (state, last) =
@@ -187,6 +197,10 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             cpu_time: clock::cpu_time(),
             doubt: None,
         };
+        if needs.has_tcx {
+            attachments.load_all();
+        }
+        let kept = privileges::still_needed(&config.interfaces, needs);
         let identity = Identity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -201,6 +215,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             has_programs: fleet.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: memory.readers > 0,
+            can_filter: kept.iter().any(|(one, ..)| one.contains(CapabilitySet::NET_ADMIN)),
         };
         let (reloader, reloads) = Reloader::new(
             (start.reread, hangups),
@@ -211,7 +226,10 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         );
         thread::Builder::new()
             .name("weir-reload".to_owned())
-            .spawn_scoped(scope, move || reloader.run())
+            .spawn_scoped(scope, move || {
+                privileges::give_up_all_but_files();
+                reloader.run();
+            })
             .map_err(RunError::Thread)?;
         let coordinator = Coordinator {
             config: config.clone(),
@@ -229,6 +247,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             pending: None,
             kept: None,
         };
+        privileges::give_up_all_but(&kept);
         Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)
     })
 }

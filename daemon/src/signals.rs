@@ -13,7 +13,7 @@ use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use nix::sys::signal::{SigSet, Signal};
 use tracing::warn;
 
-use crate::clock;
+use crate::{clock, privileges};
 
 /// Signals that come this soon after the first one belong to it. A person takes longer to lose patience.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
@@ -37,12 +37,17 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
     let hangups = listen_to_hangups()?;
     let (open, ended) = bounded(0);
     let mut requests = Requests::new(open);
-    ctrlc::set_handler(move || {
+    let handle = move || {
         if requests.hear(clock::now().monotonic) == Urgency::AtOnce {
             hurry();
         }
-    })
-    .map_err(io::Error::other)?;
+    };
+    // The thread of the handler has the rights of the one that sets it: none.
+    let set = thread::Builder::new().spawn(|| {
+        privileges::give_up_all();
+        ctrlc::set_handler(handle)
+    })?;
+    set.join().map_err(|_| io::ErrorKind::Other)?.map_err(io::Error::other)?;
     Ok(Signals { stop: ended, hangups })
 }
 
@@ -53,6 +58,7 @@ fn listen_to_hangups() -> io::Result<Receiver<()>> {
     hangup.add(Signal::SIGHUP);
     hangup.thread_block()?;
     let wait = move || {
+        privileges::give_up_all();
         while hangup.wait().is_ok() {
             if let Err(TrySendError::Disconnected(())) = heard.try_send(()) {
                 return;

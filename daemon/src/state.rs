@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
 
+use crate::privileges;
+
 /// The format of the file.
 const SCHEMA: &str = "weir.state/1";
 /// The file, the same while it is written, and the file that a running daemon has locked.
@@ -132,6 +134,7 @@ impl State {
         let (written_in, written) = bounded(1);
         let taken = waiting.clone();
         let work = move || {
+            privileges::give_up_all_but_files();
             let _lock = lock;
             for last in taken {
                 if written_in.send((last.seq, write(&directory, &last))).is_err() {

@@ -25,7 +25,7 @@ tests![
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
 /// Joins the two namespaces by one more quiet link, and waits until it passes packets.
-fn link(pair: &QuietPair, [near, far]: [&str; 2]) -> Result<()> {
+pub fn link(pair: &QuietPair, [near, far]: [&str; 2]) -> Result<()> {
     let QuietPair { generator, observer } = pair;
     generator.ip(&format!("link add {near} type veth peer name {far} netns {}", observer.name()))?;
     generator.ip(&format!("link set {near} arp off up"))?;

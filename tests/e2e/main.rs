@@ -38,6 +38,8 @@ mod interfaces;
 mod ledger;
 mod memory;
 mod notify;
+mod package;
+mod privileges;
 mod rates;
 mod reload;
 mod sampling;
@@ -59,7 +61,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 28] = [
+const SUITES: [Suite; 29] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -77,6 +79,7 @@ const SUITES: [Suite; 28] = [
     Suite::in_namespaces("views", views::TESTS),
     Suite::in_namespaces("control", control::TESTS),
     Suite::in_namespaces("reload", reload::TESTS),
+    Suite::in_namespaces("privileges", privileges::TESTS),
     Suite::in_namespaces("rates", rates::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
@@ -93,7 +96,9 @@ const SUITES: [Suite; 28] = [
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(1));
-    let trials = SUITES.iter().flat_map(Suite::trials).collect();
+    // Only where there is a package to look at.
+    let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
+    let trials = SUITES.iter().chain([&package]).flat_map(Suite::trials).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -85,7 +85,8 @@ impl Reloaded {
     }
 }
 
-fn wait_until_in_force(daemon: &Daemon, nth: usize) -> Result<()> {
+/// Waits until another configuration is in force, the `nth` time.
+pub fn wait_until_in_force(daemon: &Daemon, nth: usize) -> Result<()> {
     let times = || Ok((daemon.log()?.matches("another configuration is in force").count() >= nth).then_some(()));
     clock::wait_for("another configuration", TIMEOUT, times)
         .with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))

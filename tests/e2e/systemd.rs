@@ -24,7 +24,7 @@ use weir_tests::{
 use self::machine::{Installed, Machine};
 use crate::watch::{self, Ended, QUIET_LINK, TIMEOUT, check_accounts, has_program, judge, modes, number};
 
-mod machine;
+pub mod machine;
 
 tests![the_unit_is_understood, the_unit_exposes_little];
 
@@ -99,6 +99,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     machine.done("systemctl start weir")?;
     service.is_attached(true).context("when systemd says that it is started")?;
     let first = service.reports_of(None)?;
+    service.has_no_capability()?;
     service.reloads(&config)?;
     let first = service.measures(91, &first)?;
 
@@ -174,6 +175,18 @@ impl Service<'_> {
         complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
+    /// Holds each of its threads against what it may have once it measures: nothing.
+    fn has_no_capability(&self) -> Result<()> {
+        let threads = self.machine.path(&format!("proc/{}/task", self.property("MainPID")?));
+        for thread in fs::read_dir(&threads)? {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            let sets = status.lines().filter(|line| line.starts_with("Cap") && !line.starts_with("CapBnd"));
+            let given_up = sets.clone().all(|line| line.ends_with("\t0000000000000000"));
+            ensure!(given_up && sets.count() == 4, "a thread has capabilities:\n{status}\n{}", self.machine.log());
+        }
+        Ok(())
+    }
+
     /// Takes another configuration, and refuses a wrong one, without an end of this run.
     fn reloads(&self, config: &str) -> Result<()> {
         let Self { machine, .. } = self;
@@ -227,7 +240,7 @@ impl Service<'_> {
 }
 
 /// Whether there is a program on what the interface sends, by TCX.
-fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
+pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
     let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
     Ok(!programs.is_empty())
 }

@@ -39,6 +39,7 @@ use self::{
     server::{Others, Server},
 };
 use crate::{
+    privileges,
     question::{Ask, Views},
     reload::Request,
     waker::Waker,
@@ -87,7 +88,10 @@ impl Control {
             Ok(listener) => {
                 let others = Others { coordinator: Box::new(move |views, asks| put(&ask, views, asks)), reload };
                 let server = Server::new(listener, end, board, others)?;
-                thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || server.run())?;
+                thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {
+                    privileges::give_up_all();
+                    server.run();
+                })?;
             }
             Err(error) => warn!("no control socket at {}: {error}", path.display()),
         }

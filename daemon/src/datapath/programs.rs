@@ -4,6 +4,7 @@ use aya::programs::{
     ProgramError, RawTracePoint, RawTracePointRunOptions, SchedClassifier, TestRun as _, TestRunOptions, Xdp,
 };
 use rustix::io::Errno;
+use tracing::debug;
 use weir_common::{
     control::{FlushOrder, Flushed},
     packet::Link,
@@ -12,8 +13,8 @@ use weir_common::{
 use super::{error::KernelError, maps::Blocks};
 use crate::interface::Way;
 
-/// The programs of the tc hook. Each is loaded when it is first needed: a kernel may not support them, and most
-/// interfaces do not need them.
+/// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are, when
+/// weir may load none later.
 pub struct TcPrograms<'a> {
     /// For packets that begin with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],
@@ -22,6 +23,15 @@ pub struct TcPrograms<'a> {
 }
 
 impl TcPrograms<'_> {
+    /// Loads all of them. What the kernel refuses is refused again where it is needed, with the reason.
+    pub fn load_all(&mut self) {
+        for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| Way::ALL.map(|way| (link, way))) {
+            if let Err(error) = self.get(link, way) {
+                debug!("a program for the tc hook is not loaded: {error}");
+            }
+        }
+    }
+
     /// The program for packets of this direction that begin with `link`; `None` for a link layer that no program reads.
     ///
     /// # Errors

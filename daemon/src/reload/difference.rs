@@ -14,6 +14,8 @@ pub struct Started {
     pub can_sample: bool,
     /// Whether there are threads that read packet sockets.
     pub has_readers: bool,
+    /// Whether weir may still attach filters to the classic tc hook.
+    pub can_filter: bool,
 }
 
 /// The sections in which something differs.
@@ -81,6 +83,12 @@ pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<String
         "interfaces",
         "weir was started with packet sockets only, and this mode needs its programs",
     );
+    let asks_for_filters = |interface: &Interface| interface.mode == Mode::Tc;
+    note(
+        started.has_programs && !started.can_filter && new.interfaces.iter().any(asks_for_filters),
+        "interfaces",
+        "weir has given up the right to attach filters, which `mode: tc` needs",
+    );
     let needs_readers = tap::count(&new.interfaces, started.has_programs) > 0;
     note(
         needs_readers && !started.has_readers,
@@ -104,7 +112,7 @@ pub fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
 mod tests {
     use super::*;
 
-    const STARTED: Started = Started { has_programs: true, can_sample: false, has_readers: false };
+    const STARTED: Started = Started { has_programs: true, can_sample: false, has_readers: false, can_filter: false };
 
     fn config(text: &str) -> Config {
         Config::parse(text, "weir.yaml").unwrap()
@@ -142,7 +150,10 @@ mod tests {
         let socket = config("interfaces: [{name: eth0, mode: afpacket}]");
         assert!(needs_restart(&old, &socket, STARTED)[0].contains("afpacket"));
         assert!(needs_restart(&old, &socket, Started { has_readers: true, ..STARTED }).is_empty());
-        let sockets_only = Started { has_programs: false, can_sample: false, has_readers: true };
+        let tc = config("interfaces: [{name: eth0, mode: tc}]");
+        assert!(needs_restart(&old, &tc, STARTED)[0].contains("mode: tc"));
+        assert!(needs_restart(&old, &tc, Started { can_filter: true, ..STARTED }).is_empty());
+        let sockets_only = Started { has_programs: false, has_readers: true, ..STARTED };
         let tcx = config("interfaces: [{name: eth0, mode: tcx}]");
         assert!(needs_restart(&socket, &tcx, sockets_only)[0].contains("its programs"));
     }

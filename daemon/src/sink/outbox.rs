@@ -18,7 +18,7 @@ use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError}
 use tracing::{error, info, warn};
 
 use super::{DeliveryError, Encoded, Sink};
-use crate::report::SinkMetrics;
+use crate::{privileges, report::SinkMetrics};
 
 /// The pause after a first failed attempt: a collector that restarts needs a few of these.
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
@@ -61,7 +61,10 @@ impl Outbox {
             failing: false,
             _here: here,
         };
-        thread::Builder::new().name("sink".to_owned()).spawn(|| courier.run())?;
+        thread::Builder::new().name("sink".to_owned()).spawn(|| {
+            privileges::give_up_all_but_files();
+            courier.run();
+        })?;
         Ok(Self { account, queue, oldest, ending, gone })
     }
 

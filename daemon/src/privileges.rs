@@ -1,0 +1,130 @@
+//! Capabilities: what weir gives up once it measures, and what it still needs then.
+//!
+//! With the descriptors that it holds, a process without any capability still runs `flush`, reads and writes maps, and
+//! attaches its programs to further interfaces. Only what makes something new in the kernel needs capabilities: maps,
+//! programs, filters of the classic tc hook, and packet sockets.
+//!
+//! Linux has capabilities for each thread, and a thread has those of the one that starts it. So each thread gives up its
+//! own when it begins, and the first one when everything is attached.
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
+};
+use tracing::{info, warn};
+
+use crate::config::{Interface, Mode};
+
+/// Root's rights to files that are not its own. A service has none of them.
+const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// What the kernel and the machine are like, as far as it decides what is needed later.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Whether there are programs, and not packet sockets only.
+    pub has_programs: bool,
+    /// Whether the kernel has TCX (Linux 6.6).
+    pub has_tcx: bool,
+    /// Whether CPUs may come that have no ring yet.
+    pub cpus_may_come: bool,
+}
+
+/// A capability that is still needed, and what for.
+pub type Kept = (CapabilitySet, &'static str, &'static str);
+
+/// What is still needed once all interfaces that are there are attached.
+pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
+    const BPF: Kept = (CapabilitySet::BPF, "CAP_BPF", "a CPU that comes gets a ring, which is a map");
+    const FILTERS: Kept = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
+    const SOCKETS: Kept = (CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
+    const OLD: [Kept; 3] = [
+        (CapabilitySet::BPF, "CAP_BPF", "before Linux 6.6 each use of a program needs it"),
+        (CapabilitySet::PERFMON, "CAP_PERFMON", "before Linux 6.6 programs are loaded when an interface needs them"),
+        FILTERS,
+    ];
+    let mut kept = Vec::new();
+    if needs.has_programs {
+        if !needs.has_tcx {
+            kept.extend(OLD);
+        } else {
+            kept.extend(needs.cpus_may_come.then_some(BPF));
+            kept.extend(interfaces.iter().any(|interface| interface.mode == Mode::Tc).then_some(FILTERS));
+        }
+    }
+    let has_sockets = !needs.has_programs || interfaces.iter().any(|interface| interface.mode == Mode::AfPacket);
+    kept.extend(has_sockets.then_some(SOCKETS));
+    kept
+}
+
+/// Gives up all capabilities of this thread, for good, but these; says in the log which stay, and what for.
+pub fn give_up_all_but(kept: &[Kept]) {
+    let set = kept.iter().fold(CapabilitySet::empty(), |set, (one, ..)| set.union(*one));
+    match keep(set) {
+        Ok(()) => {
+            for (_, name, purpose) in kept {
+                info!("keeps {name}: {purpose}");
+            }
+        }
+        Err(error) => warn!("cannot give up capabilities: {error}; weir keeps those that it was started with"),
+    }
+}
+
+/// Gives up all capabilities of this thread. It is one that needs none.
+pub fn give_up_all() {
+    // The first thread says it if the system forbids that.
+    let _ = keep(CapabilitySet::empty());
+}
+
+/// Gives up all capabilities of this thread but root's rights to files, where it has those.
+pub fn give_up_all_but_files() {
+    let _ = keep(FILES);
+}
+
+fn keep(set: CapabilitySet) -> io::Result<()> {
+    let CapabilitySets { effective, permitted, inheritable: _ } = capabilities(None)?;
+    clear_ambient_capability_set()?;
+    let sets = CapabilitySets {
+        effective: effective.intersection(set),
+        permitted: permitted.intersection(set),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)?;
+    Ok(set_no_new_privs(true)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn names(config: &str, needs: Needs) -> Vec<&'static str> {
+        let config = Config::parse(config, "weir.yaml").unwrap();
+        still_needed(&config.interfaces, needs).into_iter().map(|(_, name, _)| name).collect()
+    }
+
+    #[test]
+    fn nothing_is_needed_where_everything_is_there() {
+        let new = Needs { has_programs: true, has_tcx: true, cpus_may_come: false };
+        assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), [""; 0]);
+        assert_eq!(names("interfaces: [eth0]", Needs { cpus_may_come: true, ..new }), ["CAP_BPF"]);
+        assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
+        assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
+        let old = Needs { has_tcx: false, cpus_may_come: true, ..new };
+        assert_eq!(names("interfaces: [eth0]", old), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);
+        assert_eq!(names("interfaces: [eth0]", Needs { has_programs: false, ..new }), ["CAP_NET_RAW"]);
+    }
+
+    #[test]
+    fn what_a_thread_gives_up_is_gone_for_it_alone() {
+        let before = capabilities(None).unwrap();
+        std::thread::spawn(|| {
+            give_up_all();
+            let CapabilitySets { effective, permitted, inheritable } = capabilities(None).unwrap();
+            assert_eq!([effective, permitted, inheritable], [CapabilitySet::empty(); 3]);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(capabilities(None).unwrap().effective, before.effective);
+    }
+}

@@ -1,0 +1,125 @@
+//! The Debian package, in a small Debian with a real systemd: it is installed, upgraded and purged as an operator does
+//! it. `scripts/package --check` makes the package and runs this.
+
+use std::{env, fs, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    clock,
+    inject::Pace,
+    netns::{Lab, QuietPair},
+    oracle::Oracle,
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::{
+    systemd::machine::{Installed, Machine},
+    watch::{self, QUIET_LINK, TIMEOUT, check_accounts, judge, number},
+};
+
+/// Tests of the package that is at hand; without one there are none.
+pub fn tests() -> &'static [crate::Test] {
+    const TESTS: &[crate::Test] = &[("it_is_installed_upgraded_and_purged", it_is_installed_upgraded_and_purged)];
+    if package().is_some() { TESTS } else { &[] }
+}
+
+/// The package that `scripts/package` made.
+fn package() -> Option<PathBuf> {
+    env::var_os("WEIR_DEB").map(PathBuf::from)
+}
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+const CONFIG: &str = "etc/weir/weir.yaml";
+const REPORTS: &str = "var/lib/weir/reports.ndjson";
+
+fn it_is_installed_upgraded_and_purged() -> Result<()> {
+    let content = fs::read(package().context("no package")?)?;
+    let machine = Machine::boot(&[Installed { path: "root/weir.deb", content: &content, mode: 0o644 }])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    pair.observer.ip(&format!("address add 192.0.2.1/24 dev {INTERFACE}"))?;
+    pair.observer.ip("route add default via 192.0.2.254")?;
+    let before = files(&machine)?;
+
+    machine.done("dpkg --install /root/weir.deb")?;
+    ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
+    ensure!(machine.done("systemctl is-enabled weir")? == "enabled\n");
+    // Without an edit it measures what carries the default route, both ways.
+    let told = status(&machine)?;
+    ensure!(told["interval_seconds"] == 60, "{told}");
+    let log = machine.log();
+    for direction in ["ingress", "egress"] {
+        let attached = log.lines().any(|line| {
+            line.contains(&format!("attached interface={INTERFACE}"))
+                && line.contains(&format!("direction=\"{direction}\""))
+        });
+        ensure!(attached, "{INTERFACE} {direction} is not measured:\n{log}");
+    }
+
+    // Nobody waits a minute here: another interval, by a reload.
+    let text = fs::read_to_string(machine.path(CONFIG))?.replace("interval: 1m", "interval: 1s");
+    fs::write(machine.path(CONFIG), &text)?;
+    machine.done("systemctl restart weir")?;
+    measures(&machine, &pair, 81)?;
+
+    // The same package again is an upgrade to a rebuilt one. What was edited stays.
+    let pid = status(&machine)?["pid"].clone();
+    machine.done("dpkg --install /root/weir.deb")?;
+    let upgraded = || Ok(status(&machine).ok().filter(|told| told["pid"] != pid).map(drop));
+    clock::wait_for("the upgraded weir", TIMEOUT, upgraded).with_context(|| machine.log())?;
+    ensure!(fs::read_to_string(machine.path(CONFIG))? == text, "the configuration was overwritten");
+    measures(&machine, &pair, 82)?;
+
+    machine.done("dpkg --remove weir")?;
+    ensure!(!has_programs(&pair)?, "a program is still attached");
+    ensure!(machine.path(CONFIG).exists(), "the configuration is gone before a purge");
+    machine.done("dpkg --purge weir")?;
+    let left: Vec<String> = files(&machine)?.into_iter().filter(|file| !before.contains(file)).collect();
+    ensure!(left.is_empty(), "a purge leaves these: {left:?}");
+    for database in ["passwd", "group"] {
+        ensure!(machine.run(&format!("getent {database} weir"))?.code != Some(0), "{database} still has weir");
+    }
+    Ok(())
+}
+
+fn status(machine: &Machine) -> Result<Value> {
+    Ok(serde_json::from_str(&machine.done("weir status --json")?)?)
+}
+
+/// Whether there is a program on the interface, for what it receives or sends.
+fn has_programs(pair: &QuietPair) -> Result<bool> {
+    Ok(watch::has_program(&pair.observer, INTERFACE)? || crate::systemd::sends_through_a_program(&pair.observer)?)
+}
+
+/// Files whose names tell of weir, but for those of the test itself and what the package manager logs.
+fn files(machine: &Machine) -> Result<Vec<String>> {
+    let found = machine.done("find / -xdev -name *weir* -not -path /proc/* -not -path /sys/* -not -path /root/*")?;
+    Ok(found.lines().map(str::to_owned).collect())
+}
+
+/// Sends packets, and waits until the run that measures now has reported them, right to the packet.
+fn measures(machine: &Machine, pair: &QuietPair, seed: u64) -> Result<()> {
+    let reports = || -> Result<Vec<Value>> {
+        let text = fs::read_to_string(machine.path(REPORTS)).unwrap_or_default();
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    };
+    let known = clock::wait_for("a report", TIMEOUT, || {
+        // By this run: it has attached both directions.
+        let all = reports()?;
+        Ok(all.last().is_some_and(|last| last["window"]["seconds"].as_f64() < Some(2.0)).then_some(all.len()))
+    });
+    let known = known.with_context(|| machine.log())?;
+    let mut oracle = Oracle::new();
+    let plan = Plan { seed, packets: 5_000, mix: Mix::PLAIN, ..Plan::default() };
+    let sent = watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+    let after = clock::wait_for("reports of all packets", TIMEOUT, || {
+        let after: Vec<Value> = reports()?.split_off(known);
+        let seen: u64 = after.iter().map(|report| number(&report["totals"]["packets"])).sum::<Result<_>>()?;
+        Ok((seen >= sent.packets).then_some(after))
+    });
+    let after = after.with_context(|| machine.log())?;
+    check_accounts(&after, Loss::None)?;
+    judge("the service of the package", oracle.check_reports(&after))
+}

@@ -1,0 +1,107 @@
+//! Once it measures, weir has no capability any more, and goes on in that state.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use weir_tests::{
+    account::Loss,
+    clock,
+    daemon::{Daemon, Signal},
+    inject::Pace,
+    netns::Lab,
+    oracle::Oracle,
+    traffic::{Mix, Plan, Traffic},
+};
+
+use crate::{
+    following::link,
+    reload::wait_until_in_force,
+    watch::{self, INTERVAL, ROOMY_RINGS, TIMEOUT, config, measure, stop},
+};
+
+tests![without_capabilities_it_measures_what_comes_later, what_is_still_needed_stays_and_is_told];
+
+/// Root's rights to files that are not its own (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`), which threads that write or read
+/// files keep. A service has none.
+const FILES: u64 = 0b110;
+const NET_ADMIN: u64 = 1 << 12;
+
+/// The effective capabilities of each thread, with its name. All other sets have none that is not effective.
+fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
+    let threads = PathBuf::from(format!("/proc/{pid}/task"));
+    let mut all = Vec::new();
+    for thread in fs::read_dir(&threads)? {
+        let status = fs::read_to_string(thread?.path().join("status"))?;
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::trim).with_context(|| format!("no {name} in {status}"))
+        };
+        let set = |name: &str| anyhow::Ok(u64::from_str_radix(value(name)?, 16)?);
+        let effective = set("CapEff:")?;
+        for other in ["CapPrm:", "CapInh:", "CapAmb:"] {
+            ensure!(set(other)? & !effective == 0, "{}: {other} {}", value("Name:")?, value(other)?);
+        }
+        ensure!(value("NoNewPrivs:")? == "1", "{} may get new rights", value("Name:")?);
+        all.push((value("Name:")?.to_owned(), effective));
+    }
+    Ok(all)
+}
+
+/// Holds every thread against what it may have: `first` for the first one, which attaches. A thread gives up the rest when
+/// it gets its first turn on a CPU.
+fn check(daemon: &Daemon, first: u64) -> Result<()> {
+    let settled = || Ok(check_now(daemon, first).ok());
+    clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, first))
+}
+
+fn check_now(daemon: &Daemon, first: u64) -> Result<()> {
+    for (name, effective) in capabilities(daemon.pid())? {
+        let allowed = match name.as_str() {
+            "weir" => first,
+            "sink" | "weir-reload" | "weir-state" => FILES,
+            _ => 0,
+        };
+        ensure!(effective & !allowed == 0, "{name} has {effective:x}, and may have {allowed:x}");
+    }
+    Ok(())
+}
+
+fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let interfaces = "{name: \"port*\", mode: native}, {name: \"late*\", mode: tcx}";
+    let settings = |more: &str| format!("interfaces: [{interfaces}{more}]\n{INTERVAL}{ROOMY_RINGS}");
+    let mut daemon = measure(&pair.observer, &settings(""))?;
+    check(&daemon, 0)?;
+    let mut oracle = Oracle::new();
+    let mut send = |names: [&str; 2], seed| {
+        let plan = Plan { seed, packets: 4_000, mix: Mix::odd(), ..Plan::default() };
+        watch::send(&pair, names, Traffic::new(plan)?, Pace::Unlimited, &mut oracle).map(drop)
+    };
+    for (names, seed) in [(["gen1", "port1"], 121), (["gen2", "late2"], 122)] {
+        link(&pair, names)?;
+        daemon.wait_for_line(&format!("attached interface={}", names[1]), TIMEOUT)?;
+        send(names, seed)?;
+    }
+    // Another one, of which the configuration that it was started with did not know.
+    link(&pair, ["gen3", "new3"])?;
+    let directory = daemon.directory().to_owned();
+    let text = config(&settings(", {name: new3, mode: native}"), &directory.join("reports.ndjson"));
+    fs::write(directory.join("weir.yaml"), format!("{text}control: {{socket: none}}\n"))?;
+    daemon.signal(Signal::HUP)?;
+    wait_until_in_force(&daemon, 1)?;
+    daemon.wait_for_line("attached interface=new3", TIMEOUT)?;
+    send(["gen3", "new3"], 123)?;
+    check(&daemon, 0)?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    watch::judge("all windows together", oracle.check_reports(&reports))
+}
+
+fn what_is_still_needed_stays_and_is_told() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let mut daemon = measure(&pair.observer, &format!("interfaces: [{{name: \"port*\", mode: tc}}]\n{INTERVAL}"))?;
+    daemon.wait_for_line("keeps CAP_NET_ADMIN: filters", TIMEOUT)?;
+    check(&daemon, NET_ADMIN)?;
+    link(&pair, ["gen1", "port1"])?;
+    daemon.wait_for_line("attached interface=port1", TIMEOUT)?;
+    stop(&mut daemon, Loss::None).map(drop)
+}
