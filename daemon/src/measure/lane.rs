@@ -159,7 +159,7 @@ impl Sum {
 }
 
 /// What a lane keeps for each interface in case its CPU is late.
-pub const LATE_BYTES: usize = size_of::<Exact>() + 3 * size_of::<Told>();
+pub const LATE_BYTES: usize = 3 * size_of::<Told>();
 
 /// One CPU's records and counters.
 pub struct Lane<S> {
@@ -171,8 +171,6 @@ pub struct Lane<S> {
     /// How many epochs are to be closed with the open window.
     to_close: u8,
     came: Came,
-    /// Of epochs that were closed within the open window.
-    closed: Vec<Exact>,
     /// What earlier windows have said to be seen, and the counters had not told yet.
     ahead: Vec<Told>,
     ring_peak: f64,
@@ -185,17 +183,11 @@ struct Told {
     repeated: Tally,
 }
 
-/// What the exact counters of an interface say, as far as it is in the sum of all lanes already.
-#[derive(Clone, Copy, Default)]
-struct Exact {
-    told: Told,
-    /// Left out by sampling, skipped, or lost.
-    others: Tally,
-}
-
 /// What came from a lane, by interface slot.
 struct Came {
+    /// In the open window, as far as the exact counters in the sum of all lanes have not told of it.
     open: Vec<Told>,
+    /// In the next one.
     next: Vec<Told>,
 }
 
@@ -209,7 +201,6 @@ impl<S: Source> Lane<S> {
             is_half_closed: false,
             to_close: 0,
             came: Came { open: none.clone(), next: none.clone() },
-            closed: vec![Exact::default(); interfaces],
             ahead: none,
             ring_peak: 0.0,
         }
@@ -270,9 +261,7 @@ impl<S: Source> Lane<S> {
                 self.drain(batches);
                 self.source.edge(&mut sum.last)?;
                 sum.add_last();
-                for (exact, counters) in self.closed.iter_mut().zip(&sum.last.counters) {
-                    exact.add(counters);
-                }
+                self.came.open.iter_mut().zip(&sum.last.counters).for_each(|(came, counters)| came.take(counters));
                 self.epoch = self.epoch.wrapping_add(1);
                 self.is_half_closed = false;
                 self.to_close -= 1;
@@ -292,16 +281,13 @@ impl<S: Source> Lane<S> {
     /// counters say.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
-        let lanes = self.closed.iter_mut().zip(&self.came.open).zip(&mut self.ahead);
-        for (counters, ((exact, came), ahead)) in sum.edge.counters.iter_mut().zip(lanes) {
-            let Exact { told, others } = std::mem::take(exact);
+        let lanes = self.came.open.iter().zip(&mut self.ahead);
+        for (counters, (early, ahead)) in sum.edge.counters.iter_mut().zip(lanes) {
             let correction = if is_whole {
                 Told::default().since(std::mem::take(ahead))
             } else {
-                let seen = [came.seen, others].into_iter().sum();
-                let early = Told { seen, repeated: came.repeated }.since(told);
-                ahead.add(early);
-                early
+                ahead.add(*early);
+                *early
             };
             counters.seen.add(correction.seen);
             counters.repeated.add(correction.repeated);
@@ -313,15 +299,14 @@ impl<S: Source> Lane<S> {
     }
 }
 
-impl Exact {
-    fn add(&mut self, counters: &Counters) {
-        self.told.add(Told { seen: counters.seen, repeated: counters.repeated });
-        self.others.add(counters.sampled_out);
-        counters.skipped.iter().chain(&counters.lost).for_each(|tally| self.others.add(*tally));
-    }
-}
-
 impl Told {
+    /// Takes out what exact counters tell of packets in records: of all but those left out, skipped, or lost.
+    fn take(&mut self, counters: &Counters) {
+        let others = counters.skipped.iter().chain(&counters.lost).chain([&counters.sampled_out]).copied().sum();
+        let in_records = counters.seen.since(others);
+        *self = self.since(Self { seen: in_records, repeated: counters.repeated });
+    }
+
     fn add(&mut self, other: Self) {
         self.seen.add(other.seen);
         self.repeated.add(other.repeated);
@@ -390,9 +375,8 @@ mod tests {
 
     #[test]
     fn a_lane_keeps_as_much_as_is_planned() {
-        let Lane { came: Came { open, next }, closed, ahead, .. } = Lane::new(Script::default(), 5);
-        let kept =
-            size_of_val(&closed[..]) + [open, next, ahead].iter().map(|told| size_of_val(&told[..])).sum::<usize>();
+        let Lane { came: Came { open, next }, ahead, .. } = Lane::new(Script::default(), 5);
+        let kept: usize = [open, next, ahead].iter().map(|told| size_of_val(&told[..])).sum();
         assert_eq!(kept, 5 * LATE_BYTES);
     }
 }
