@@ -5,6 +5,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::size::{COARSE_CLASSES, coarse_class};
+
 /// Packets and bytes, counted together.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -198,6 +200,31 @@ impl TcpPackets {
     }
 }
 
+/// Packets by [`coarse_class`]. Packets that an offload merged count as so many of their mean size.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct PacketSizes(pub [u64; COARSE_CLASSES]);
+
+impl PacketSizes {
+    /// Counts packets of this mean size.
+    #[inline(always)]
+    pub const fn count(&mut self, mean_bytes: u64, packets: u64) {
+        let class = &mut self.0[coarse_class(mean_bytes)];
+        *class = class.wrapping_add(packets);
+    }
+
+    /// Adds other counts.
+    pub fn add(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, packets)| *sum = sum.wrapping_add(packets));
+    }
+
+    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self(core::array::from_fn(|class| self.0[class].wrapping_sub(earlier.0[class])))
+    }
+}
+
 /// One interface's counters on one CPU, as the kernel keeps them: cumulative since load.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -207,6 +234,8 @@ pub struct Counters {
     /// Packets that offloads had merged into an earlier one: the number of packets minus the number of socket buffers
     /// that they came in.
     pub merged: u64,
+    /// Every packet by its size, except for those that a socket dropped: their sizes are not known.
+    pub sizes: PacketSizes,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
     /// Of the packets seen, those that feed totals and lists on another interface.
@@ -227,6 +256,7 @@ impl Default for Counters {
         Self {
             seen: Tally::default(),
             merged: 0,
+            sizes: PacketSizes::default(),
             sampled_out: Tally::default(),
             repeated: Tally::default(),
             tcp: TcpPackets::default(),
@@ -243,6 +273,7 @@ impl Counters {
         Self {
             seen: self.seen.since(earlier.seen),
             merged: self.merged.wrapping_sub(earlier.merged),
+            sizes: self.sizes.since(earlier.sizes),
             sampled_out: self.sampled_out.since(earlier.sampled_out),
             repeated: self.repeated.since(earlier.repeated),
             tcp: self.tcp.since(earlier.tcp),
@@ -265,10 +296,11 @@ impl Ledger {
     /// Adds another ledger: of another CPU, or of another window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
-        let Counters { seen, merged, sampled_out, repeated, tcp, skipped, lost } = counters;
+        let Counters { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost } = counters;
         self.attributed.add(*attributed);
         self.counters.seen.add(*seen);
         self.counters.merged = self.counters.merged.wrapping_add(*merged);
+        self.counters.sizes.add(*sizes);
         self.counters.sampled_out.add(*sampled_out);
         self.counters.repeated.add(*repeated);
         self.counters.tcp.add(*tcp);
@@ -373,6 +405,19 @@ mod tests {
         ledger.add(&ledger.clone());
         assert_eq!(ledger.counters.tcp.since(all), all);
         assert_eq!(ledger.counters.since(&Counters { tcp: all, ..Counters::default() }).tcp, all);
+    }
+
+    #[test]
+    fn packets_are_counted_by_size() {
+        let mut sizes = PacketSizes::default();
+        for (bytes, packets) in [(60, 1), (64, 2), (65, 4), (1_514, 8), (1_518, 16), (64_000, 32)] {
+            sizes.count(bytes, packets);
+        }
+        assert_eq!(sizes, PacketSizes([3, 4, 0, 0, 0, 24, 0, 32]));
+        let mut ledger = Ledger { counters: Counters { sizes, ..Counters::default() }, ..Ledger::default() };
+        ledger.add(&ledger.clone());
+        assert_eq!(ledger.counters.sizes, PacketSizes([6, 8, 0, 0, 0, 48, 0, 64]));
+        assert_eq!(ledger.counters.since(&Counters { sizes, ..Counters::default() }).sizes, sizes);
     }
 
     #[test]

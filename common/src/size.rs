@@ -1,5 +1,7 @@
-//! Packet-size classes: exact for packets up to an ordinary MTU, within 1/64 for jumbo frames, and within 1/16 for
-//! packets that offloads merged.
+//! Packet-size classes, fine ones for all interfaces together and coarse ones for each interface.
+//!
+//! Fine classes are exact for packets up to an ordinary MTU, within 1/64 for jumbo frames, and within 1/16 for packets
+//! that offloads merged. Coarse classes are those that counters of switches have (RFC 2819).
 //!
 //! The kernel counts packets per class, because a record has only the sum of bytes of a flow. There are three linear
 //! ranges, and not the octaves of an HDR histogram, because the verifier follows two comparisons more easily than a
@@ -45,6 +47,39 @@ pub const fn class_bytes(class: usize) -> u64 {
     }
 }
 
+/// How many coarse classes there are.
+pub const COARSE_CLASSES: usize = 8;
+/// The largest size of each coarse class, in bytes; the last class has all that is larger. They are those of RFC 2819 and
+/// the one behind them: 1,518 bytes are the longest ordinary packet with one VLAN tag, and up to 2,047 are those that
+/// have more tags or labels.
+pub const COARSE_EDGES: [u64; COARSE_CLASSES - 1] = [64, 127, 255, 511, 1023, 1518, 2047];
+
+/// The coarse class of a packet of `bytes` bytes, always below [`COARSE_CLASSES`].
+///
+/// Sizes of real traffic are of all classes in turn, so a chain of comparisons would mislead the processor: this is a
+/// look-up. Of its table most traffic uses a few cache lines.
+#[inline(always)]
+pub const fn coarse_class(bytes: u64) -> usize {
+    let bytes = if bytes < LARGE { bytes } else { LARGE };
+    COARSE_TABLE[bytes as usize] as usize % COARSE_CLASSES
+}
+
+/// Sizes from here on are of the last class.
+const LARGE: u64 = COARSE_EDGES[COARSE_CLASSES - 2] + 1;
+
+/// The coarse class of each size up to [`LARGE`].
+static COARSE_TABLE: [u8; LARGE as usize + 1] = {
+    let mut table = [0; LARGE as usize + 1];
+    let (mut bytes, mut class) = (0, 0);
+    while bytes < LARGE {
+        table[bytes as usize] = class;
+        class += (bytes == COARSE_EDGES[class as usize]) as u8;
+        bytes += 1;
+    }
+    table[LARGE as usize] = class;
+    table
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +101,15 @@ mod tests {
         }
         assert_eq!(last, SIZE_CLASSES - 1);
         assert_eq!(size_class(u64::MAX), SIZE_CLASSES - 1);
+    }
+
+    #[test]
+    fn coarse_classes_end_at_their_edges() {
+        let plain = |bytes: u64| COARSE_EDGES.iter().filter(|edge| bytes > **edge).count();
+        let large = (0..64).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1]);
+        for bytes in (0..MERGED).chain(large).chain([u64::MAX]) {
+            assert_eq!(coarse_class(bytes), plain(bytes), "{bytes}");
+        }
+        assert_eq!(coarse_class(u64::MAX), COARSE_CLASSES - 1);
     }
 }

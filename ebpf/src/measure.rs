@@ -5,7 +5,7 @@
 //! ```text
 //! slot     = interface table[ifindex]
 //! in_packet = 1; at the end of each line that passes: in_packet = 0
-//! counters = this CPU's counters[epoch's parity][slot];  seen += packet
+//! counters = this CPU's counters[epoch's parity][slot];  seen += packet, and its size
 //! has fed totals and lists on another interface?  repeated += packet, else  sizes[length] += 1
 //! left out by sampling?  sampled_out += packet, pass
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
@@ -84,10 +84,12 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     let counters = at(&mut set.interfaces, usize::from(scope.interface()));
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
+    let mean_bytes = tally.mean_bytes();
+    counters.sizes.count(mean_bytes, tally.packets);
     if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
         counters.repeated.add(tally);
         scope = scope.repeated();
-    } else if let Some(class) = set.sizes.get_mut(size_class(tally.mean_bytes())) {
+    } else if let Some(class) = set.sizes.get_mut(size_class(mean_bytes)) {
         *class += tally.packets;
     }
     // SAFETY: of every scope.

@@ -44,6 +44,7 @@ mod rates;
 mod reload;
 mod sampling;
 mod sinks;
+mod sizes;
 mod stop;
 mod stuck;
 mod systemd;
@@ -61,7 +62,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 29] = [
+const SUITES: [Suite; 30] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -74,6 +75,7 @@ const SUITES: [Suite; 29] = [
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("connections", connections::TESTS),
+    Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),

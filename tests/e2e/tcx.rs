@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use tappers::{Interface, Tun};
 use weir_common::ledger::Tally;
 use weir_tests::{
-    account::Loss,
+    account::{Loss, sizes},
     foreign::{Does, Foreign},
     inject::{self, Pace},
     netns::{Lab, Namespace, QuietPair},
@@ -189,6 +189,13 @@ pub fn check_merged(mode: &str) -> Result<()> {
         let (buffers, [segments, repeated]) = (buffers()? - buffers_before, segments_sent(&lab.client)?);
         let (segments, repeated) = (segments - segments_before, repeated - repeated_before);
         let reports = watch::stop(&mut daemon, Loss::None)?;
+        // They have the mean size of those that were merged with them, and no larger one.
+        let larger = sizes(&reports[0]["interfaces"][0])?.into_iter().filter(|(edge, _)| *edge > 1518);
+        ensure!(
+            larger.clone().all(|(_, packets)| packets == 0),
+            "{interface} {direction}: {:?}",
+            larger.collect::<Vec<_>>()
+        );
         let mut packets_seen = 0;
         for (nth, (client, server)) in Lab::CLIENT.into_iter().zip(Lab::SERVER).enumerate() {
             let flow = |measure| sum_flow(&reports, measure, client, server, TCP_PORT, "tcp");

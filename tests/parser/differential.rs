@@ -283,6 +283,7 @@ impl Comparison<'_, '_> {
         ensure!(parsed == walked, "the short cut leads to {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);
+        self.counters.sizes.count(bytes, 1);
         match parsed {
             Ok(Parsed { tcp_flags, .. }) => {
                 self.attributed.add(one);

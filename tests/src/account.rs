@@ -87,13 +87,13 @@ impl Ledger {
 }
 
 /// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw, without what has
-/// fed them on another interface.
+/// fed them on another interface. Each interface's packet sizes are those of all packets that it saw.
 ///
 /// # Errors
 ///
 /// The first that is not so, with the report's id and the interface.
 pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger> {
-    let mut all = Ledger::default();
+    let (mut all, mut behind) = (Ledger::default(), Behind::default());
     for report in reports {
         let id = &report["id"];
         let mut seen = Tally::default();
@@ -105,13 +105,47 @@ pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger
             let repeated = tally(&interface["repeated"]).with_context(|| format!("report {id}, {name}, repeated"))?;
             let (packets, bytes) = (repeated.packets <= ledger.seen.packets, repeated.bytes <= ledger.seen.bytes);
             ensure!(packets && bytes, "report {id}, {name}: {repeated:?} of {:?} are repeated", ledger.seen);
+            behind.add(interface, &ledger).with_context(|| format!("report {id}, {name}, packet sizes"))?;
             seen.add(ledger.seen.since(repeated));
             all.add(&ledger);
         }
         let totals = tally(&report["totals"]).with_context(|| format!("report {id}, totals"))?;
         ensure!(totals == seen, "report {id}: the totals are {totals:?} and the interfaces fed {seen:?}");
+        if report["self"]["late_cpus"].is_null() {
+            behind.check().with_context(|| format!("report {id}, packet sizes"))?;
+        }
     }
     Ok(all)
+}
+
+/// How many packets each interface's packet sizes are behind: a CPU that is late tells them in a later report. What a
+/// packet socket dropped has no size.
+#[derive(Default)]
+struct Behind(BTreeMap<(String, String), i128>);
+
+impl Behind {
+    fn add(&mut self, interface: &Value, ledger: &Ledger) -> Result<()> {
+        let sized: u64 = sizes(interface)?.iter().map(|(_, packets)| packets).sum();
+        let dropped = ledger.lost.get("socket_drop").map_or(0, |tally| tally.packets);
+        let key = (interface["name"].to_string(), interface["direction"].to_string());
+        *self.0.entry(key).or_default() += i128::from(ledger.seen.packets - dropped) - i128::from(sized);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = self.0.iter().find(|(_, packets)| **packets != 0);
+        wrong.map_or(Ok(()), |(interface, packets)| anyhow::bail!("{interface:?}: {packets} packets have no size"))
+    }
+}
+
+/// An interface's packets by size: the upper edge of each class, and its packets.
+///
+/// # Errors
+///
+/// They are no such list.
+pub fn sizes(interface: &Value) -> Result<Vec<(u64, u64)>> {
+    let sizes = &interface["packet_sizes"];
+    serde_json::from_value(sizes.clone()).with_context(|| format!("packet_sizes are {sizes}"))
 }
 
 /// Adds up the ledgers of a run's reports, and holds what they say is lost against what the test allows.
@@ -158,7 +192,7 @@ mod tests {
         json!({"id": "1/2/3", "totals": tally(10), "interfaces": [{"name": "wan0", "feeds": "all", "repeated": tally(0), "ledger": {
             "seen": tally(10), "attributed": tally(attributed), "sampled_out": tally(0),
             "skipped": {"arp": tally(arp)}, "lost": {"ring_full": tally(lost), "socket_drop": tally(0)},
-        }}]})
+        }, "packet_sizes": [[64, 3], [127, 7]]}]})
     }
 
     fn said(outcome: Result<Ledger>) -> String {
@@ -183,6 +217,28 @@ mod tests {
         let mut torn = report(8, 2, 0);
         torn["interfaces"][0]["ledger"]["lost"]["ring_full"] = json!(3);
         assert!(said(add_up(&[torn])).contains("lost.ring_full: there are no packets and bytes: 3"));
+    }
+
+    #[test]
+    fn every_packet_has_a_size_unless_a_socket_dropped_it_or_a_cpu_is_late() {
+        let sized = |first: u64| {
+            let mut report = report(8, 2, 0);
+            report["interfaces"][0]["packet_sizes"][0][1] = json!(first);
+            report
+        };
+        for wrong in [sized(2), sized(4)] {
+            assert!(said(add_up(&[wrong])).contains(" packets have no size"));
+        }
+        let (mut late, more) = (sized(2), sized(4));
+        assert!(add_up(&[late.clone(), more.clone()]).is_err());
+        late["self"] = json!({"late_cpus": [1]});
+        assert!(add_up(&[late.clone(), more.clone()]).is_ok() && add_up(&[late, sized(3)]).is_err());
+        let mut dropped = sized(2);
+        dropped["interfaces"][0]["ledger"]["attributed"] = json!({"packets": 7, "bytes": 700});
+        dropped["interfaces"][0]["ledger"]["lost"]["socket_drop"] = json!({"packets": 1, "bytes": 100});
+        assert!(add_up(&[dropped.clone()]).is_ok());
+        dropped["interfaces"][0]["packet_sizes"] = json!(null);
+        assert!(said(add_up(&[dropped])).contains("packet_sizes are null"));
     }
 
     #[test]

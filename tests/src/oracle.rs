@@ -123,6 +123,9 @@ impl By {
     }
 }
 
+/// The upper edges of the size classes in which reports count an interface's packets. The last has all that is larger.
+pub const SIZE_EDGES: [u64; 8] = [64, 127, 255, 511, 1023, 1518, 2047, 1 << 20];
+
 /// Everything about one window's packets, exactly; and of earlier windows, which flows there were.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
@@ -213,6 +216,16 @@ impl Oracle {
         &self.sizes
     }
 
+    /// How many packets are in each size class, by its upper edge.
+    pub fn size_classes(&self) -> [(u64, u64); SIZE_EDGES.len()] {
+        let mut classes = SIZE_EDGES.map(|edge| (edge, 0));
+        for (size, count) in &self.sizes {
+            let nth = SIZE_EDGES.iter().position(|edge| size <= edge).unwrap_or(SIZE_EDGES.len() - 1);
+            classes[nth].1 += count;
+        }
+        classes
+    }
+
     /// Packets that begin or end TCP connections, by their names in reports.
     pub fn tcp(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TCP.into_iter().map(|(name, ..)| (name, self.tcp.get(name).copied().unwrap_or_default()))
@@ -284,6 +297,7 @@ impl Oracle {
                 "attributed": tally_json(self.attributed()),
                 "skipped": skipped,
             },
+            "packet_sizes": self.size_classes(),
             "tcp": self.tcp().collect::<BTreeMap<_, _>>(),
             "totals": {
                 "packets": packets, "bytes": bytes, "ipv4_packets": ipv4, "ipv6_packets": ipv6,

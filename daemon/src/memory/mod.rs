@@ -31,8 +31,8 @@ const LOADING_BYTES: u64 = 30 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
-/// An interface's account as JSON, with every reason in it.
-const INTERFACE_BYTES: u64 = 1536;
+/// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
+const INTERFACE_BYTES: u64 = 1520;
 /// Names of addresses that take less are not worth a line.
 const NAMES_SHOWN: u64 = 64 << 10;
 /// Each worker has the shard of the open window and the one of the next.
@@ -215,7 +215,10 @@ fn mib(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_common::ledger::Skip;
+
     use super::*;
+    use crate::report::{Ledger, Report, Tally};
 
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {
         let config = Config::default();
@@ -234,6 +237,26 @@ mod tests {
         }
         let few = default_plan(2, true);
         assert!(few.resident() <= 64 << 20, "{few}");
+    }
+
+    #[test]
+    fn an_interface_s_account_is_no_longer_than_planned() {
+        let golden = include_str!("../../tests/golden/report.json");
+        let mut account = serde_json::from_str::<Report>(golden).unwrap().interfaces.swap_remove(1);
+        let tally = |packets| Tally { packets, bytes: packets * 800 };
+        account.name = "x".repeat(15);
+        let live = Skip::ALL.iter().filter(|reason| **reason != Skip::LinkType);
+        account.ledger.skipped = live.map(|reason| (reason.name().to_owned(), tally(1_234))).collect();
+        let Ledger { seen, attributed, sampled_out, lost, .. } = &mut account.ledger;
+        let lost = lost.values_mut().take(1);
+        [seen, attributed, sampled_out, &mut account.repeated]
+            .into_iter()
+            .chain(lost)
+            .for_each(|sum| *sum = tally(1_234_000));
+        account.packet_sizes.iter_mut().for_each(|(_, packets)| *packets = 1_234_000);
+        (account.coverage, account.kept) = (Some(0.9999812345678912), 0.9991231234567891);
+        let bytes = serde_json::to_vec(&account).unwrap().len() as u64;
+        assert!((INTERFACE_BYTES - 100..INTERFACE_BYTES).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]

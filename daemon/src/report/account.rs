@@ -12,7 +12,8 @@ impl From<measured::Tally> for Tally {
 
 impl From<&measured::Ledger> for Ledger {
     fn from(measured::Ledger { counters, attributed }: &measured::Ledger) -> Self {
-        let measured::Counters { seen, merged: _, sampled_out, repeated: _, tcp: _, skipped, lost } = counters;
+        let measured::Counters { seen, merged: _, sizes: _, sampled_out, repeated: _, tcp: _, skipped, lost } =
+            counters;
         let skipped = measured::Skip::ALL.iter().zip(skipped).filter(|(_, tally)| !tally.is_zero());
         let lost = measured::Loss::ALL.iter().zip(lost);
         Self {

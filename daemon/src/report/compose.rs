@@ -1,6 +1,5 @@
 //! Makes a report from a summary.
 
-use hdrhistogram::Histogram as Distribution;
 use std::sync::Arc;
 
 use weir_common::{
@@ -10,9 +9,9 @@ use weir_common::{
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
-    Beyond, Bounds, Distinct, Estimate, Histogram, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer,
-    Report, SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
-    TopService, TopSource, Totals, Unique, View, Window, protocol_name, view,
+    Beyond, Bounds, Distinct, Estimate, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
+    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService,
+    TopSource, Totals, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
 };
 use crate::{
     measure::{
@@ -28,9 +27,6 @@ use crate::{
     question::{Ask, Views},
     view::{By, Standard, ViewKey},
 };
-
-/// Upper edges of the packet-size buckets, in bytes: those of RFC 2819, then jumbo frames and merged segments.
-const SIZE_EDGES: [u64; 12] = [64, 127, 255, 511, 1023, 1518, 2047, 4095, 9215, 16_383, 65_535, 1 << 20];
 
 /// A report's number, and what follows from it.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +120,7 @@ impl Report {
             views: own,
             answers: view::answers(&views, asks, asked),
             rates,
-            histograms: Histograms { packet_size_bytes: histogram(sizes) },
+            histograms: Histograms { packet_size_bytes: packet_sizes::histogram(sizes) },
             self_metrics,
         }
     }
@@ -149,6 +145,7 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
         repeated: account.counters.repeated.into(),
         sampling,
         tcp,
+        packet_sizes: packet_sizes::buckets(account.counters.sizes),
         coverage,
         kept: ledger.kept(),
         ledger,
@@ -267,30 +264,6 @@ fn prefixes(views: &Views, answers: &[Answer], standard: Standard, by: &str) -> 
 fn estimates(ranked: &Ranked<ViewKey>) -> [Estimate; 2] {
     let Ranked { key: _, packets, bytes, sampled } = *ranked;
     [estimate(packets, sampled.map(|sampled| sampled.packets)), estimate(bytes, sampled.map(|sampled| sampled.bytes))]
-}
-
-fn histogram(sizes: &Distribution<u64>) -> Histogram {
-    if sizes.is_empty() {
-        return Histogram::default();
-    }
-    let mut buckets = Vec::new();
-    let mut low = 0;
-    for edge in SIZE_EDGES {
-        if low > sizes.max() {
-            break;
-        }
-        buckets.push((edge, sizes.count_between(low, edge)));
-        low = edge + 1;
-    }
-    Histogram {
-        count: sizes.len(),
-        min: sizes.min(),
-        p50: sizes.value_at_quantile(0.5),
-        p90: sizes.value_at_quantile(0.9),
-        p99: sizes.value_at_quantile(0.99),
-        max: sizes.max(),
-        buckets,
-    }
 }
 
 pub(super) fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Estimate {

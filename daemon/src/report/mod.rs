@@ -8,8 +8,8 @@ mod account;
 pub mod compose;
 mod grid;
 mod rates;
-
 mod schema;
+mod sizes;
 mod tables;
 mod units;
 mod view;
@@ -159,6 +159,12 @@ pub struct Interface {
     pub ledger: Ledger,
     /// Packets that begin or end TCP connections.
     pub tcp: TcpPackets,
+    /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and how many packets it has,
+    /// by rising edge. All reports have the same classes, and empty ones are there, too. The last one has all larger
+    /// packets. These are all packets of `ledger.seen`, exactly and also with sampling, except those that a packet socket
+    /// dropped (`lost.socket_drop`): their sizes are not known. Those of a CPU that is late come in a later report.
+    /// Packets that an offload merged count with their mean size, or, where `counts` is `buffers`, as one.
+    pub packet_sizes: Vec<(u64, u64)>,
     /// The packets that weir saw, divided by those that the interface itself counted in this window. Below 1, weir did
     /// not see some packets. Small differences are normal, because the two counts are not read at the same instant. It
     /// does not matter whether the interface counts packets that offloads merged as one or as several. Absent if the

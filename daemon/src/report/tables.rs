@@ -14,7 +14,7 @@ use super::{
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    rates,
+    rates, sizes,
     units::{bytes, count, percent, scaled},
     view_table,
 };
@@ -95,8 +95,11 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     if !answers.is_empty() {
         page.section("ANSWERS", "", &view_table::answers(answers, window.seconds))?;
     }
-    let sizes = &histograms.packet_size_bytes;
-    page.section("PACKET SIZES", &quantiles(sizes), &chart(sizes))?;
+    let all = &histograms.packet_size_bytes;
+    page.section("PACKET SIZES", &quantiles(all), &chart(all))?;
+    if let Some(grid) = sizes::grid(interfaces) {
+        page.section("PACKET SIZES OF EACH INTERFACE", "shares of its packets, by bytes", &grid)?;
+    }
     page.section("WEIR ITSELF", "", &costs(self_metrics))
 }
 
@@ -269,7 +272,21 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
     for (
         i,
-        Interface { name, alias, mode, counts, direction, feeds, repeated, sampling, ledger, tcp, coverage, kept },
+        Interface {
+            name,
+            alias,
+            mode,
+            counts,
+            direction,
+            feeds,
+            repeated,
+            sampling,
+            ledger,
+            tcp,
+            packet_sizes: _,
+            coverage,
+            kept,
+        },
     ) in interfaces.iter().enumerate()
     {
         if i > 0 {

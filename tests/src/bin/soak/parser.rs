@@ -186,6 +186,7 @@ impl<'a, 'b> Check<'a, 'b> {
         }
         let bytes = frame.len() as u64;
         self.counters.seen.add(Tally::new(1, bytes));
+        self.counters.sizes.count(bytes, 1);
         match parsed {
             Ok(parsed) => {
                 self.found.keys += 1;

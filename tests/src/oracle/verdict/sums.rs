@@ -1,14 +1,14 @@
 //! What adds up: ledgers, totals, packet sizes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 use weir_common::ledger::Tally;
 
 use super::{Estimate, Missing, Verdict};
 use crate::{
-    account::Ledger,
-    oracle::{Oracle, Totals},
+    account::{self, Ledger},
+    oracle::{Oracle, SIZE_EDGES, Totals},
 };
 
 impl Oracle {
@@ -18,8 +18,8 @@ impl Oracle {
         for report in reports {
             sums.add(report, verdict);
         }
-        let Sums { ledger, totals, sizes, tcp } = sums;
-        let Ledger { seen, attributed, sampled_out, skipped, lost: _ } = &ledger;
+        let Sums { ledger, totals, sizes, classes, tcp } = sums;
+        let Ledger { seen, attributed, sampled_out, skipped, lost } = &ledger;
         let missing = Missing { lost: ledger.all_lost(), sampled_out: *sampled_out };
         verdict.equal_tally(".ledger.seen", self.sent(), *seen);
         let accounted = [*attributed, missing.lost, missing.sampled_out].into_iter().sum();
@@ -58,6 +58,17 @@ impl Oracle {
                 verdict.deviates(&place, &format!("{truth} is far outside of the bounds {stated}"));
             }
         }
+        // Which packets a socket dropped, nobody knows.
+        let mut dropped = lost.get("socket_drop").map_or(0, |tally| tally.packets);
+        for (edge, truth) in self.size_classes() {
+            let (place, stated) =
+                (format!(".packet_sizes up to {edge}"), classes.get(&edge).copied().unwrap_or_default());
+            verdict.short_by(&place, truth, stated, dropped);
+            dropped = dropped.saturating_sub(truth.saturating_sub(stated));
+        }
+        if classes.keys().any(|edge| !SIZE_EDGES.contains(edge)) {
+            verdict.deviates(".packet_sizes", &format!("other classes than {SIZE_EDGES:?}: {classes:?}"));
+        }
         let SizeSums { count, min, max } = sizes;
         verdict.equal(".histograms.packet_size_bytes.count", self.sent().packets, count);
         let [first, last] = [self.sizes.first_key_value(), self.sizes.last_key_value()];
@@ -73,6 +84,8 @@ struct Sums {
     ledger: Ledger,
     totals: HashMap<&'static str, u64>,
     sizes: SizeSums,
+    /// Packets by the upper edge of their size class.
+    classes: BTreeMap<u64, u64>,
     tcp: HashMap<&'static str, Estimate>,
 }
 
@@ -127,6 +140,12 @@ impl Sums {
                 if interface["feeds"] != "none" {
                     self.ledger.add(&ledger);
                     self.add_tcp(nth, &interface["tcp"], verdict);
+                    match account::sizes(interface) {
+                        Ok(sizes) => sizes.iter().for_each(|(edge, packets)| {
+                            *self.classes.entry(*edge).or_default() += packets;
+                        }),
+                        Err(error) => verdict.deviates(&format!(".interfaces[{nth}]"), &format!("{error:#}")),
+                    }
                 }
             }
             Err(error) => verdict.deviates(&place, &format!("{error:#}")),

@@ -21,7 +21,8 @@ fn report(oracle: &Oracle) -> Value {
     let mut ledger = report["ledger"].take();
     ledger["sampled_out"] = json!({"packets": 0, "bytes": 0});
     ledger["lost"] = json!({"ring_full": {"packets": 0, "bytes": 0}});
-    report["interfaces"] = json!([{"name": "wan0", "ledger": ledger, "tcp": report["tcp"].take()}]);
+    let (tcp, sizes) = (report["tcp"].take(), report["packet_sizes"].take());
+    report["interfaces"] = json!([{"name": "wan0", "ledger": ledger, "tcp": tcp, "packet_sizes": sizes}]);
     report["id"] = json!("7f3c9a52/b41d/1");
     report["observer"] = json!({"seq": 1});
     report
@@ -57,6 +58,9 @@ fn each_kind_of_deviation_is_found_and_said() {
         (add("/interfaces/0/tcp/syn", 1), ".tcp.syn: "),
         (add("/interfaces/0/tcp/syn_ack", -1), ".tcp.syn_ack: "),
         (set("/interfaces/0/tcp/fin", json!(null)), ".fin: is not a number"),
+        (add("/interfaces/0/packet_sizes/5/1", -1), ".packet_sizes up to 1518"),
+        (add("/interfaces/0/packet_sizes/0/0", 1), ".packet_sizes: other classes"),
+        (set("/interfaces/0/packet_sizes", json!(null)), ".interfaces[0]: packet_sizes are null"),
         (add("/totals/bytes", 1), ".totals, bytes"),
         (add("/totals/udp_packets", 1), ".totals.udp_packets"),
         (add("/histograms/packet_size_bytes/min", 1), ".histograms.packet_size_bytes.min"),

@@ -1,0 +1,96 @@
+//! Packet sizes in a report: finely of all interfaces together, and in few classes of each.
+
+use hdrhistogram::Histogram as Distribution;
+use weir_common::{
+    ledger::PacketSizes,
+    size::{COARSE_CLASSES, COARSE_EDGES},
+};
+
+use super::{
+    Histogram, Interface,
+    grid::{
+        Align::{Left, Right},
+        Cell, Grid,
+        Tone::Faint,
+    },
+    tables::ratio,
+    units::percent,
+};
+
+/// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged segments.
+const EDGES: [u64; 12] = {
+    let mut edges = [0, 0, 0, 0, 0, 0, 0, 4095, 9215, 16_383, 65_535, 1 << 20];
+    let mut nth = 0;
+    while nth < COARSE_EDGES.len() {
+        edges[nth] = COARSE_EDGES[nth];
+        nth += 1;
+    }
+    edges
+};
+
+/// The upper edge of the last coarse class, which has all larger packets, too.
+const LAST_EDGE: u64 = EDGES[EDGES.len() - 1];
+
+/// The distribution of all packets.
+pub(super) fn histogram(sizes: &Distribution<u64>) -> Histogram {
+    if sizes.is_empty() {
+        return Histogram::default();
+    }
+    let mut buckets = Vec::new();
+    let mut low = 0;
+    for edge in EDGES {
+        if low > sizes.max() {
+            break;
+        }
+        buckets.push((edge, sizes.count_between(low, edge)));
+        low = edge + 1;
+    }
+    Histogram {
+        count: sizes.len(),
+        min: sizes.min(),
+        p50: sizes.value_at_quantile(0.5),
+        p90: sizes.value_at_quantile(0.9),
+        p99: sizes.value_at_quantile(0.99),
+        max: sizes.max(),
+        buckets,
+    }
+}
+
+/// The packets of one interface: each class as its upper edge, and how many packets it has.
+pub(super) fn buckets(sizes: PacketSizes) -> Vec<(u64, u64)> {
+    COARSE_EDGES.into_iter().chain([LAST_EDGE]).zip(sizes.0).collect()
+}
+
+/// A line for each interface: which share of its packets has which size. Nothing unless there are several to compare.
+pub(super) fn grid(interfaces: &[Interface]) -> Option<Grid> {
+    if interfaces.len() < 2 {
+        return None;
+    }
+    let mut grid = Grid::new([Left, Left].into_iter().chain([Right; COARSE_CLASSES]));
+    let captions = COARSE_EDGES.map(|edge| format!("≤ {edge}")).into_iter().chain(["larger".to_owned()]);
+    let captions = [String::new(), String::new()].into_iter().chain(captions);
+    grid.row(captions.map(|caption| Cell::new(caption, Faint)));
+    for Interface { name, direction, packet_sizes, .. } in interfaces {
+        let all = packet_sizes.iter().fold(0_u64, |all, (_, packets)| all.saturating_add(*packets));
+        let shares = packet_sizes.iter().map(|(_, packets)| match packets {
+            0 => Cell::new("-", Faint),
+            packets => percent(ratio(*packets, all)).into(),
+        });
+        let names = [name.clone(), direction.clone().unwrap_or_default()].map(Cell::from);
+        grid.row(names.into_iter().chain(shares));
+    }
+    Some(grid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fine_and_coarse_buckets_have_the_same_edges() {
+        assert!(EDGES.is_sorted() && EDGES.starts_with(&COARSE_EDGES), "{EDGES:?}");
+        let buckets = buckets(PacketSizes([1, 2, 3, 4, 5, 6, 7, 8]));
+        let expected = [(64, 1), (127, 2), (255, 3), (511, 4), (1_023, 5), (1_518, 6), (2_047, 7), (1_048_576, 8)];
+        assert_eq!(buckets, expected);
+    }
+}
