@@ -8,6 +8,7 @@ use weir_common::ledger::Ledger;
 use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
 
 use crate::{
+    alert::Alerts,
     clock,
     keys::Keys,
     measure::{
@@ -44,6 +45,8 @@ pub struct Closing {
     pub cpu_time: Duration,
     /// What is not known of the packets of the window that was reported last.
     pub doubt: Option<Doubt>,
+    /// The rules that judge each report.
+    pub alerts: Alerts,
 }
 
 /// When a window began and ended.
@@ -104,7 +107,9 @@ impl Closing {
             interfaces: account(&summary.ledgers),
             self_metrics,
         };
-        Ok(Report::compose(context, &summary))
+        let mut report = Report::compose(context, &summary);
+        report.alerts = self.alerts.judge(&report);
+        Ok(report)
     }
 
     /// What is known of these keys in the window that was reported last, whose first part had all shards merged into it.

@@ -16,6 +16,7 @@ use weir_common::ledger::{Ledger, Loss, Tally};
 use weir_sketch::MergeError;
 
 use crate::{
+    alert::notice,
     attach::{
         Attachments, Obtained,
         netlink::{Ender, News},
@@ -86,6 +87,8 @@ pub struct Coordinator<'a, 'scope> {
     pub closing: Closing,
     /// The sinks.
     pub outboxes: Vec<Outbox>,
+    /// Where alerts go, if anywhere besides reports and the log.
+    pub webhook: Option<Outbox>,
     /// What is known after a restart, if there is a place for it.
     pub state: Option<State>,
     /// The first window, which began when the shards got their keys.
@@ -253,7 +256,7 @@ impl Coordinator<'_, '_> {
     /// another one. Tells whether anybody measured: else the watchdog has a reason to bite.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Edge { span, now, next, patience } = edge;
-        let Self { config, attachments, fleet, crew, closing, outboxes, state, control, kept, .. } = self;
+        let Self { config, attachments, fleet, crew, closing, outboxes, webhook, state, control, kept, .. } = self;
         // Emptied only now, so that it could be asked until now.
         let kept_before = kept.take().map(|kept| kept.first);
         crew.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
@@ -295,7 +298,10 @@ impl Coordinator<'_, '_> {
             }
             interfaces
         };
-        let sinks = outboxes.iter().map(Outbox::metrics).collect();
+        let sinks = outboxes.iter().chain(&*webhook).map(Outbox::metrics).collect();
+        if let Some(next) = upcoming {
+            closing.alerts.part_from(&next.config.alerts.rules);
+        }
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
         let is_alive = !window.closed.is_empty() || window.late.is_empty();
         let mut parts = window.closed.into_iter();
@@ -313,14 +319,19 @@ impl Coordinator<'_, '_> {
         for outbox in outboxes {
             outbox.offer(encoded.clone());
         }
+        notice::log(&report);
+        if let Some(webhook) = webhook {
+            notice::messages(&report).for_each(|message| webhook.offer(message));
+        }
         Ok(is_alive)
     }
 
     /// Another configuration is in force: the window that is open now is the first that is measured by it.
     fn install(&mut self, prepared: Prepared) {
-        let Prepared { config, views, interfaces, memory_bytes, mut opened, from: _ } = prepared;
-        let Self { closing, fleet, outboxes, .. } = self;
+        let Prepared { config, views, interfaces, memory_bytes, mut opened, webhook: new_webhook, from: _ } = prepared;
+        let Self { closing, fleet, outboxes, webhook, .. } = self;
         closing.views = views;
+        closing.alerts.change(&config.alerts.rules, config.report.interval);
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;
         closing.rotation.change(config.seen_flows.generation);
@@ -337,7 +348,9 @@ impl Coordinator<'_, '_> {
                 (None, None) => None,
             });
         }
-        sink::farewell(before.into_iter().map(|(_, outbox)| outbox).collect(), FAREWELL);
+        let is_same = config.alerts.webhook == self.config.alerts.webhook;
+        let old_webhook = if is_same { None } else { std::mem::replace(webhook, new_webhook) };
+        sink::farewell(before.into_iter().map(|(_, outbox)| outbox).chain(old_webhook).collect(), FAREWELL);
         self.control.board.change(config.report.interval.as_secs(), memory_bytes);
         self.reloads.note(&config, closing.interfaces);
         self.config = config;
@@ -347,12 +360,12 @@ impl Coordinator<'_, '_> {
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
     fn leave(self) {
-        let Self { crew, outboxes, ender, control, reloads, .. } = self;
+        let Self { crew, outboxes, webhook, ender, control, reloads, .. } = self;
         drop(ender);
         drop(control);
         drop(reloads);
         crew.dismiss();
-        sink::finish(outboxes, FAREWELL);
+        sink::finish(outboxes.into_iter().chain(webhook).collect(), FAREWELL);
     }
 }
 

@@ -23,6 +23,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod alert;
 pub mod attach;
 pub mod cli;
 pub mod clock;

@@ -207,6 +207,10 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     }
     let prices = Prices::of(&views, memory.shards()).measured(&views);
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
+    if !config.alerts.rules.is_empty() {
+        plan += "\n# alerts: each report is judged by these rules\n";
+        config.alerts.rules.iter().for_each(|rule| plan += &format!("  {rule}\n"));
+    }
     print(format!("{plan}\n# memory, fixed\n{memory}").trim_end())
 }
 

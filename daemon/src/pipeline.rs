@@ -5,7 +5,7 @@
 //! worker, a few:    rings -> shard           (never waits for anybody)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
-//! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills)
+//! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills; a webhook is one, too)
 //! control:          answers who asks on the spot: the last report, and keys in the last window
 //! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
 //! ```
@@ -18,6 +18,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use crate::{
+    alert::Alerts,
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
@@ -127,6 +128,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let outboxes = sink::open(&config.sinks)?;
+    let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     let threads = valves.len() + inboxes.len();
@@ -196,6 +198,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
             doubt: None,
+            alerts: Alerts::new(&config.alerts.rules, config.report.interval),
         };
         if needs.has_tcx {
             attachments.load_all();
@@ -240,6 +243,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             crew,
             closing,
             outboxes,
+            webhook,
             state,
             window,
             control: control.map_err(RunError::Thread)?,

@@ -44,6 +44,15 @@ pub const VIEWS_MAX: usize = 64;
 /// Bytes of a view's name: it is repeated in each report.
 pub const VIEW_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
+/// Rules of alerts: each may have an entry in every report.
+pub const ALERT_RULES_MAX: usize = 64;
+
+/// Bytes of a rule's name: it is repeated in reports, and a part of a header of the webhook.
+pub const ALERT_NAME_BYTES: RangeInclusive<usize> = 1..=64;
+
+/// Windows in a row that a rule may wait for: with windows of ten seconds, some three hours.
+pub const ALERT_WINDOWS: RangeInclusive<u64> = 1..=1000;
+
 /// Fields of a view's key: more than there are.
 pub const FIELDS_MAX: usize = 16;
 

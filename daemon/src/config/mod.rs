@@ -4,6 +4,7 @@
 //! from the tree by `section`, which notes every mistake and goes on. `locate` finds the line and column of each
 //! mistake. [`Config::default`] equals the `config/weir.yaml` that ships.
 
+mod alert;
 mod key;
 pub mod limits;
 mod locate;
@@ -38,6 +39,7 @@ pub use self::secret::Exposed;
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
 use crate::{
+    alert::rule::Rule,
     interface::{self, Way},
     names::{GeoFiles, Network},
     view::{Standard, View},
@@ -65,6 +67,8 @@ pub struct Config {
     pub standard_views: Vec<Standard>,
     /// The user's questions: at most [`limits::VIEWS_MAX`], each with a name of its own.
     pub views: Vec<View>,
+    /// When to tell somebody, and whom.
+    pub alerts: Alerts,
     /// Bytes that daemon and kernel may take together; `None`: as much as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
@@ -206,6 +210,32 @@ pub struct SeenFlows {
     /// these.
     #[serde(serialize_with = "units::write_duration")]
     pub generation: Duration,
+}
+
+/// When to tell somebody, and whom.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Alerts {
+    /// At most [`limits::ALERT_RULES_MAX`], each with a name of its own.
+    pub rules: Vec<Rule>,
+    /// Where messages go, if there are rules.
+    pub webhook: Option<Webhook>,
+}
+
+/// Where a message goes when an alert begins or ends.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Webhook {
+    /// Its address, `http` or `https`, without credentials. Its path may be a secret: neither `Debug` nor
+    /// [`Config::to_yaml`] shows it.
+    #[serde(serialize_with = "alert::write_host")]
+    pub url: Uri,
+    /// How long a request may take.
+    #[serde(serialize_with = "units::write_duration")]
+    pub timeout: Duration,
+    /// Headers to add. Their values are secrets, too.
+    #[serde(serialize_with = "write_headers")]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Messages held while the target is slow or dead.
+    pub queue: usize,
 }
 
 /// How a running weir is asked.
@@ -423,6 +453,15 @@ impl Config {
         if let HashKey::Given(_) = self.hash_key {
             return Some("hash_key".to_owned());
         }
+        if let Some(webhook) = &self.alerts.webhook {
+            if webhook.has_path() {
+                return Some("alerts.webhook.url".to_owned());
+            }
+            let secret = webhook.headers.iter().find(|(name, _)| secret::is_credential(name));
+            if let Some((name, _)) = secret {
+                return Some(format!("alerts.webhook.headers.{name}"));
+            }
+        }
         let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| match &sink.target {
             Target::Http(http) => http.headers.iter().map(move |(name, _)| (nth, name)).collect(),
             Target::Stdout | Target::File(_) => Vec::new(),
@@ -488,6 +527,7 @@ impl Default for Config {
             seen_flows: SeenFlows::default(),
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),
+            alerts: Alerts::default(),
             memory: None,
             control: Control::default(),
             datapath: Datapath::default(),

@@ -13,8 +13,8 @@ use super::network::networks;
 use super::section::{Field, Section};
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode, NONE,
-    Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
+    AUTO, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode,
+    NONE, Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 use crate::{interface::Way, names::GeoFiles, text::short, view::Standard};
 
@@ -65,7 +65,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
     }
-    let mut views_field = None;
+    let (mut views_field, mut alerts_field) = (None, None);
     let config = root.section("{report: {interval: 10s}}", |s| Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
@@ -79,6 +79,10 @@ pub(super) fn config(root: &Field<'_>) -> Config {
             views_field = s.field("views");
             Vec::new()
         },
+        alerts: {
+            alerts_field = s.field("alerts");
+            Alerts::default()
+        },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
         control: s.section("control", "{socket: /run/weir/control.sock}", control),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
@@ -87,9 +91,16 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
     });
     let mut config = config.unwrap_or_default();
+    let before = root.mistakes();
+    let had_all_standard = !root.has_mistakes_below("standard_views");
     // Views have the defaults of reports and estimates.
     if let Some(views) = views_field.and_then(|field| super::view::views(&field, &config)) {
         config.views = views;
+    }
+    let has_all_views = had_all_standard && root.mistakes() == before;
+    // Alerts are about views.
+    if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
+        config.alerts = alerts;
     }
     check_generation(root, &config);
     config
@@ -410,7 +421,7 @@ fn http(s: &mut Section<'_>) -> Option<Http> {
 }
 
 /// An address that is never quoted in a mistake, for it may hold credentials.
-fn url(field: &Field<'_>) -> Option<Uri> {
+pub(super) fn url(field: &Field<'_>) -> Option<Uri> {
     let text = field.text()?;
     let url: Uri = match text.parse() {
         Ok(url) => url,
@@ -435,7 +446,7 @@ fn url(field: &Field<'_>) -> Option<Uri> {
 }
 
 /// The headers to add; the field is secret.
-fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+pub(super) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
     let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
     for (name, field) in field.map(HEADERS_MAX, "{Authorization: Bearer ...}")? {
         let Some(value) = header_value(&field) else { continue };
@@ -474,6 +485,6 @@ pub(super) fn path(field: &Field<'_>) -> Option<PathBuf> {
 }
 
 /// A count of things in memory; every such limit is far below 2^32.
-fn size(field: &Field<'_>, range: RangeInclusive<u64>) -> Option<usize> {
+pub(super) fn size(field: &Field<'_>, range: RangeInclusive<u64>) -> Option<usize> {
     field.count(range).and_then(|count| usize::try_from(count).ok())
 }

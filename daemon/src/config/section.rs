@@ -237,6 +237,24 @@ impl<'t> Field<'t> {
         Some(*flag)
     }
 
+    /// A whole number that was found within this value.
+    pub(super) fn count_of(&self, number: u64, range: RangeInclusive<u64>) -> Option<u64> {
+        self.within(number, range, u64::to_string)
+    }
+
+    /// A number, or a text that begins with one, as it was written.
+    pub(super) fn number_as_written(&self, what: &str) -> Option<String> {
+        match self.node {
+            Node::Text(text) => Some(text.clone()),
+            Node::Integer(number) => Some(number.to_string()),
+            Node::Float(number) => Some(number.to_string()),
+            _ => {
+                self.expected(what, "");
+                None
+            }
+        }
+    }
+
     /// A number with a fraction.
     pub(super) fn ratio(&self, range: RangeInclusive<f64>) -> Option<f64> {
         let number = match self.node {
@@ -330,6 +348,11 @@ impl<'t> Field<'t> {
     /// Whether the setting at `path`, or a section around it, has a mistake, so that its value says nothing.
     pub(super) fn blames(&self, path: &str) -> bool {
         self.log.found.borrow().iter().any(|found| path.starts_with(&found.path))
+    }
+
+    /// Whether anything at `path` or below it has a mistake.
+    pub(super) fn has_mistakes_below(&self, path: &str) -> bool {
+        self.log.found.borrow().iter().any(|found| found.path.starts_with(path))
     }
 
     /// Whether nothing is written here.

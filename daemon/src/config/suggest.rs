@@ -5,19 +5,32 @@ use strsim::osa_distance;
 /// Bytes of a misspelt name: longer ones are near to nothing here, and would be slow to compare.
 const NAME_BYTES_MAX: usize = 64;
 
+/// How many names are suggested where several are as near.
+const NAMES_MAX: usize = 3;
+
 /// The nearest of `known` to `name`, if it is near enough to be meant: a third of the letters may be wrong.
 pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    if name.len() > NAME_BYTES_MAX {
-        return None;
-    }
-    let name = name.to_lowercase().replace(['-', ' '], "_");
+    near(name, known).min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
+}
+
+/// The nearest ones, where they may be several: those that are near enough, and at most one slip farther than the nearest.
+pub(super) fn nearest_few<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
+    let mut all: Vec<_> = near(name, known).collect();
+    all.sort_by_key(|(slips, _)| *slips);
+    let least = all.first().map_or(0, |(slips, _)| *slips);
+    all.into_iter().take_while(|(slips, _)| *slips <= least + 1).take(NAMES_MAX).map(|(_, known)| known).collect()
+}
+
+/// Those that are near enough, each with how many slips lie between.
+fn near<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> impl Iterator<Item = (usize, &'k str)> {
+    let is_short = name.len() <= NAME_BYTES_MAX;
+    let name = if is_short { name.to_lowercase().replace(['-', ' '], "_") } else { String::new() };
     known
         .into_iter()
+        .take_while(move |_| is_short)
         // Letters to insert, drop, replace, or swap with a neighbour.
-        .map(|candidate| (osa_distance(&name, candidate), candidate))
+        .map(move |candidate| (osa_distance(&name, candidate), candidate))
         .filter(|(slips, candidate)| *slips <= (candidate.len() / 3).max(1))
-        .min_by_key(|(slips, _)| *slips)
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -37,5 +50,15 @@ mod tests {
         assert_eq!(nearest("interfaces", known), None);
         assert_eq!(nearest("", known), None);
         assert_eq!(nearest(&"x".repeat(1000), known), None);
+    }
+
+    #[test]
+    fn suggests_several_where_they_are_as_near() {
+        let known = ["sources.bytes", "sources.packets", "source.byte", "top.sources.bytes", "coverage"];
+        assert_eq!(nearest_few("source.bytes", known), ["sources.bytes", "source.byte"]);
+        assert_eq!(nearest_few("sources.bytes", known), ["sources.bytes"]);
+        assert_eq!(nearest_few("covrage", known), ["coverage"]);
+        assert!(nearest_few("colour", known).is_empty());
+        assert!(nearest_few(&"x".repeat(1000), known).is_empty());
     }
 }

@@ -9,6 +9,7 @@ use weir_sketch::hash::{Key, mix};
 use super::limits::{self, FILE_MAX, MISTAKES_MAX};
 use super::units::{parse_bytes, show_bytes, show_duration};
 use super::*;
+use crate::alert::{catalogue::Catalogue, rule::When};
 use crate::view::{Condition, FLOW, Measure, Of, Standard, Values, View};
 
 const SHIPPED: &str = include_str!("../../../config/weir.yaml");
@@ -79,6 +80,7 @@ fn shipped_file_tells_the_limits() {
         ("cache_flows", told(limits::CACHE_FLOWS, u64::to_string)),
         ("ring", told(limits::RING, |bytes| show_bytes(*bytes))),
         ("packet_ring", told(limits::PACKET_RING, |bytes| show_bytes(*bytes))),
+        ("rules", format!("At most {}", limits::ALERT_RULES_MAX)),
         ("sinks", format!("at most {}", limits::SINKS_MAX)),
         ("sinks", "100ms to 60s".to_owned()),
         ("sinks", format!("at most {}", limits::HEADERS_MAX)),
@@ -171,6 +173,11 @@ sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
 memory: 200MiB
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
+alerts:
+  rules:
+    - {name: web, when: web.packets >= 3 kpkt/s, for: 2 windows, clear: 2000 pkt/s, interface: "v*"}
+    - {name: many, when: flows.bytes > 5}
+  webhook: {url: "https://alerts.example:8443", timeout: 1s, queue: 7}
 "#;
 
 #[test]
@@ -180,7 +187,29 @@ fn every_setting_is_read() {
         let timeout = Duration::from_millis(timeout_ms);
         Target::Http(Http { url: Uri::from_static(url), timeout, compress, headers: Vec::new() })
     };
+    let when = |text: &str| {
+        let views = parse("views: [{name: web, by: [src_ip], measure: packets, per: interface}]").unwrap().views;
+        When::parse(text, &Catalogue::new(Standard::ALL, &views)).unwrap()
+    };
     let expected = Config {
+        alerts: Alerts {
+            rules: vec![
+                Rule {
+                    name: "web".into(),
+                    when: when("web.packets >= 3 kpkt/s"),
+                    interface: Some("v*".into()),
+                    windows: 2,
+                    clear: 2.0,
+                },
+                Rule { name: "many".into(), when: when("flows.bytes > 5"), interface: None, windows: 1, clear: 4.5 },
+            ],
+            webhook: Some(Webhook {
+                url: Uri::from_static("https://alerts.example:8443"),
+                timeout: Duration::from_secs(1),
+                headers: Vec::new(),
+                queue: 7,
+            }),
+        },
         observer: Observer { name: Some("edge-1".into()), site: Some("fra1".into()) },
         interfaces: vec![
             interface("eth0", Mode::Auto, Direction::Ingress),
@@ -268,6 +297,8 @@ fn limits_are_inclusive() {
         ("sinks: [{type: stdout, queue: %}]", ["1", "4096"], ["0", "4097"]),
         ("sinks: [{type: file, path: a, max_size: %}]", ["1MiB", "1024GiB"], ["1023KiB", "1025GiB"]),
         ("sinks: [{type: file, path: a, keep: %}]", ["1", "100"], ["0", "101"]),
+        ("alerts: {rules: [{name: a, when: lost > 0, for: %}]}", ["1", "1000"], ["0", "1001"]),
+        ("alerts: {rules: [{name: a, when: lost > 0, for: % windows}]}", ["1", "1000"], ["0", "1001"]),
         ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
     ];
     for (text, within, beyond) in cases {
@@ -352,7 +383,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, memory, control, datapath, sampling, hash_key, sinks)",
+         standard_views, views, alerts, memory, control, datapath, sampling, hash_key, sinks)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),
@@ -697,7 +728,8 @@ fn secrets_are_never_shown() {
     const SECRET: &str = "5ec2e7";
     let config = parse(
         "hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'\n\
-         sinks: [{type: http, url: 'http://a', headers: {Authorization: Bearer 5ec2e7, X-Tenant: 5ec2e7x}}]",
+         sinks: [{type: http, url: 'http://a', headers: {Authorization: Bearer 5ec2e7, X-Tenant: 5ec2e7x}}]\n\
+         alerts: {rules: [{name: a, when: lost > 0}], webhook: {url: 'http://a/5ec2e7?x=5ec2e7', headers: {X-Key: 5ec2e7}}}",
     )
     .unwrap();
     assert_eq!(config.hash_key, HashKey::Given(Key([0x5ec2_e75e_c2e7_5ec2, 0xe75e_c2e7_5ec2_e700])));
@@ -721,6 +753,9 @@ fn secrets_are_never_shown() {
         "sinks: [{type: http, url: 'http://a', headers: {Authorization: {Bearer: 5ec2e7}}}]",
         "sinks: [{type: http, url: 'http://a', headers: {Authorization: \"5ec2e7\\n\"}}]",
         "sinks: [{type: http, url: 'http://a', headers: {Host name: 5ec2e7}}]",
+        "alerts: {webhook: {url: 'http://me:5ec2e7@a'}, rules: [{name: a, when: lost > 0}]}",
+        "alerts: {webhook: {url: 'ftp://a/5ec2e7'}, rules: [{name: a, when: lost > 0}]}",
+        "alerts: {webhook: {url: 'http://a', headers: {X-Key: [5ec2e7]}}, rules: [{name: a, when: lost > 0}]}",
     ];
     for text in slips {
         let mistakes = parse(text).expect_err(text);
@@ -738,9 +773,15 @@ fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
         read.map_err(|mistakes| mistakes.to_string().replace(&path.display().to_string(), "F"))
     };
     let sinks = "sinks: [{type: stdout}, {type: http, url: 'http://a', headers: {X-Tenant: b, X-Api-Key: 5ec2e7}}]";
-    for (text, setting) in
-        [("hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'", "hash_key"), (sinks, "sinks[1].headers.x-api-key")]
-    {
+    let webhook = "alerts: {rules: [{name: a, when: lost > 0}], webhook: {url: 'https://a/5ec2e7'}}";
+    let with_key =
+        "alerts: {rules: [{name: a, when: lost > 0}], webhook: {url: 'https://a', headers: {X-Api-Key: 5ec2e7}}}";
+    for (text, setting) in [
+        ("hash_key: '5ec2e75ec2e75ec2e75ec2e75ec2e700'", "hash_key"),
+        (sinks, "sinks[1].headers.x-api-key"),
+        (webhook, "alerts.webhook.url"),
+        (with_key, "alerts.webhook.headers.x-api-key"),
+    ] {
         for mode in [0o600, 0o640] {
             assert!(read(text, mode).is_ok(), "{setting}, {mode:o}");
         }
@@ -753,9 +794,12 @@ fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
             assert!(message.starts_with(&reason) && !message.contains("5ec2e7"), "{message}");
         }
     }
-    for text in
-        ["", "hash_key: {file: /etc/weir/hash.key}", "sinks: [{type: http, url: 'http://a', headers: {X-Tenant: b}}]"]
-    {
+    for text in [
+        "",
+        "hash_key: {file: /etc/weir/hash.key}",
+        "sinks: [{type: http, url: 'http://a', headers: {X-Tenant: b}}]",
+        "alerts: {rules: [{name: a, when: lost > 0}], webhook: {url: 'https://a/'}}",
+    ] {
         assert!(read(text, 0o644).is_ok(), "{text}");
     }
 }
@@ -1029,6 +1073,128 @@ fn wrong_views_are_refused_at_their_place() {
         mistakes(&format!("views: [{}]", many.join(", "))),
         ["1:8: views: 65 items are more than the 64 allowed"]
     );
+}
+
+/// A rule, and the mistake in it: where, and what its message has to say.
+const WRONG_RULES: &[(&str, &str, &str)] = &[
+    ("flood", "1:18: alerts.rules[0]", "expected a map such as {name: flood"),
+    ("{when: lost > 0}", "1:18: alerts.rules[0].name", "is missing: what reports call this rule"),
+    ("{name: a}", "1:18: alerts.rules[0].when", "is missing: such as sources.bytes > 1 Gbit/s"),
+    ("{name: a b, when: lost > 0}", "1:25: alerts.rules[0].name", "\"a b\" is no name"),
+    ("{name: a, whn: lost > 0}", "1:28: alerts.rules[0].whn", "did you mean when?"),
+    (
+        "{name: a, when: lost > 0, severity: high}",
+        "1:44: alerts.rules[0].severity",
+        "unknown key (known here: name, when, for",
+    ),
+    ("{name: a, when: [lost]}", "1:34: alerts.rules[0].when", "expected text"),
+    ("{name: a, when: lost}", "1:34: alerts.rules[0].when", "compares nothing: write it like sources.bytes > 1 Gbit/s"),
+    ("{name: a, when: lost == 0}", "1:34: alerts.rules[0].when", "compares by >, >=, < or <="),
+    ("{name: a, when: lost != 0}", "1:34: alerts.rules[0].when", "compares by >, >=, < or <="),
+    ("{name: a, when: lost > }", "1:34: alerts.rules[0].when", "expected a number from 0 up, such as 5000, found \"\""),
+    ("{name: a, when: lost > -1}", "1:34: alerts.rules[0].when", "found \"-1\""),
+    ("{name: a, when: lost > many}", "1:34: alerts.rules[0].when", "found \"many\""),
+    ("{name: a, when: '> 5'}", "1:34: alerts.rules[0].when", "a report has no number \"\": docs/ALERTS.md lists all"),
+    ("{name: a, when: source.bytes > 5}", "1:34: alerts.rules[0].when", "did you mean sources.bytes?"),
+    ("{name: a, when: top_source.bytes > 5}", "1:34: alerts.rules[0].when", "did you mean top_sources.bytes?"),
+    (
+        "{name: a, when: destination_per_source > 5}",
+        "1:34: alerts.rules[0].when",
+        "did you mean destinations_per_source",
+    ),
+    ("{name: a, when: covrage < 1}", "1:34: alerts.rules[0].when", "did you mean coverage?"),
+    ("{name: a, when: web.byts > 5}", "1:34: alerts.rules[0].when", "did you mean web.bytes?"),
+    ("{name: a, when: web.flows > 5}", "1:34: alerts.rules[0].when", "no number \"web.flows\": there are web.packets"),
+    ("{name: a, when: colour > 5}", "1:34: alerts.rules[0].when", "docs/ALERTS.md lists all; some are totals.packets"),
+    (
+        "{name: a, when: sources > 5}",
+        "1:34: alerts.rules[0].when",
+        "not one number: say which (sources.packets, sources.bytes)",
+    ),
+    (
+        "{name: a, when: pairs.bytes > 5}",
+        "1:34: alerts.rules[0].when",
+        "the view pairs is switched off: add pairs to `standard_views`",
+    ),
+    (
+        "{name: a, when: spread.ports_per_source > 5}",
+        "1:34: alerts.rules[0].when",
+        "the view ports_per_source is switched off",
+    ),
+    ("{name: a, when: sources.bytes > 1 Gbps}", "1:34: alerts.rules[0].when", "no unit \"Gbps\", did you mean Gbit/s?"),
+    ("{name: a, when: sources.bytes > 1 mbit/s}", "1:34: alerts.rules[0].when", "did you mean Mbit/s?"),
+    ("{name: a, when: sources.bytes > 1 kpkt/s}", "1:34: alerts.rules[0].when", "does not fit: use bit/s, kbit/s"),
+    (
+        "{name: a, when: lost > 1 Mbit/s}",
+        "1:34: alerts.rules[0].when",
+        "use pkt/s, kpkt/s, Mpkt/s, or none (packets in a window)",
+    ),
+    ("{name: a, when: unique.flows > 5 flow/s}", "1:34: alerts.rules[0].when", "it has none (how many in a window)"),
+    ("{name: a, when: lost > 1 %}", "1:34: alerts.rules[0].when", "the unit \"%\" does not fit"),
+    ("{name: a, when: sources.bytes < 5}", "1:34: alerts.rules[0].when", "one that has less is in no list"),
+    ("{name: a, when: web.packets <= 5}", "1:34: alerts.rules[0].when", "the total of a view"),
+    ("{name: a, when: seen < 0}", "1:34: alerts.rules[0].when", "is never below 0"),
+    ("{name: a, when: seen >= 0}", "1:34: alerts.rules[0].when", "is always at least 0: use `> 0`"),
+    ("{name: a, when: coverage < 99}", "1:34: alerts.rules[0].when", "99 is more: did you mean 99 %?"),
+    ("{name: a, when: kept < 101 %}", "1:34: alerts.rules[0].when", "where 1 is all: 101 % is more"),
+    ("{name: a, when: new_flows.fill > 90}", "1:34: alerts.rules[0].when", "never more than 1: did you mean 90 %?"),
+    ("{name: a, when: lost > 0, for: 30s}", "1:49: alerts.rules[0].for", "of 10s each, that is `for: 3 windows`"),
+    ("{name: a, when: lost > 0, for: 2 window s}", "1:49: alerts.rules[0].for", "expected windows such as `2 windows`"),
+    ("{name: a, when: lost > 0, for: soon}", "1:49: alerts.rules[0].for", "found \"soon\""),
+    ("{name: a, when: lost > 0, for: 1.5}", "1:49: alerts.rules[0].for", "expected a whole number"),
+    (
+        "{name: a, when: lost > 5, clear: 6}",
+        "1:51: alerts.rules[0].clear",
+        "would end before it begins: 6 is above the limit of `when`, 5",
+    ),
+    (
+        "{name: a, when: coverage < 0.9, clear: 0.8}",
+        "1:57: alerts.rules[0].clear",
+        "0.8 is below the limit of `when`, 0.9",
+    ),
+    ("{name: a, when: lost > 5, clear: [4]}", "1:51: alerts.rules[0].clear", "expected a number such as 4000"),
+    ("{name: a, when: lost > 5, clear: 4 Mbit/s}", "1:51: alerts.rules[0].clear", "the unit \"Mbit/s\" does not fit"),
+    (
+        "{name: a, when: lost > 5, clear: 4 pkt/s}",
+        "1:51: alerts.rules[0].clear",
+        "that of `when`, which is none: use the same",
+    ),
+    ("{name: a, when: seen > 5 pkt/s, clear: x}", "1:57: alerts.rules[0].clear", "expected a number from 0 up"),
+    ("{name: a, when: packets > 5, interface: eth0}", "1:58: alerts.rules[0].interface", "of all interfaces together"),
+    (
+        "{name: a, when: seen > 5, interface: a/b}",
+        "1:55: alerts.rules[0].interface",
+        "cannot be the name of an interface",
+    ),
+];
+
+#[test]
+fn wrong_rules_are_refused_at_their_place() {
+    let views = "views: [{name: web, by: [src_ip]}]\nstandard_views: [sources, destinations_per_source]";
+    for (rule, place, message) in WRONG_RULES {
+        let found = mistakes(&format!("alerts: {{rules: [{rule}]}}\n{views}"));
+        assert!(
+            found.len() == 1 && found[0].starts_with(&format!("{place}: ")) && found[0].contains(message),
+            "{rule}: expected {place}: ..{message}.., found {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn alerts_have_limits_and_need_rules() {
+    let twice = "alerts: {rules: [{name: a, when: lost > 0}, {name: a, when: seen > 0}]}";
+    assert_eq!(mistakes(twice), ["1:45: alerts.rules[1]: the name a is taken by alerts.rules[0]"]);
+    let many: Vec<_> = (0..=limits::ALERT_RULES_MAX).map(|nth| format!("{{name: a{nth}, when: lost > 0}}")).collect();
+    let many = format!("alerts: {{rules: [{}]}}", many.join(", "));
+    assert_eq!(mistakes(&many), ["1:17: alerts.rules: 65 items are more than the 64 allowed"]);
+    let alone = "alerts: {webhook: {url: 'http://a'}}";
+    let why = "there is no rule that could send anything: add one to `rules`, or leave `webhook` out";
+    assert_eq!(mistakes(alone), [format!("1:19: alerts.webhook: {why}")]);
+    // A rule that is wrong is one mistake, and not a webhook without rules besides.
+    assert_eq!(mistakes("alerts: {rules: [{name: a, when: x > 1}], webhook: {url: 'http://a'}}").len(), 1);
+    // A view that is wrong is one mistake, and not a rule about a view that is not there besides.
+    assert_eq!(mistakes("views: [{name: w, by: [srcip]}]\nalerts: {rules: [{name: a, when: w.bytes > 1}]}").len(), 1);
+    assert_eq!(mistakes("standard_views: [sorces]\nalerts: {rules: [{name: a, when: sources.bytes > 1}]}").len(), 1);
 }
 
 #[test]

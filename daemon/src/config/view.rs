@@ -46,8 +46,10 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
     let before = field.mistakes();
     let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
         let own = match name {
-            Some(default) => s.get("name", default.to_owned(), |f| view_name(&f)),
-            None => s.require("name", "what reports call this view", |f| view_name(&f)).unwrap_or_default(),
+            Some(default) => s.get("name", default.to_owned(), |f| view_name(&f, VIEW_NAME_BYTES)),
+            None => {
+                s.require("name", "what reports call this view", |f| view_name(&f, VIEW_NAME_BYTES)).unwrap_or_default()
+            }
         };
         let measure = s.get("measure", Measure::Bytes, |f| measure(&f));
         let by_field = s.field("by");
@@ -82,13 +84,14 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
     (field.mistakes() == before).then_some(view)
 }
 
-fn view_name(field: &Field<'_>) -> Option<String> {
+/// The name of something in reports, of so many bytes.
+pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Option<String> {
     let name = field.text()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if VIEW_NAME_BYTES.contains(&name.len()) && name.chars().all(is_plain) {
+    if bytes.contains(&name.len()) && name.chars().all(is_plain) {
         return Some(name.to_owned());
     }
-    let (min, max) = VIEW_NAME_BYTES.into_inner();
+    let (min, max) = bytes.into_inner();
     field.refuse(format!("{:?} is no name: {min} to {max} letters, digits, _, - and .", short(name)));
     None
 }

@@ -15,6 +15,7 @@ use weir_common::{
 use weir_sketch::{Seen, hash::Key};
 
 use crate::{
+    alert::EVIDENCE_MAX,
     config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, shard::Shard},
@@ -33,6 +34,8 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
 const INTERFACE_BYTES: u64 = 1520;
+/// An alert as JSON with all its evidence, and what the webhook gets besides.
+const ALERT_BYTES: u64 = 1024 + EVIDENCE_MAX as u64 * ENTRY_BYTES;
 /// Names of addresses that take less are not worth a line.
 const NAMES_SHOWN: u64 = 64 << 10;
 /// Each worker has the shard of the open window and the one of the next.
@@ -94,6 +97,8 @@ impl Memory {
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
+        let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
+        let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
         let taps = tap::count(&config.interfaces, has_programs);
         Self {
@@ -111,7 +116,9 @@ impl Memory {
             blocks: if has_programs { blocks } else { 0 },
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
-            queues: queued * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES),
+            queues: queued
+                * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts)
+                + messages * ALERT_BYTES,
         }
     }
 

@@ -30,6 +30,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         seen_flows,
         standard_views,
         views,
+        alerts,
         memory,
         control,
         datapath,
@@ -47,6 +48,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("seen_flows", *seen_flows != old.seen_flows),
         ("standard_views", *standard_views != old.standard_views),
         ("views", *views != old.views),
+        ("alerts", *alerts != old.alerts),
         ("memory", *memory != old.memory),
         ("control", *control != old.control),
         ("datapath", *datapath != old.datapath),
@@ -164,7 +166,7 @@ mod tests {
         let new = "interfaces: [eth1, {name: \"ppp*\", direction: both}]\nnetworks: {n: {prefixes: [192.0.2.0/24]}}\n\
                    report: {interval: 1s, top: 5}\nestimates: {top_error: 0.001}\nseen_flows: {generation: 1m}\n\
                    standard_views: [flows]\nviews: [{name: w}]\nmemory: 1GiB\nsampling: {cpu: 0.2}\n\
-                   sinks: [{type: stdout}]";
+                   sinks: [{type: stdout}]\nalerts: {rules: [{name: a, when: lost > 0}]}";
         assert_eq!(needs_restart(&old, &config(new), STARTED), [""; 0]);
         let samples = Started { can_sample: true, ..STARTED };
         assert!(needs_restart(&old, &config("interfaces: [eth0]\nsampling: {packets: 10}"), samples).is_empty());

@@ -86,6 +86,8 @@ pub struct Prepared {
     pub memory_bytes: u64,
     /// Its sinks that are not those of the configuration in force.
     pub opened: Vec<(Sink, Outbox)>,
+    /// Its webhook, if that is not the one of the configuration in force.
+    pub webhook: Option<Outbox>,
     /// The generation of the configuration in force from which it differs in this.
     pub from: u64,
 }

@@ -137,12 +137,15 @@ impl<'a> Reloader<'a> {
         }
         let new: Vec<_> = config.sinks.iter().filter(|sink| !base.config.sinks.contains(sink)).cloned().collect();
         let opened = sink::open(&new).map_err(|error| with_causes(&error))?;
+        let webhook = config.alerts.webhook.as_ref().filter(|_| config.alerts.webhook != base.config.alerts.webhook);
+        let webhook = webhook.map(sink::open_webhook).transpose().map_err(|error| with_causes(&error))?;
         Ok(Prepared {
             config: Arc::new(config),
             views,
             interfaces,
             memory_bytes: memory.resident(),
             opened: new.into_iter().zip(opened).collect(),
+            webhook,
             from: base.generation,
         })
     }

@@ -26,6 +26,7 @@ use self::{
     timeline::{Stretch, Timeline, Turn},
 };
 use crate::{
+    alert::Alerts,
     clock,
     closing::{Closing, Times},
     config::{Config, KeyError},
@@ -56,6 +57,16 @@ pub enum Windows {
     All,
     /// One report for each interval in which there are packets.
     Every(Duration),
+}
+
+impl Windows {
+    /// How long a window is at least, for alerts to judge it: of less than a second no rate is told.
+    const fn least(self) -> Duration {
+        match self {
+            Self::All => Duration::from_secs(1),
+            Self::Every(interval) => interval,
+        }
+    }
 }
 
 /// What to replay, and how.
@@ -153,6 +164,7 @@ pub fn replay(
             memory_bytes,
             cpu_time: clock::cpu_time(),
             doubt: None,
+            alerts: Alerts::new(&config.alerts.rules, options.windows.least()),
         },
         deliver,
     };

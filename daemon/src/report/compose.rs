@@ -97,6 +97,8 @@ impl Report {
             key_id: format!("{key_id:016x}"),
             window: window(span),
             observer,
+            // They are made of all the rest.
+            alerts: Vec::new(),
             interfaces: interfaces
                 .into_iter()
                 .filter_map(|measured| {

@@ -5,6 +5,7 @@
 //! An optional field is absent when its value is not known; it is never `null`.
 
 mod account;
+mod alert;
 pub mod compose;
 mod grid;
 mod rates;
@@ -22,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::names::protocol::protocol_name;
+pub use alert::{Alert, Evidence};
 pub use rates::InterfaceRates;
 pub use schema::report_schema;
 pub use tables::{Style, write_answers, write_styled_tables, write_tables};
@@ -52,6 +54,9 @@ pub struct Report {
     pub window: Window,
     /// Who measured.
     pub observer: Observer,
+    /// What the rules of the configuration say, those that have something to say. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<Alert>,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets are sampled.

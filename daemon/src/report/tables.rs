@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, Row, SelfMetrics, SinkMetrics,
-    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window,
+    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window, alert,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -59,6 +59,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         key_id: _,
         window,
         observer,
+        alerts,
         interfaces,
         totals,
         unique,
@@ -79,6 +80,9 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         &format!("weir {}   {id}", observer.version),
     )?;
     page.remarks(&remarks(window, totals))?;
+    if !alerts.is_empty() {
+        page.section("ALERTS", "", &alert::grid(alerts))?;
+    }
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
     if !each_second.is_empty() {

@@ -32,6 +32,8 @@ pub struct Http {
     uri: Uri,
     headers: HeaderMap,
     compress: bool,
+    /// Whether it takes messages of alerts instead of reports.
+    is_webhook: bool,
 }
 
 /// Why a collector cannot be used as configured.
@@ -91,7 +93,18 @@ impl Http {
             .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
             .build()
             .new_agent();
-        Ok(Self { agent, uri, headers: all, compress })
+        Ok(Self { agent, uri, headers: all, compress, is_webhook: false })
+    }
+
+    /// A webhook at `url`, which takes messages of alerts, each as JSON that is not compressed. All else is as with
+    /// [`Http::new`].
+    ///
+    /// # Errors
+    /// The URL or a header is not valid.
+    pub fn webhook(url: &str, timeout: Duration, headers: Vec<(String, String)>) -> Result<Self, HttpError> {
+        let mut webhook = Self { is_webhook: true, ..Self::new(url, timeout, false, headers)? };
+        webhook.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(webhook)
     }
 
     fn request(&self, report: &Encoded) -> Result<Request<Vec<u8>>, DeliveryError> {
@@ -111,7 +124,16 @@ impl Sink for Http {
     fn name(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
         let host = self.uri.authority().map_or("", |authority| authority.as_str());
-        format!("{scheme}://{host}{}", self.uri.path())
+        // The path of a webhook is often its secret.
+        if self.is_webhook {
+            format!("webhook:{scheme}://{host}")
+        } else {
+            format!("{scheme}://{host}{}", self.uri.path())
+        }
+    }
+
+    fn carries(&self) -> [&'static str; 2] {
+        if self.is_webhook { ["an alert", "alerts"] } else { ["a report", "reports"] }
     }
 
     fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
@@ -270,6 +292,20 @@ pub(super) mod tests {
             assert_eq!(request.header("X-Site"), Some("fra1"));
             assert!(*request.body == *report.line);
         }
+    }
+
+    #[test]
+    fn a_webhook_gets_json_and_its_path_is_never_told() {
+        let collector = Collector::answering([200]);
+        let url = format!("http://{}/services/T0K3N?key=T0K3N", collector.address);
+        let mut webhook = Http::webhook(&url, LONG, Vec::new()).unwrap();
+        assert_eq!(webhook.name(), format!("webhook:http://{}", collector.address));
+        let message = Encoded { id: "a/b/1/flood".to_owned(), line: b"{}\n".as_slice().into() };
+        webhook.deliver(&message).unwrap();
+        let [request] = collector.received().try_into().ok().unwrap();
+        assert_eq!((request.url.as_str(), request.body.as_slice()), ("/services/T0K3N?key=T0K3N", b"{}\n".as_slice()));
+        assert_eq!(request.header("Content-Type"), Some("application/json"));
+        assert_eq!(request.header("Idempotency-Key"), Some("a/b/1/flood"));
     }
 
     #[test]

@@ -17,19 +17,19 @@ use std::{
 pub use self::{
     file::{File, Rotation},
     http::{Http, HttpError},
-    open::{OpenError, open},
+    open::{OpenError, open, open_webhook},
     outbox::{Outbox, farewell, finish},
     standing::Standing,
     stdout::Stdout,
 };
 use crate::report::Report;
 
-/// A report ready to be sent; cheap to clone for several sinks.
+/// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// The report's id, which no other report has; the same in every attempt.
+    /// Its id, which no other one has; the same in every attempt.
     pub id: String,
-    /// The report as one line of JSON, its newline included.
+    /// It as one line of JSON, its newline included.
     pub line: Arc<[u8]>,
 }
 
@@ -46,6 +46,11 @@ impl Encoded {
 pub trait Sink: Send {
     /// The sink's name in logs and reports, without secrets.
     fn name(&self) -> String;
+
+    /// What it is given, in words: one, and several.
+    fn carries(&self) -> [&'static str; 2] {
+        ["a report", "reports"]
+    }
 
     /// Delivers one report. It may block for as long as the sink's own timeout; it is called again with the same report
     /// after [`DeliveryError::Unavailable`].

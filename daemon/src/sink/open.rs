@@ -3,6 +3,7 @@
 use std::io;
 
 use thiserror::Error;
+use ureq::http::{HeaderName, HeaderValue};
 
 use super::{File, Http, HttpError, Outbox, Rotation, Sink, Stdout};
 use crate::config::{self, Compress, Target};
@@ -50,11 +51,23 @@ fn open_one(sink: &config::Sink) -> Result<Outbox, OpenError> {
 
 fn connect(http: &config::Http) -> Result<Http, HttpError> {
     let config::Http { url, timeout, compress, headers } = http;
-    let headers = headers
-        .iter()
-        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-        .collect();
-    Http::new(&url.to_string(), *timeout, *compress == Compress::Gzip, headers)
+    Http::new(&url.to_string(), *timeout, *compress == Compress::Gzip, as_text(headers))
+}
+
+/// Opens the webhook, which gets messages of alerts, on a thread of its own behind its own queue.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
+    let config::Webhook { url, timeout, headers, queue } = webhook;
+    let target = Http::webhook(&url.to_string(), *timeout, as_text(headers))?;
+    Outbox::start(Box::new(target), *queue).map_err(|source| OpenError::System { name: "webhook", source })
+}
+
+fn as_text(headers: &[(HeaderName, HeaderValue)]) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
 #[cfg(test)]

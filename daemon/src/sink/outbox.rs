@@ -48,7 +48,7 @@ impl Outbox {
     /// # Errors
     /// The system grants no thread.
     pub fn start(sink: Box<dyn Sink>, capacity: usize) -> io::Result<Self> {
-        let account = Arc::new(Account { name: sink.name(), tally: Mutex::default() });
+        let account = Arc::new(Account { name: sink.name(), carries: sink.carries(), tally: Mutex::default() });
         let (queue, oldest) = channel::bounded(capacity.max(1));
         let (ending, ends) = channel::bounded(1);
         let (here, gone) = channel::bounded(0);
@@ -257,7 +257,8 @@ impl Courier {
             tally.last_error = None;
         }
         if std::mem::take(&mut self.failing) {
-            info!(sink = self.account.name, "the sink accepts reports again");
+            let [_, several] = self.account.carries;
+            info!(sink = self.account.name, "the sink accepts {several} again");
         }
     }
 
@@ -274,10 +275,13 @@ impl Courier {
         if std::mem::replace(&mut self.failing, true) {
             return;
         }
+        let [one, several] = self.account.carries;
         let consequence = match error {
-            DeliveryError::Unavailable(_) => "cannot deliver a report: weir tries again, and newer reports wait",
-            DeliveryError::Refused(_) => "the sink refused a report: weir drops it",
-            DeliveryError::Closed(_) => "the sink accepts no more reports: weir drops them",
+            DeliveryError::Unavailable(_) => {
+                format!("cannot deliver {one}: weir tries again, and newer {several} wait")
+            }
+            DeliveryError::Refused(_) => format!("the sink refused {one}: weir drops it"),
+            DeliveryError::Closed(_) => format!("the sink accepts no more {several}: weir drops them"),
         };
         warn!(sink = self.account.name, %error, "{consequence}");
     }
@@ -287,6 +291,7 @@ impl Courier {
 #[derive(Debug)]
 struct Account {
     name: String,
+    carries: [&'static str; 2],
     tally: Mutex<Tally>,
 }
 
@@ -478,7 +483,11 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let mut courier = Courier {
             sink: Box::new(Stdout::from(OwnedFd::from(writer))),
-            account: Arc::new(Account { name: "stdout".to_owned(), tally: Mutex::default() }),
+            account: Arc::new(Account {
+                name: "stdout".to_owned(),
+                carries: ["a report", "reports"],
+                tally: Mutex::default(),
+            }),
             queue,
             ends,
             deadline: None,

@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use weir::{
+    alert::Alerts,
     closing::Closing,
     config::Config,
     datapath::{Cpus, Edge, EdgeReader, KernelError, Shares, ring::Drained},
@@ -169,6 +170,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         memory_bytes: 0,
         cpu_time: Duration::ZERO,
         doubt: None,
+        alerts: Alerts::default(),
     };
     let span = Span {
         start: Timestamp::UNIX_EPOCH,

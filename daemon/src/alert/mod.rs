@@ -1,0 +1,217 @@
+//! Alerts: rules on the numbers of reports.
+//!
+//! A [`rule`] compares a [`subject`] with a limit, in a [`unit`]. The [`catalogue`] has the names of all subjects. Each
+//! report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold for
+//! certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
+//! [`notice`] tells people.
+
+pub mod catalogue;
+pub mod notice;
+pub mod number;
+pub mod rule;
+pub mod state;
+pub mod subject;
+pub mod unit;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use self::{
+    number::{Holder, Number},
+    rule::Rule,
+    state::{Change, Since, State, Verdict},
+};
+use crate::{
+    interface,
+    report::{Alert, Evidence, Report},
+};
+
+/// Numbers that an alert shows: enough to act on, and a report stays small.
+pub const EVIDENCE_MAX: usize = 10;
+/// A window is whole if it has this part of the interval. A late look at the clock makes no window shorter than that.
+const WHOLE: f64 = 0.9;
+
+/// All rules, and where each of them is.
+#[derive(Debug, Default)]
+pub struct Alerts {
+    rules: Vec<Standing>,
+    /// Shorter windows are not judged, in seconds.
+    shortest: f64,
+}
+
+/// A rule, and where it is.
+#[derive(Debug)]
+struct Standing {
+    rule: Rule,
+    state: State<Timestamp>,
+    /// Whether the next configuration does not have it.
+    leaves: bool,
+}
+
+impl Alerts {
+    /// These rules, none of which has anything to say yet. Windows are so long unless they are cut off.
+    pub fn new(rules: &[Rule], interval: Duration) -> Self {
+        let mut alerts = Self::default();
+        alerts.change(rules, interval);
+        alerts
+    }
+
+    /// What the rules say of a report, which is that of the next window. Rules that are inactive say nothing.
+    pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
+        let is_whole = report.window.seconds >= self.shortest;
+        self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
+    }
+
+    /// The next report is the last one that is judged by rules that are not among these. Their alerts end with it.
+    pub fn part_from(&mut self, next: &[Rule]) {
+        self.rules.iter_mut().for_each(|standing| standing.leaves = !next.contains(&standing.rule));
+    }
+
+    /// From now on there are these rules. Those that were there before stay where they are.
+    pub fn change(&mut self, rules: &[Rule], interval: Duration) {
+        let before = std::mem::take(&mut self.rules);
+        let stand = |rule: &Rule| {
+            let known = before.iter().find(|standing| standing.rule == *rule);
+            let state = known.map_or(State::Inactive, |standing| standing.state);
+            Standing { rule: rule.clone(), state, leaves: false }
+        };
+        self.rules = rules.iter().map(stand).collect();
+        self.shortest = interval.as_secs_f64() * WHOLE;
+    }
+}
+
+impl Standing {
+    fn judge(&mut self, report: &Report, is_whole: bool) -> Option<Alert> {
+        let Self { rule, state, leaves } = self;
+        let mut found = Found::of(rule, report);
+        let has_all = rule.when.operator.is_upward() || report.self_metrics.late_cpus.is_empty();
+        if !is_whole || !has_all {
+            found.verdict = Verdict::Silent;
+        }
+        let before = *state;
+        let change = state.step(found.verdict, report.window.start, rule.windows);
+        if !*leaves {
+            return alert(rule, *state, change, &found);
+        }
+        // Nothing begins any more, and what had begun ends.
+        match (before, change, *state) {
+            (State::Firing { .. }, Change::None, State::Firing { since, .. }) => {
+                let ended = alert(rule, State::Inactive, Change::Ends(since), &found)?;
+                Some(Alert { state: "withdrawn".to_owned(), ..ended })
+            }
+            (State::Firing { .. }, ..) => alert(rule, *state, change, &found),
+            _ => None,
+        }
+    }
+}
+
+/// What a report says of a rule.
+struct Found<'r> {
+    verdict: Verdict,
+    /// The numbers that are farthest on the rule's side, the first one is the farthest; in the unit of the rule.
+    farthest: Vec<(Number, Holder<'r>)>,
+    beyond: usize,
+    between: usize,
+}
+
+impl<'r> Found<'r> {
+    fn of(rule: &Rule, report: &'r Report) -> Self {
+        let Rule { when, interface: only, clear, .. } = rule;
+        let (operator, scale) = (when.operator, when.scale(report.window.seconds));
+        // The larger, the farther on the rule's side.
+        let far =
+            |number: &Number| if operator.is_upward() { operator.judged(*number) } else { -operator.judged(*number) };
+        let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
+        when.subject.visit(report, &mut |number, holder| {
+            let is_meant =
+                only.as_ref().is_none_or(|only| holder.name().is_some_and(|name| interface::fits(only, name)));
+            if !is_meant {
+                return;
+            }
+            let number = number.per(scale);
+            if operator.holds(number, when.limit.number) {
+                found.beyond += 1;
+            } else if operator.holds(number, *clear) {
+                found.between += 1;
+            }
+            let place = found.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));
+            if place < EVIDENCE_MAX {
+                found.farthest.truncate(EVIDENCE_MAX - 1);
+                found.farthest.insert(place, (number, holder));
+            }
+        });
+        found.verdict = match found {
+            Self { beyond: 1.., .. } => Verdict::Beyond,
+            Self { between: 1.., .. } => Verdict::Between,
+            _ => Verdict::Within,
+        };
+        found
+    }
+
+    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the one of the
+    /// way back, or else the one that is nearest to it.
+    fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
+        let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
+        let shown = self.farthest.iter().take(all);
+        let evidence: Vec<_> = shown.map(|(number, holder)| evidence(*number, holder, is_scaled)).collect();
+        let more = if evidence.is_empty() { 0 } else { (all - evidence.len()) as u64 };
+        (evidence, more)
+    }
+}
+
+fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found: &Found<'_>) -> Option<Alert> {
+    let Rule { name, when, interface: _, windows, clear } = rule;
+    let (told, since) = match (state, change) {
+        (_, Change::Ends(since)) => ("cleared", since),
+        (State::Inactive, _) => return None,
+        (State::Pending(since), _) => ("pending", since),
+        (State::Firing { since, within: 0 }, _) => ("firing", since),
+        (State::Firing { since, .. }, _) => ("clearing", since),
+    };
+    let Since { start, windows: judged } = since;
+    let (evidence, more) = found.evidence(when.limit.unit.is_some());
+    Some(Alert {
+        rule: name.clone(),
+        when: when.to_string(),
+        state: told.to_owned(),
+        change: match change {
+            Change::None => None,
+            Change::Begins => Some("begins".to_owned()),
+            Change::Ends(_) => Some("ends".to_owned()),
+        },
+        since: start,
+        windows: judged,
+        needed: *windows,
+        clear: *clear,
+        unit: when.unit().map(str::to_owned),
+        evidence,
+        more,
+    })
+}
+
+fn evidence(number: Number, holder: &Holder<'_>, is_scaled: bool) -> Evidence {
+    // A number in its own unit has the digits that the report has.
+    let Number { value, lower, upper } = number;
+    let round = |number: f64, to: fn(f64) -> f64| if is_scaled { rounded(number, to) } else { number };
+    Evidence {
+        key: holder.key(),
+        value: round(value, f64::round),
+        lower: round(lower, f64::floor),
+        upper: upper.is_finite().then(|| round(upper, f64::ceil)),
+    }
+}
+
+/// A number with no more digits than people read.
+fn rounded(number: f64, to: fn(f64) -> f64) -> f64 {
+    const DIGITS: i32 = 6;
+    if number == 0.0 || !number.is_finite() {
+        return number;
+    }
+    let places = DIGITS - 1 - number.abs().log10().floor() as i32;
+    let (factor, is_small) = (10_f64.powi(places.abs()), places >= 0);
+    if is_small { to(number * factor) / factor } else { to(number / factor) * factor }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Units: in what a rule states its limit, and what a number counts.
+
+use std::fmt;
+
+/// What a number counts. It decides which units fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Bytes of a window.
+    Bytes,
+    /// Packets of a window.
+    Packets,
+    /// Flows that are new in a window.
+    Flows,
+    /// Bytes of a second.
+    BytesOfSecond,
+    /// Packets of a second.
+    PacketsOfSecond,
+    /// Things of which a second window may have the same again, so that there is no rate of them.
+    Count,
+    /// A part of a whole, where 1 is all of it.
+    Share {
+        /// Whether it can be more than 1.
+        may_exceed: bool,
+    },
+    /// Any other number, which has no unit.
+    Number,
+}
+
+/// A unit.
+#[derive(Debug, PartialEq)]
+pub struct Unit {
+    /// Its name.
+    pub name: &'static str,
+    /// How much of the number one of it is.
+    factor: f64,
+    /// Whether it is that for each second of the window.
+    per_second: bool,
+}
+
+const fn each(name: &'static str, factor: f64) -> Unit {
+    Unit { name, factor, per_second: false }
+}
+
+const fn rate(name: &'static str, factor: f64) -> Unit {
+    Unit { name, factor, per_second: true }
+}
+
+const BYTES: &[Unit] = &[
+    rate("bit/s", 0.125),
+    rate("kbit/s", 125.0),
+    rate("Mbit/s", 125e3),
+    rate("Gbit/s", 125e6),
+    rate("Tbit/s", 125e9),
+    rate("B/s", 1.0),
+    rate("kB/s", 1e3),
+    rate("MB/s", 1e6),
+    rate("GB/s", 1e9),
+    each("B", 1.0),
+    each("kB", 1e3),
+    each("MB", 1e6),
+    each("GB", 1e9),
+    each("TB", 1e12),
+];
+const PACKETS: &[Unit] = &[rate("pkt/s", 1.0), rate("kpkt/s", 1e3), rate("Mpkt/s", 1e6)];
+const FLOWS: &[Unit] = &[rate("flow/s", 1.0), rate("kflow/s", 1e3)];
+const BYTES_OF_SECOND: &[Unit] = &[
+    each("bit/s", 0.125),
+    each("kbit/s", 125.0),
+    each("Mbit/s", 125e3),
+    each("Gbit/s", 125e6),
+    each("Tbit/s", 125e9),
+    each("B/s", 1.0),
+    each("kB/s", 1e3),
+    each("MB/s", 1e6),
+    each("GB/s", 1e9),
+];
+const PACKETS_OF_SECOND: &[Unit] = &[each("pkt/s", 1.0), each("kpkt/s", 1e3), each("Mpkt/s", 1e6)];
+const SHARES: &[Unit] = &[each("%", 0.01)];
+
+/// How other tools write units.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("bps", "bit/s"),
+    ("kbps", "kbit/s"),
+    ("mbps", "Mbit/s"),
+    ("gbps", "Gbit/s"),
+    ("tbps", "Tbit/s"),
+    ("pps", "pkt/s"),
+    ("kpps", "kpkt/s"),
+    ("mpps", "Mpkt/s"),
+    ("fps", "flow/s"),
+];
+
+impl Dimension {
+    /// The units that fit. A limit may also have none.
+    pub const fn units(self) -> &'static [Unit] {
+        match self {
+            Self::Bytes => BYTES,
+            Self::Packets => PACKETS,
+            Self::Flows => FLOWS,
+            Self::BytesOfSecond => BYTES_OF_SECOND,
+            Self::PacketsOfSecond => PACKETS_OF_SECOND,
+            Self::Share { .. } => SHARES,
+            Self::Count | Self::Number => &[],
+        }
+    }
+
+    /// What a limit without a unit is in, in words.
+    pub const fn plain(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes in a window",
+            Self::Packets => "packets in a window",
+            Self::Flows => "flows in a window",
+            Self::BytesOfSecond => "bytes in a second",
+            Self::PacketsOfSecond => "packets in a second",
+            Self::Count => "how many in a window",
+            Self::Share { .. } => "a share, where 1 is all",
+            Self::Number => "the number as reports have it",
+        }
+    }
+
+    /// The unit of this name.
+    pub fn unit(self, name: &str) -> Option<&'static Unit> {
+        self.units().iter().find(|unit| unit.name == name)
+    }
+
+    /// The unit that is meant by a name that is none: another spelling, or the name that another tool has for it.
+    pub fn meant(self, name: &str) -> Option<&'static str> {
+        let lower = name.to_lowercase();
+        let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
+        let fits = |ours: &&Unit| Some(ours.name) == elsewhere || ours.name.to_lowercase() == lower;
+        self.units().iter().find(fits).map(|unit| unit.name)
+    }
+}
+
+impl Unit {
+    /// How much of the number one of this unit is, in a window of so many seconds.
+    pub fn scale(&self, seconds: f64) -> f64 {
+        if self.per_second { self.factor * seconds } else { self.factor }
+    }
+
+    /// How many of `other` one of this unit is; `None` if one of them is for a second, and the other one is not.
+    pub fn per(&self, other: &Self) -> Option<f64> {
+        (self.per_second == other.per_second).then_some(self.factor / other.factor)
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Dimension; 8] = [
+        Dimension::Bytes,
+        Dimension::Packets,
+        Dimension::Flows,
+        Dimension::BytesOfSecond,
+        Dimension::PacketsOfSecond,
+        Dimension::Count,
+        Dimension::Share { may_exceed: false },
+        Dimension::Number,
+    ];
+
+    #[test]
+    fn a_rate_is_of_the_windows_length() {
+        let gigabit = Dimension::Bytes.unit("Gbit/s").unwrap();
+        assert_eq!((gigabit.scale(10.0), gigabit.scale(0.5)), (1.25e9, 62.5e6));
+        assert_eq!(Dimension::Bytes.unit("MB").unwrap().scale(10.0), 1e6, "no rate");
+        assert_eq!(Dimension::BytesOfSecond.unit("Gbit/s").unwrap().scale(10.0), 125e6, "of one second already");
+        assert_eq!(Dimension::Packets.unit("kpkt/s").unwrap().scale(10.0), 1e4);
+    }
+
+    #[test]
+    fn each_unit_is_known_by_its_name_and_by_what_others_call_it() {
+        for dimension in ALL {
+            for unit in dimension.units() {
+                assert_eq!(dimension.unit(unit.name), Some(unit));
+                assert_eq!(
+                    dimension.meant(&unit.name.to_uppercase()).map(str::to_lowercase),
+                    Some(unit.name.to_lowercase())
+                );
+            }
+        }
+        for (theirs, ours) in ELSEWHERE {
+            assert!(ALL.iter().any(|dimension| dimension.meant(theirs) == Some(ours)), "{theirs}");
+        }
+        assert_eq!(Dimension::Packets.meant("gbps"), None, "packets have no bits");
+    }
+
+    #[test]
+    fn units_convert_where_both_are_rates_or_neither_is() {
+        let unit = |name| Dimension::Bytes.unit(name).unwrap();
+        assert_eq!(unit("Mbit/s").per(unit("Gbit/s")), Some(0.001));
+        assert_eq!(unit("GB").per(unit("MB")), Some(1000.0));
+        assert_eq!(unit("GB").per(unit("GB/s")), None);
+    }
+}
