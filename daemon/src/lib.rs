@@ -6,6 +6,7 @@
 //! | [`datapath`] | packets | records, and exact counters at each window's edge |
 //! | [`measure`] | records | a summary of each window, with bounds |
 //! | [`report`] | a summary | the report: JSON, or tables for people |
+//! | [`alert`] | a report | what the rules of the configuration say of it |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
 //! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each window,

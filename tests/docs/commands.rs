@@ -10,7 +10,7 @@ use clap::{
     },
 };
 use serde_json::Value;
-use weir::{cli::Cli, config::Config};
+use weir::{alert::catalogue::Catalogue, cli::Cli, config::Config, view::Standard};
 
 use crate::{fields, page, root};
 
@@ -97,12 +97,13 @@ fn every_configuration_is_valid() -> Result<()> {
     Ok(())
 }
 
-/// A name such as `report.interval` is a setting or a field of a report.
+/// A name such as `report.interval` is a setting, a field of a report, or a number that a rule may be about.
 #[test]
 fn every_setting_exists() -> Result<()> {
     let settings = serde_json::to_value(Config::default())?;
     let sections = settings.as_object().context("the configuration is a map")?;
     let fields = fields::of_schema()?;
+    let numbers = Catalogue::new(Standard::ALL, &[]);
     let (mut wrong, mut count) = (Vec::new(), 0);
     for page in page::all()?.iter().filter(|page| page.path != Path::new("docs/REPORT.md")) {
         for line in page.lines() {
@@ -115,14 +116,14 @@ fn every_setting_exists() -> Result<()> {
                     continue;
                 }
                 count += 1;
-                let is_field = fields.iter().any(|field| field == span);
+                let is_field = fields.iter().any(|field| field == span) || numbers.find(span).is_some();
                 if !is_field && !is_setting(&settings[bare], name) {
                     wrong.push(format!("{}: {span}", page.at(line.number)));
                 }
             }
         }
     }
-    ensure!(wrong.is_empty(), "neither a setting nor a field of a report:\n{}", wrong.join("\n"));
+    ensure!(wrong.is_empty(), "neither a setting nor a field or number of a report:\n{}", wrong.join("\n"));
     ensure!(count > 10, "only {count} names were found in the pages: the test does not see them");
     Ok(())
 }

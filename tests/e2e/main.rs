@@ -24,6 +24,7 @@ macro_rules! tests {
 }
 
 mod afpacket;
+mod alerts;
 mod clocks;
 mod connections;
 mod control;
@@ -87,6 +88,7 @@ const SUITES: [Suite; 30] = [
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
     Suite::in_namespaces("sampling", sampling::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
+    Suite::in_namespaces("alerts", alerts::TESTS),
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("notify", notify::TESTS),

@@ -1,7 +1,7 @@
 //! A small collector, to which weir's HTTP sink sends its reports.
 //!
 //! It accepts what usual collectors accept (`POST` of `application/x-ndjson`, plain or gzip, one report a line) and
-//! keeps it. A test can make it fail in the ways in which collectors fail.
+//! keeps it. It is a webhook, too: a message of an alert is `application/json`. A test can make it fail in the ways in which collectors fail.
 
 use std::{
     collections::VecDeque,
@@ -273,7 +273,8 @@ fn accept(shared: &Shared, mut request: Request) {
 
 /// The reports of a request, or the status that refuses it.
 fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
-    const CONTENT_TYPE: &str = "application/x-ndjson";
+    // Reports, and messages of alerts.
+    const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/json"];
     if *request.method() != Method::Post {
         return Err(405);
     }
@@ -282,7 +283,8 @@ fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
         found.map(|header| header.value.as_str().to_owned())
     };
     let idempotency_key = header("Idempotency-Key");
-    if header("Content-Type").is_none_or(|kind| kind.split(';').next().map(str::trim) != Some(CONTENT_TYPE)) {
+    let kind = header("Content-Type").unwrap_or_default();
+    if !kind.split(';').next().is_some_and(|kind| CONTENT_TYPES.contains(&kind.trim())) {
         return Err(415);
     }
     let encoding = header("Content-Encoding");

@@ -1,0 +1,213 @@
+//! An alert begins after exactly so many windows, names who is to blame, and everybody is told once.
+
+use std::{collections::HashMap, net::IpAddr, net::Ipv4Addr, thread, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    clock,
+    collector::{Behaviour, Collector, Received},
+    daemon::Signal,
+    netns::{Lab, Namespace, QuietPair},
+    oracle::Oracle,
+    traffic::{Mix, Plan},
+};
+
+use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch, list, measure, native, number, stop};
+
+tests![a_scan_is_told_once_after_exactly_so_many_windows, lost_packets_are_told_with_their_interface];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+/// A scan reaches more than this.
+const LIMIT: u64 = 1_000;
+/// The alert of a scan begins and ends after so many windows.
+const WINDOWS: usize = 2;
+
+/// Rules of which only the first two are ever met, and each only in its own test.
+fn rules(webhook: &Collector) -> String {
+    format!(
+        "report: {{interval: 1s}}
+alerts:
+  rules:
+    - {{name: scan, when: destinations_per_source.distinct > {LIMIT}, for: {WINDOWS} windows}}
+    - {{name: loss, when: lost > 0, interface: \"{INTERFACE}\"}}
+    - {{name: busy, when: sources.bytes > 40 Gbit/s}}
+    - {{name: flood, when: sources_per_destination > 1e6}}
+    - {{name: full, when: self.rings.peak_fill > 99.99 %, for: 1000 windows}}
+    - {{name: elsewhere, when: lost > 0, interface: elsewhere}}
+  webhook: {{url: \"{}\", timeout: 1s}}
+",
+        webhook.url()
+    )
+}
+
+fn start(settings: &str) -> Result<(Watch, Collector)> {
+    let pair = Lab::quiet_pair()?;
+    let webhook = webhook(&pair.observer)?;
+    let interface = format!("interfaces: [{}]\n", native(INTERFACE));
+    let daemon = measure(&pair.observer, &format!("{interface}{}{settings}", rules(&webhook)))?;
+    Ok((Watch { pair, daemon }, webhook))
+}
+
+fn webhook(namespace: &Namespace) -> Result<Collector> {
+    namespace.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))?
+}
+
+/// The alert of a rule in a report, if it has one.
+fn alert<'r>(report: &'r Value, rule: &str) -> Option<&'r Value> {
+    report["alerts"].as_array()?.iter().find(|alert| alert["rule"] == rule)
+}
+
+/// What was told of a rule: by the reports, in the log and to the webhook, each time with the start of the alert.
+type Told = Vec<(String, String)>;
+
+fn told_by_reports(reports: &[Value]) -> Result<Told> {
+    let alerts: Vec<_> = reports.iter().filter_map(|report| report["alerts"].as_array()).flatten().collect();
+    let changes = alerts.into_iter().filter(|alert| alert.get("change").is_some());
+    changes.map(|alert| Ok((text(alert, "change")?, format!("{} {}", alert["rule"], alert["since"])))).collect()
+}
+
+fn text(value: &Value, name: &str) -> Result<String> {
+    Ok(value[name].as_str().with_context(|| format!("no {name} in {value}"))?.to_owned())
+}
+
+/// Holds log and webhook against what the reports say: each change is there once, in this order.
+fn check_told(watch: &Watch, reports: &[Value], messages: &[Received]) -> Result<()> {
+    let told = told_by_reports(reports)?;
+    let log = watch.daemon.log()?;
+    let lines: Vec<_> =
+        log.lines().filter(|line| line.contains("alert begins") || line.contains("alert ends")).collect();
+    ensure!(lines.len() == told.len(), "{told:?}, and the log has\n{}", lines.join("\n"));
+    for ((change, _), line) in told.iter().zip(&lines) {
+        ensure!(line.contains(if change == "begins" { "WARN" } else { "INFO" }), "{change}: {line}");
+        ensure!(line.contains(&format!("alert {change}: ")), "{change}: {line}");
+    }
+    let sent: Vec<_> = messages
+        .iter()
+        .map(|message| {
+            let alert = &message.report["alert"];
+            Ok((text(alert, "change")?, format!("{} {}", alert["rule"], alert["since"])))
+        })
+        .collect::<Result<_>>()?;
+    ensure!(sent == told, "the webhook got {sent:?}, and reports say {told:?}");
+    for Received { idempotency_key, report: message, .. } in messages {
+        let key = format!("{}/{}", text(message, "report")?, text(&message["alert"], "rule")?);
+        ensure!(idempotency_key.as_deref() == Some(&key), "{idempotency_key:?} is not {key}");
+        let report = reports.iter().find(|report| report["id"] == message["report"]).context("no such report")?;
+        ensure!(message["observer"] == report["observer"] && message["window"] == report["window"], "{message}");
+        ensure!(alert(report, &text(&message["alert"], "rule")?) == Some(&message["alert"]), "{message}");
+    }
+    Ok(())
+}
+
+/// What the rule of the scan should have said in each report: whether it fires at the end of its window.
+fn expected(reports: &[Value]) -> Result<Vec<bool>> {
+    // By default an alert ends a tenth below its limit.
+    let back = LIMIT * 9 / 10;
+    let (mut fires, mut beyond, mut within) = (false, 0, 0);
+    let mut story = Vec::new();
+    for report in reports {
+        let is_whole = report["window"]["seconds"].as_f64().context("seconds")? >= 0.9;
+        if is_whole {
+            let rows = list(&report["spread"]["destinations_per_source"])?;
+            let lower = rows.iter().filter_map(|row| row["distinct"]["lower"].as_u64()).max().unwrap_or(0);
+            beyond = if lower > LIMIT { beyond + 1 } else { 0 };
+            within = if lower <= back { within + 1 } else { 0 };
+            fires = if fires { within < WINDOWS } else { beyond >= WINDOWS };
+        }
+        story.push(fires);
+    }
+    Ok(story)
+}
+
+fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
+    let (mut watch, webhook) = start(ROOMY_RINGS)?;
+    let mut oracle = Oracle::new();
+    // Calm: some thousand packets of many sources, whose destinations are few.
+    watch.send(Plan { seed: 71, ..Plan::default() }, &mut oracle)?;
+    let calm = watch.daemon.reports()?.len() + 2;
+    watch.daemon.wait_for_reports(calm, TIMEOUT)?;
+    ensure!(webhook.received().is_empty(), "calm traffic makes an alert: {:?}", webhook.received());
+
+    // Refused at first, for a moment: the message comes all the same, and once.
+    watch.pair.observer.enter(|| webhook.behave(Behaviour::Down))??;
+    let plan = Plan {
+        seed: 72,
+        packets: 4_000,
+        flows: 4_000,
+        zipf: 0.0,
+        flows_per_source: 4_000,
+        flows_per_destination: 1,
+        mix: Mix::PLAIN,
+    };
+    let mut was_down = false;
+    clock::wait_for("the begin of the alert", TIMEOUT, || {
+        watch.send(plan, &mut oracle)?;
+        if !was_down && watch.daemon.log()?.contains("cannot deliver an alert") {
+            watch.pair.observer.enter(|| webhook.behave(Behaviour::Accept))??;
+            was_down = true;
+        }
+        thread::sleep(Duration::from_millis(50));
+        Ok((!webhook.received().is_empty()).then_some(()))
+    })?;
+    ensure!(was_down, "the webhook was never missed");
+    let begun = webhook.received().len();
+    webhook.wait_for(begun + 1, TIMEOUT).context("the end of the alert")?;
+    let reports = stop(&mut watch.daemon, Loss::None)?;
+    let messages = webhook.received();
+    check_told(&watch, &reports, &messages)?;
+
+    let fires: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            alert(report, "scan").is_some_and(|alert| alert["state"] == "firing" || alert["state"] == "clearing")
+        })
+        .collect();
+    let expected = expected(&reports)?;
+    ensure!(fires == expected, "the alert fires in {fires:?}, and should in {expected:?}");
+    let others: Vec<_> = reports.iter().filter_map(|report| report["alerts"].as_array()).flatten().collect();
+    ensure!(others.iter().all(|alert| alert["rule"] == "scan"), "other rules say something: {others:?}");
+
+    // The truth of all windows together: no window can have more.
+    let truth: HashMap<IpAddr, u64> = oracle.spread(|key| vec![(key.src, key.dst)]);
+    let (scanner, reached) = truth.iter().max_by_key(|(_, reached)| **reached).context("nobody sent")?;
+    for alert in reports.iter().filter_map(|report| alert(report, "scan")).filter(|alert| alert["change"] == "begins") {
+        let [first, rest @ ..] = list(&alert["evidence"])?.as_slice() else { panic!("no evidence: {alert}") };
+        ensure!(rest.is_empty() && first["src_ip"] == scanner.to_string(), "{scanner} scans, not {alert}");
+        let lower = number(&first["lower"])?;
+        ensure!((LIMIT + 1..=*reached).contains(&lower), "{reached} were reached, and the alert says {first}");
+        ensure!(alert["windows"] == WINDOWS && alert["for"] == WINDOWS, "{alert}");
+    }
+    let account = reports.iter().rev().find_map(|report| {
+        let sinks = report["self"]["sinks"].as_array()?;
+        sinks.iter().find(|sink| sink["name"].as_str().is_some_and(|name| name.starts_with("webhook:"))).cloned()
+    });
+    let account = account.context("no account of the webhook")?;
+    ensure!(account["delivered"] == messages.len() && account["dropped"] == 0, "{account}");
+    Ok(())
+}
+
+fn lost_packets_are_told_with_their_interface() -> Result<()> {
+    // Room for some thousand records, and a daemon that does not read them.
+    let (mut watch, webhook) = start("datapath: {ring: 64KiB, cache_flows: 256}\n")?;
+    watch.daemon.wait_for_reports(2, TIMEOUT)?;
+    watch.daemon.signal(Signal::STOP)?;
+    let plan = Plan { seed: 73, packets: 40_000, flows: 40_000, zipf: 0.0, mix: Mix::PLAIN, ..Plan::default() };
+    watch.send(plan, &mut Oracle::new())?;
+    watch.daemon.signal(Signal::CONT)?;
+    webhook.wait_for(2, TIMEOUT).context("the begin and the end of the alert")?;
+    let reports = stop(&mut watch.daemon, Loss::Provoked(&["ring_full"]))?;
+    check_told(&watch, &reports, &webhook.received())?;
+    let begins = reports.iter().find(|report| alert(report, "loss").is_some()).context("no report has the alert")?;
+    let told = alert(begins, "loss").context("an alert")?;
+    let lost = &begins["interfaces"][0]["ledger"]["lost"]["ring_full"]["packets"];
+    let evidence = &told["evidence"][0];
+    ensure!(evidence["interface"] == INTERFACE && evidence["direction"] == "ingress", "{told}");
+    ensure!(
+        evidence["value"] == *lost && evidence["lower"] == *lost && evidence["upper"] == *lost,
+        "{lost} and {told}"
+    );
+    ensure!(reports.iter().all(|report| alert(report, "elsewhere").is_none()), "a rule is about another interface");
+    Ok(())
+}
