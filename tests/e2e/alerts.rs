@@ -1,6 +1,12 @@
 //! An alert begins after exactly so many windows, names who is to blame, and everybody is told once.
 
-use std::{collections::HashMap, net::IpAddr, net::Ipv4Addr, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -8,15 +14,19 @@ use weir_tests::{
     account::Loss,
     clock,
     collector::{Behaviour, Collector, Received},
-    daemon::Signal,
+    daemon::{Daemon, Signal},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     traffic::{Mix, Plan},
 };
 
-use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch, list, measure, native, number, stop};
+use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch, config, list, measure, native, number, stop};
 
-tests![a_scan_is_told_once_after_exactly_so_many_windows, lost_packets_are_told_with_their_interface];
+tests![
+    a_scan_is_told_once_after_exactly_so_many_windows,
+    lost_packets_are_told_with_their_interface,
+    a_rule_that_is_reloaded_away_ends_its_alert,
+];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 /// A scan reaches more than this.
@@ -73,9 +83,9 @@ fn text(value: &Value, name: &str) -> Result<String> {
 }
 
 /// Holds log and webhook against what the reports say: each change is there once, in this order.
-fn check_told(watch: &Watch, reports: &[Value], messages: &[Received]) -> Result<()> {
+fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Result<()> {
     let told = told_by_reports(reports)?;
-    let log = watch.daemon.log()?;
+    let log = daemon.log()?;
     let lines: Vec<_> =
         log.lines().filter(|line| line.contains("alert begins") || line.contains("alert ends")).collect();
     ensure!(lines.len() == told.len(), "{told:?}, and the log has\n{}", lines.join("\n"));
@@ -156,7 +166,7 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
     webhook.wait_for(begun + 1, TIMEOUT).context("the end of the alert")?;
     let reports = stop(&mut watch.daemon, Loss::None)?;
     let messages = webhook.received();
-    check_told(&watch, &reports, &messages)?;
+    check_told(&watch.daemon, &reports, &messages)?;
 
     let fires: Vec<_> = reports
         .iter()
@@ -198,7 +208,7 @@ fn lost_packets_are_told_with_their_interface() -> Result<()> {
     watch.daemon.signal(Signal::CONT)?;
     webhook.wait_for(2, TIMEOUT).context("the begin and the end of the alert")?;
     let reports = stop(&mut watch.daemon, Loss::Provoked(&["ring_full"]))?;
-    check_told(&watch, &reports, &webhook.received())?;
+    check_told(&watch.daemon, &reports, &webhook.received())?;
     let begins = reports.iter().find(|report| alert(report, "loss").is_some()).context("no report has the alert")?;
     let told = alert(begins, "loss").context("an alert")?;
     let lost = &begins["interfaces"][0]["ledger"]["lost"]["ring_full"]["packets"];
@@ -210,4 +220,33 @@ fn lost_packets_are_told_with_their_interface() -> Result<()> {
     );
     ensure!(reports.iter().all(|report| alert(report, "elsewhere").is_none()), "a rule is about another interface");
     Ok(())
+}
+
+/// Rules that are always met: the one of the first configuration ends with it, and the other one goes on.
+fn a_rule_that_is_reloaded_away_ends_its_alert() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let [first, second] = [webhook(&pair.observer)?, webhook(&pair.observer)?];
+    let settings = |rule: &str, webhook: &Collector| {
+        format!(
+            "interfaces: [{}]\nreport: {{interval: 1s}}\ncontrol: {{socket: none}}\nalerts:\n  rules:\n    - {{name: stays, \
+             when: self.rss_bytes > 1}}\n    - {{name: {rule}, when: self.rss_bytes > 2}}\n  webhook: {{url: \"{}\"}}\n",
+            native(INTERFACE),
+            webhook.url()
+        )
+    };
+    let mut daemon = measure(&pair.observer, &settings("leaves", &first))?;
+    first.wait_for(2, TIMEOUT).context("both alerts begin")?;
+    let directory = daemon.directory().to_owned();
+    fs::write(directory.join("weir.yaml"), config(&settings("comes", &second), &directory.join("reports.ndjson")))?;
+    daemon.signal(Signal::HUP)?;
+    let rules = |received: &[Received], name: &str| -> Vec<String> {
+        received.iter().map(|message| message.report["alert"][name].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let told = first.wait_for(3, TIMEOUT).context("the alert of the rule that leaves ends")?;
+    ensure!(rules(&told, "rule") == ["stays", "leaves", "leaves"], "{told:?}");
+    ensure!(rules(&told, "state") == ["firing", "firing", "withdrawn"], "{told:?}");
+    let told = second.wait_for(1, TIMEOUT).context("the alert of the rule that comes begins")?;
+    ensure!(rules(&told, "rule") == ["comes"] && rules(&told, "change") == ["begins"], "{told:?}");
+    let reports = stop(&mut daemon, Loss::None)?;
+    check_told(&daemon, &reports, &[first.received(), second.received()].concat())
 }

@@ -63,7 +63,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 30] = [
+const SUITES: [Suite; 31] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
