@@ -215,7 +215,6 @@ impl<S: Source> Lane<S> {
     pub fn provide(&mut self, interfaces: usize) {
         self.source.provide(interfaces);
         if interfaces > self.ahead.len() {
-            self.closed.resize(interfaces, Exact::default());
             for told in [&mut self.came.open, &mut self.came.next, &mut self.ahead] {
                 told.resize(interfaces, Told::default());
             }
