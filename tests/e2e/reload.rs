@@ -235,6 +235,7 @@ fn interfaces_come_and_go_and_the_others_stay_attached() -> Result<()> {
     exchanged()?;
     let both = format!("{}, {{name: {far}, direction: both}}", native(near));
     reload(&mut daemon, &both)?;
+    attached_times(&daemon, far, 2)?;
     ensure!(program(&lab.router, near)? == attached, "another program is attached to {near}");
     exchanged()?;
     // The order changes, one direction goes, and so does the first interface.
@@ -242,10 +243,9 @@ fn interfaces_come_and_go_and_the_others_stay_attached() -> Result<()> {
     ensure!(!watch::has_program(&lab.router, near)?, "{near} is still measured");
     exchanged()?;
     reload(&mut daemon, &both)?;
+    // Ingress twice, egress once.
+    attached_times(&daemon, far, 3)?;
     exchanged()?;
-    let log = daemon.log()?;
-    let times = |part: &str| log.matches(part).count();
-    ensure!(times(&format!("attached interface={far}")) == 3, "ingress twice, egress once:\n{log}");
     let reports = stop(&mut daemon, Loss::None)?;
     for (interface, direction, rounds) in [(near, "ingress", 3), (far, "egress", 3), (far, "ingress", 2)] {
         let seen = seen_in(interface, direction, &reports)?.packets;
@@ -258,6 +258,15 @@ fn interfaces_come_and_go_and_the_others_stay_attached() -> Result<()> {
     let mut steps = counts.clone();
     steps.dedup();
     ensure!(steps == [1, 3, 1, 3], "{counts:?}");
+    Ok(())
+}
+
+/// Waits until something was attached to the interface so often, and no oftener.
+fn attached_times(daemon: &Daemon, interface: &str, expected: usize) -> Result<()> {
+    let times = || anyhow::Ok(daemon.log()?.matches(&format!("attached interface={interface} ")).count());
+    clock::wait_for("what is to be attached", TIMEOUT, || Ok((times()? >= expected).then_some(())))
+        .with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))?;
+    ensure!(times()? == expected, "{interface} was attached {} times:\n{}", times()?, daemon.log()?);
     Ok(())
 }
 
@@ -322,7 +331,7 @@ fn a_key_is_looked_up_in_the_views_of_its_window() -> Result<()> {
     // The window that has just ended was measured by the views before.
     ask()?.check(0, &[])?;
     let reported = reloaded.watch.daemon.reports()?.len();
-    reloaded.watch.daemon.wait_for_reports(reported + 1, TIMEOUT)?;
+    reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     ask()?.check(2, &["no view"])?;
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
 }
