@@ -53,6 +53,7 @@ pub mod replay;
 pub mod report;
 pub mod signals;
 pub mod sink;
+mod sockopt;
 pub mod state;
 pub mod text;
 pub mod view;

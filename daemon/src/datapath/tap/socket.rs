@@ -1,5 +1,5 @@
 //! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings
-//! of packets, a block at a time. The daemon's only unsafe code is here.
+//! of packets, a block at a time.
 //!
 //! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call for each packet,
 //! does not tell the direction, loses the VLAN tag that the kernel took out, cuts long packets without notice, and does
@@ -9,7 +9,7 @@
 //! The kernel counts a packet and gives it its place in the ring under one lock. So reading the socket's statistics is
 //! an exact cut: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it
 //! released that lock, so the next reading may bring the last few. None is counted twice, and none is forgotten.
-#![expect(unsafe_code, reason = "socket options without a safe wrapper, and memory that is shared with the kernel")]
+#![expect(unsafe_code, reason = "the socket's statistics, and memory that is shared with the kernel")]
 
 use std::{
     io,
@@ -23,14 +23,17 @@ use std::{
 use libc::{c_int, c_uint, socklen_t};
 use pnet_datalink::{Config, NetworkInterface, channel};
 use rustix::{
-    net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
+    net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt::socket_error},
     param::page_size,
 };
 use weir_common::packet::{self, REACH_MAX, proto};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
-use crate::interface::Way;
+use crate::{
+    interface::Way,
+    sockopt::{self, instruction},
+};
 
 /// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
 const BLOCKS: usize = 32;
@@ -90,9 +93,9 @@ impl PacketSocket {
     pub fn open(target: &Target<'_>, bytes: usize) -> io::Result<Self> {
         let socket = unbound()?;
         let version = libc::tpacket_versions::TPACKET_V3 as c_int;
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        set::<c_int>(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-        attach_filter(&socket, target.way)?;
+        sockopt::set_number(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
+        sockopt::set_number(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        see_only(&socket, target.way)?;
         let blocks = Blocks::new(&socket, bytes)?;
         // Last: until it is bound it sees nothing.
         bind(&socket, target)?;
@@ -185,7 +188,7 @@ impl PacketSocket {
     /// Takes note of an error of the socket's, such as that its interface went down; else it would be told as long as
     /// somebody waits for packets.
     pub fn take_error(&self) -> Option<io::Error> {
-        sockopt::socket_error(&self.socket).ok()?.err().map(Into::into)
+        socket_error(&self.socket).ok()?.err().map(Into::into)
     }
 }
 
@@ -215,29 +218,19 @@ fn bind(socket: &OwnedFd, target: &Target<'_>) -> io::Result<()> {
 }
 
 /// Lets the socket see one direction's packets only, and of each no more than the parser reads.
-fn attach_filter(socket: &OwnedFd, way: Way) -> io::Result<()> {
+fn see_only(socket: &OwnedFd, way: Way) -> io::Result<()> {
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let (if_sent, if_received) = match way {
         Way::Ingress => (1, 0),
         Way::Egress => (0, 1),
     };
-    let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PACKET_TYPE),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, if_sent, if_received, libc::PACKET_OUTGOING.into()),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, REACH_MAX as u32),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as `value` has, and what a filter points to, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), size_of::<T>() as socklen_t)
-    };
-    checked(result)
+    sockopt::attach_filter(socket, &mut filter)
 }
 
 fn checked(result: c_int) -> io::Result<()> {
@@ -271,7 +264,7 @@ impl Blocks {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        sockopt::set_ring(socket, &request)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
         let memory =

@@ -1,0 +1,52 @@
+//! Options of sockets for which there is no safe wrapper.
+#![expect(unsafe_code, reason = "setsockopt(2) reads what a pointer points to")]
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _},
+    ptr,
+};
+
+use libc::{c_int, sock_filter, socklen_t, tpacket_req3};
+
+/// Sets an option that is a number.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn set_number(socket: impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    set(socket, level, option, &value)
+}
+
+/// Asks for a packet socket's ring.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn set_ring(socket: impl AsFd, request: &tpacket_req3) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
+}
+
+/// From now on the socket receives what this program leaves of each packet or message, in classic BPF.
+///
+/// # Errors
+///
+/// The kernel's, such as that it does not accept the program.
+pub fn attach_filter(socket: impl AsFd, instructions: &mut [sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// One instruction of such a program.
+pub const fn instruction(code: u32, if_true: u8, if_false: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: if_true, jf: if_false, k }
+}
+
+fn set<T>(socket: impl AsFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads as many bytes as `value` has, and what a filter points to, which outlives the call.
+    let result =
+        unsafe { libc::setsockopt(socket, level, option, ptr::from_ref(value).cast(), size_of::<T>() as socklen_t) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
