@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::{
     message::{ALL, Message, ONE, attributes, double, half, messages, put, text, value, word},
+    routes::Routes,
     socket::{BUFFER_BYTES, Socket, open},
 };
 use crate::waker::Waker;
@@ -72,6 +73,8 @@ pub struct Device {
     pub elsewhere: bool,
     /// The bridge, bond or the like that it is a member of.
     pub master: Option<u32>,
+    /// Whether a default route leaves by it, where that was asked ([`Devices::list_with_routes`]); never by the loopback.
+    pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
     /// Packets received and sent, by its own count, if it tells.
@@ -99,7 +102,10 @@ pub enum News {
 }
 
 /// The socket that lists interfaces.
-pub struct Devices(Socket);
+pub struct Devices {
+    socket: Socket,
+    routes: Option<Routes>,
+}
 
 impl Devices {
     /// Opens it, in this thread's network namespace.
@@ -109,7 +115,7 @@ impl Devices {
     /// The kernel has no such sockets, or this process may not use them.
     pub fn open() -> io::Result<Self> {
         // `NETLINK_ROUTE` is 0, the protocol that is meant where none is named.
-        Socket::open(None).map(Self)
+        Ok(Self { socket: Socket::open(None)?, routes: None })
     }
 
     /// All interfaces, with their counters as of now.
@@ -119,12 +125,30 @@ impl Devices {
     /// The kernel refused, or its answer was no answer.
     pub fn list(&mut self) -> io::Result<Vec<Device>> {
         for _ in 0..ATTEMPTS {
-            match self.0.ask(RTM_GETLINK, ALL, &[0; LINK_BYTES], read_answer) {
+            match self.socket.ask(RTM_GETLINK, ALL, &[0; LINK_BYTES], read_answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
         }
         Err(io::Error::other("the interfaces change faster than they can be listed"))
+    }
+
+    /// The same, with which of them carry a default route.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or its answer was no answer.
+    pub fn list_with_routes(&mut self) -> io::Result<Vec<Device>> {
+        let routes = match &mut self.routes {
+            Some(routes) => routes,
+            none => none.insert(Routes::open()?),
+        };
+        let carriers = routes.carriers()?;
+        let mut devices = self.list()?;
+        for device in &mut devices {
+            device.carries_default = !device.loopback && carriers.contains(&device.ifindex);
+        }
+        Ok(devices)
     }
 
     /// The interface of this name; `None` if there is none.
@@ -135,7 +159,7 @@ impl Devices {
     pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
         let mut question = vec![0; LINK_BYTES];
         put(&mut question, IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
-        match self.0.ask(RTM_GETLINK, ONE, &question, read_answer) {
+        match self.socket.ask(RTM_GETLINK, ONE, &question, read_answer) {
             Ok(devices) => Ok(devices.into_iter().next()),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::NODEV | Errno::RANGE | Errno::INVAL) => Ok(None),
@@ -326,6 +350,7 @@ mod tests {
             lower: Some(3),
             elsewhere: false,
             master: Some(4),
+            carries_default: false,
             xdp: Some(XdpProgram { id: Some(42), place: "native" }),
             packets: Some([11, 12]),
         };

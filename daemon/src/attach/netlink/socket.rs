@@ -1,6 +1,6 @@
 //! A netlink socket: sends one question at a time, and receives all messages of the answer.
 
-use std::{io, os::fd::OwnedFd};
+use std::{io, ops::ControlFlow, os::fd::OwnedFd};
 
 use rustix::{
     io::Errno,
@@ -11,6 +11,7 @@ use rustix::{
 };
 
 use super::message::{INTERRUPTED, Message, NLMSG_DONE, NLMSG_ERROR, message, messages, word};
+use crate::sockopt::set_number;
 
 /// The kernel never writes more at once to whoever reads with less than 32 KiB, but for one interface that needs more:
 /// one with many virtual functions.
@@ -30,6 +31,12 @@ impl Socket {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
+    /// From now on the kernel refuses what it does not understand of a question for a list, and leaves out what the question
+    /// excludes (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on).
+    pub fn be_strict(&self) -> io::Result<()> {
+        set_number(&self.socket, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
+    }
+
     /// Asks, and reads all answers; those that `read` makes nothing of are left out.
     ///
     /// # Errors
@@ -42,11 +49,32 @@ impl Socket {
         question: &[u8],
         mut read: impl FnMut(&Message<'_>) -> Option<T>,
     ) -> io::Result<Vec<T>> {
+        let mut answers = Vec::new();
+        self.hear(kind, flags, question, |message| {
+            answers.extend(read(message));
+            ControlFlow::Continue(())
+        })?;
+        Ok(answers)
+    }
+
+    /// Asks, and reads answers until there are no more, or until `read` breaks off. Then the rest of the answer stays in the
+    /// kernel, and the socket is good for nothing more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::ask`].
+    pub fn hear(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        question: &[u8],
+        mut read: impl FnMut(&Message<'_>) -> ControlFlow<()>,
+    ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = message(kind, flags, self.sequence, question);
         sendto(&self.socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
 
-        let (mut answers, mut whole) = (Vec::new(), true);
+        let mut whole = true;
         loop {
             let (_, length) = retry(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC))?;
             if length == 0 {
@@ -59,13 +87,24 @@ impl Socket {
             for message in messages(bytes).filter(|message| message.sequence == self.sequence) {
                 whole &= message.flags & INTERRUPTED == 0;
                 match message.kind {
-                    NLMSG_DONE if whole => return Ok(answers),
-                    NLMSG_DONE => return Err(io::ErrorKind::Interrupted.into()),
-                    NLMSG_ERROR => return acknowledged(&message).map(|()| answers),
-                    _ => answers.extend(read(&message)),
+                    NLMSG_DONE => {
+                        done(&message)?;
+                        return if whole { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) };
+                    }
+                    NLMSG_ERROR => return acknowledged(&message),
+                    _ if read(&message).is_break() => return Ok(()),
+                    _ => {}
                 }
             }
         }
+    }
+}
+
+/// What an `NLMSG_DONE` tells: the kernel's number of the error that cut the list short, negative, if there was one.
+fn done(message: &Message<'_>) -> io::Result<()> {
+    match word(message.body, 0).map(|code| code as i32) {
+        Some(code @ ..0) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        _ => Ok(()),
     }
 }
 
@@ -106,6 +145,9 @@ mod tests {
         assert_eq!(told(&(-19_i32).to_ne_bytes()).unwrap_err().raw_os_error(), Some(19));
         assert!(told(&i32::MIN.to_ne_bytes()).is_err());
         assert_eq!(told(&[1, 2]).unwrap_err().kind(), io::ErrorKind::InvalidData, "cut");
+        let ended = |body: &[u8]| done(&Message { kind: NLMSG_DONE, flags: 0, sequence: 1, body });
+        assert!(ended(&[]).is_ok() && ended(&0_u32.to_ne_bytes()).is_ok() && ended(&20_u32.to_ne_bytes()).is_ok());
+        assert_eq!(ended(&(-2_i32).to_ne_bytes()).unwrap_err().raw_os_error(), Some(2));
     }
 
     #[test]
