@@ -1,4 +1,4 @@
-//! Which interface, and which of its packets: a name or a pattern of names, and a direction.
+//! Which interface, and which of its packets: a name, a pattern of names or the default route, and a direction.
 //!
 //! A pattern has `*` (any characters, or none) and `?` (any one character), as shells have them.
 
@@ -63,6 +63,10 @@ impl Directions {
         self.0[usize::from(slot)].store(number, Ordering::Relaxed);
     }
 }
+
+/// What stands in the place of a name for all interfaces that a default route leaves by. No interface has such a name,
+/// for white space is in it.
+pub const DEFAULT_ROUTE: &str = "default route";
 
 /// Whether a name is a pattern.
 pub fn is_pattern(name: &str) -> bool {

@@ -14,14 +14,14 @@ use weir_common::{
 
 use super::{
     coverage::Coverage,
-    error::AttachError,
+    error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
     hook::leftovers,
     ladder::{Hold, Ladder},
     netlink::{Device, Devices, Traffic},
     obtained::Obtained,
     others::{self, Others},
-    plan::{Wanted, wanted},
+    plan::{Wanted, list, wanted},
     slots::{Attachment, Fate, Present, Slots},
 };
 use crate::{
@@ -83,11 +83,16 @@ impl<'a> Attachments<'a> {
         if all.ladder.programs.is_some() {
             clean_hooks();
         }
-        let devices = all.devices.list()?;
+        let devices = list(&mut all.devices, interfaces)?;
         for rule in interfaces {
-            if rule.is_pattern() && !devices.iter().any(|device| rule.covers(&device.name)) {
-                warn!(pattern = %rule.name, "no interface fits this pattern now; weir will measure those that appear later");
-            } else if !rule.is_pattern() && !devices.iter().any(|device| device.name == rule.name) {
+            if devices.iter().any(|device| rule.covers(&device.name, device.carries_default)) {
+                continue;
+            }
+            if rule.is_default_route() {
+                warn!("{NO_DEFAULT_ROUTE}");
+            } else if rule.is_pattern() {
+                warn!(pattern = %rule.name, "{NONE_FITS}");
+            } else {
                 let absent = AttachError::not_found(&rule.name, &devices);
                 if strict {
                     return Err(absent);
@@ -123,12 +128,12 @@ impl<'a> Attachments<'a> {
 
     fn go_by(&mut self, interfaces: &[Interface], most: usize) {
         let before = std::mem::replace(&mut self.rules, interfaces.to_vec());
-        self.slots.change(&before, interfaces, most.min(Others::SLOT));
+        let devices = list(&mut self.devices, interfaces).unwrap_or_else(|error| {
+            warn!("cannot list the interfaces: {error}");
+            Vec::new()
+        });
+        self.slots.change(&before, interfaces, &devices, most.min(Others::SLOT));
         if let Some(others) = &mut self.others {
-            let devices = self.devices.list().unwrap_or_else(|error| {
-                warn!("cannot list the interfaces: {error}");
-                Vec::new()
-            });
             others.change(&before, interfaces, &devices);
         }
         self.refused.clear();
@@ -148,7 +153,7 @@ impl<'a> Attachments<'a> {
     /// other interfaces may have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
         self.forget_lost_filters();
-        let settled = match self.devices.list() {
+        let settled = match list(&mut self.devices, &self.rules) {
             Ok(devices) => self.settle(&devices, gone, false),
             Err(error) => Err(error.into()),
         };
@@ -215,12 +220,14 @@ impl<'a> Attachments<'a> {
             others.let_go(wanted, gone);
         }
         for (slot, attachment) in self.slots.numbered() {
-            let (Some(fate), Some(present)) = (attachment.fate(wanted, gone), &mut attachment.present) else {
+            let (Some(fate), Some(present)) = (attachment.fate(&self.rules, wanted, gone), &mut attachment.present)
+            else {
                 continue;
             };
             let ifindex = present.ifindex;
             match fate {
                 Fate::Stays(wanted) => {
+                    attachment.rule = wanted.rule;
                     present.has_xdp = wanted.device.xdp.is_some();
                     attachment.alias.clone_from(&wanted.device.alias);
                     if attachment.name != wanted.device.name {
@@ -232,7 +239,10 @@ impl<'a> Attachments<'a> {
                 }
                 Fate::Gone => {
                     let (interface, direction) = (&attachment.name, attachment.way.name());
-                    if self.rules[attachment.rule].is_pattern() {
+                    let rule = &self.rules[attachment.rule];
+                    if rule.is_default_route() {
+                        info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
+                    } else if rule.is_pattern() {
                         info!(%interface, direction, "the interface is gone");
                     } else {
                         warn!(%interface, direction, "the interface is gone; weir measures it again once it is back");
@@ -280,7 +290,7 @@ impl<'a> Attachments<'a> {
                 self.refused.remove(&(device.ifindex, way));
                 Ok(true)
             }
-            Err(error) if strict && error.forbids_start(!self.rules[rule].is_pattern()) => Err(error),
+            Err(error) if strict && error.forbids_start(self.rules[rule].is_named()) => Err(error),
             Err(error) => {
                 let reason = with_causes(&error);
                 if self.refused.get(&(device.ifindex, way)) != Some(&reason) {
@@ -299,7 +309,10 @@ impl<'a> Attachments<'a> {
         if by_socket && self.slots.sockets() >= TAPS_MAX {
             return Err(AttachError::NoTap(device.name.clone()));
         }
-        let Some(slot) = self.slots.place_for(rule, &device.name, way) else {
+        let Some(slot) = self.slots.place_for(&self.rules, rule, &device.name, way) else {
+            if self.rules[rule].is_default_route() {
+                return Err(AttachError::NoSlotOfRoutes(device.name.clone()));
+            }
             return self.attach_among_others(wanted, feeds);
         };
         let entry = table_entry(device.ifindex, way);
@@ -325,6 +338,7 @@ impl<'a> Attachments<'a> {
                 }
                 let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
                 let attachment = place.get_or_insert_with(|| Attachment::new(rule, name, way));
+                attachment.rule = rule;
                 attachment.obtained = obtained;
                 attachment.feeds = feeds;
                 attachment.alias.clone_from(&device.alias);
@@ -398,7 +412,7 @@ impl<'a> Attachments<'a> {
             });
             attachment.changed = false;
             let is_over = attachment.present.is_none();
-            if attachment.is_leaving || is_over && self.rules[attachment.rule].is_pattern() {
+            if attachment.is_leaving || is_over && !self.rules[attachment.rule].is_named() {
                 *place = None;
             }
         }

@@ -7,9 +7,15 @@ use thiserror::Error;
 
 use super::netlink::Device;
 use crate::{
-    config::limits::{INTERFACES_MAX, TAPS_MAX},
+    config::limits::{DEFAULT_ROUTES_MAX, INTERFACES_MAX, TAPS_MAX},
     datapath::KernelError,
 };
+
+/// What is said of a pattern that means nothing yet.
+pub const NONE_FITS: &str = "no interface fits this pattern now; weir will measure those that appear later";
+/// What is said where no interface carries the default route yet.
+pub const NO_DEFAULT_ROUTE: &str =
+    "no interface carries a default route now; weir will measure what does so later (`ip route add default ...`)";
 
 /// Why an interface cannot be measured.
 #[derive(Debug, Error)]
@@ -110,6 +116,11 @@ pub enum AttachError {
     /// No slot is free.
     #[error("weir measures at most {INTERFACES_MAX} interfaces, and \"{0}\" is one more")]
     NoSlot(String),
+    /// The slots of the default route are taken.
+    #[error(
+        "`default route` means at most {DEFAULT_ROUTES_MAX} interfaces in a window, and \"{0}\" is one more: to measure it, list it by its name"
+    )]
+    NoSlotOfRoutes(String),
     /// No packet socket is left.
     #[error(
         "weir opens at most {TAPS_MAX} packet sockets, and \"{0}\" would need one more: measure it by a program (`mode: \
@@ -150,6 +161,7 @@ mod tests {
             (AttachError::Taken(one()), false),
             (AttachError::Vanished(one()), false),
             (AttachError::NoSlot(one()), false),
+            (AttachError::NoSlotOfRoutes(one()), false),
             (AttachError::Kernel(KernelError::Missing("ring")), false),
             (AttachError::NotPermitted(one()), true),
             (AttachError::NoPacketSocket(one()), true),

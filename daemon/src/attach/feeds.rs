@@ -21,8 +21,9 @@ use tracing::{info, warn};
 use weir_common::control::{Feeds, Passing};
 
 use super::{
+    error::NO_DEFAULT_ROUTE,
     netlink::{Device, Devices},
-    plan::{Wanted, wanted},
+    plan::{Wanted, list, wanted},
     stack::{Carriers, Stack, listed},
 };
 use crate::{config::Interface, interface::Way};
@@ -104,8 +105,11 @@ impl Feeding {
     }
 }
 
-/// What each interface of a configuration would feed now; with names of interfaces that are not there.
-pub struct Survey(Vec<(String, Option<(Way, Decision)>)>);
+/// What each interface of a configuration would feed now; or why there is none of a rule.
+pub struct Survey(Vec<(String, Fed)>);
+
+/// What a direction of an interface feeds, or why there is none.
+type Fed = Result<(Way, Decision), &'static str>;
 
 impl Survey {
     /// In the order of the rules.
@@ -114,30 +118,45 @@ impl Survey {
     ///
     /// The kernel does not tell its interfaces.
     pub fn new(rules: &[Interface], has_programs: bool) -> io::Result<Self> {
-        let devices = Devices::open()?.list()?;
-        let wanted = wanted(rules, &devices, has_programs);
-        let feeding = Feeding::new(&wanted, &devices);
+        let devices = list(&mut Devices::open()?, rules)?;
+        Ok(Self::of(rules, &devices, has_programs))
+    }
+
+    /// The same, with these interfaces.
+    fn of(rules: &[Interface], devices: &[Device], has_programs: bool) -> Self {
+        let wanted = wanted(rules, devices, has_programs);
+        let feeding = Feeding::new(&wanted, devices);
         let mut all = Vec::new();
         for (nth, rule) in rules.iter().enumerate() {
             let mut its = wanted.iter().filter(|wanted| wanted.rule == nth).peekable();
             if its.peek().is_none() {
-                all.push((rule.name.clone(), None));
+                let is_there = devices.iter().any(|device| rule.covers(&device.name, device.carries_default));
+                let why = match (is_there, rule.is_default_route()) {
+                    (true, _) => "other entries are about what it means now",
+                    (false, true) => NO_DEFAULT_ROUTE,
+                    (false, false) => "not there now",
+                };
+                all.push((rule.name.clone(), Err(why)));
             }
             all.extend(its.filter_map(|wanted| {
                 let decision = feeding.decision(wanted.device.ifindex, wanted.way)?.clone();
-                Some((wanted.device.name.clone(), Some((wanted.way, decision))))
+                let by = if rule.is_default_route() { " (default route)" } else { "" };
+                Some((format!("{}{by}", wanted.device.name), Ok((wanted.way, decision))))
             }));
         }
-        Ok(Self(all))
+        Self(all)
     }
 }
 
 impl fmt::Display for Survey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, there) in &self.0 {
-            let Some((way, Decision { feeds, why, doubt })) = there else {
-                writeln!(f, "{name}: not there now")?;
-                continue;
+            let (way, Decision { feeds, why, doubt }) = match there {
+                Ok(there) => there,
+                Err(why) => {
+                    writeln!(f, "{name}: {why}")?;
+                    continue;
+                }
             };
             write!(f, "{name} {}: feeds {}", way.name(), feeds.name())?;
             if !why.is_empty() {
@@ -604,11 +623,31 @@ mod tests {
     fn a_survey_has_a_line_for_each_interface_and_each_doubt() {
         let doubt = Decision { doubt: Some("Who knows?".to_owned()), ..Decision::all() };
         let survey = Survey(vec![
-            ("if2".to_owned(), Some((Way::Ingress, doubt))),
-            ("if3".to_owned(), Some((Way::Egress, Decision::none("why not".to_owned())))),
-            ("if4".to_owned(), None),
+            ("if2".to_owned(), Ok((Way::Ingress, doubt))),
+            ("if3".to_owned(), Ok((Way::Egress, Decision::none("why not".to_owned())))),
+            ("if4".to_owned(), Err("not there now")),
         ]);
         let expected = "if2 ingress: feeds all\n    Who knows?\nif3 egress: feeds none: why not\nif4: not there now\n";
         assert_eq!(survey.to_string(), expected);
+    }
+
+    #[test]
+    fn a_survey_tells_what_carries_the_default_route() {
+        use crate::config::{Direction, Mode};
+        let rule = |name: &str| Interface {
+            name: name.to_owned(),
+            mode: Mode::Auto,
+            direction: Direction::Ingress,
+            feeds: None,
+        };
+        let devices = [Device { carries_default: true, ..card(2) }, card(3)];
+        let shown = |names: &[&str], devices: &[Device]| {
+            Survey::of(&names.iter().map(|name| rule(name)).collect::<Vec<_>>(), devices, true).to_string()
+        };
+        assert_eq!(shown(&["default route"], &devices), "if2 (default route) ingress: feeds all\n");
+        let named = shown(&["default route", "if2", "if4"], &devices);
+        assert!(named.starts_with("default route: other entries are about what it means now\nif2 ingress"), "{named}");
+        assert!(named.ends_with("if4: not there now\n"), "{named}");
+        assert!(shown(&["default route"], &devices[1..]).starts_with("default route: no interface carries a default"));
     }
 }

@@ -20,12 +20,15 @@ mod plan;
 mod slots;
 mod stack;
 
-pub(crate) use self::ladder::{link_layer, rungs};
 pub use self::{
     attachments::Attachments,
-    error::AttachError,
+    error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
     hook::{Leftover, leftovers},
     ladder::{Ladder, Programs},
     obtained::Obtained,
+};
+pub(crate) use self::{
+    ladder::{link_layer, rungs},
+    plan::list,
 };

@@ -59,8 +59,9 @@ impl Others {
     /// next time.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
         for ((ifindex, way), member) in &mut self.members {
-            let name = devices.iter().find(|device| device.ifindex == *ifindex).map_or("", |device| &device.name);
-            member.rule = successor(before, member.rule, rules, (name, *way)).unwrap_or(usize::MAX);
+            let device = devices.iter().find(|device| device.ifindex == *ifindex);
+            let device = device.map_or(("", false), |device| (device.name.as_str(), device.carries_default));
+            member.rule = successor(before, member.rule, rules, device, *way).unwrap_or(usize::MAX);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Which of the interfaces that exist now the configuration asks for.
 
+use std::io;
+
 use weir_common::control::Feeds;
 
-use super::netlink::Device;
+use super::netlink::{Device, Devices};
 use crate::{
     config::{Interface, Mode},
     interface::Way,
@@ -23,18 +25,35 @@ pub struct Wanted<'l> {
     pub knows_origin: bool,
 }
 
-/// The rule for the interface of this name. One with exactly that name comes before patterns; among patterns the first one
-/// counts.
-pub fn rule_of(rules: &[Interface], name: &str) -> Option<usize> {
-    let named = rules.iter().position(|rule| !rule.is_pattern() && rule.covers(name));
-    named.or_else(|| rules.iter().position(|rule| rule.covers(name)))
+/// All interfaces, with what these rules ask of them. Routes are only read if one of the rules is about them.
+///
+/// # Errors
+///
+/// The kernel does not tell.
+pub fn list(devices: &mut Devices, rules: &[Interface]) -> io::Result<Vec<Device>> {
+    if rules.iter().any(Interface::is_default_route) { devices.list_with_routes() } else { devices.list() }
+}
+
+/// The rule for the interface of this name, which a default route leaves by or not. One with exactly that name comes before
+/// that for the default route, and this one before patterns; among patterns the first one counts.
+pub fn rule_of(rules: &[Interface], name: &str, carries_default: bool) -> Option<usize> {
+    let kinds = [Interface::is_named, Interface::is_default_route, Interface::is_pattern];
+    let first =
+        |is: fn(&Interface) -> bool| rules.iter().position(|rule| is(rule) && rule.covers(name, carries_default));
+    kinds.into_iter().find_map(first)
+}
+
+/// Whether an interface that is measured by the one rule may go on so by the other one: both mean what comes and goes, and
+/// attach in the same way.
+pub fn passes_on(from: &Interface, to: &Interface) -> bool {
+    from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
 }
 
 /// Everything that `rules` ask for among these interfaces.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
     for device in devices {
-        let Some(rule) = rule_of(rules, &device.name) else { continue };
+        let Some(rule) = rule_of(rules, &device.name, device.carries_default) else { continue };
         let Interface { mode, direction, feeds, .. } = rules[rule];
         let knows_origin = has_programs && mode != Mode::AfPacket;
         all.extend(direction.ways().iter().map(|&way| Wanted { rule, device, way, feeds, knows_origin }));
@@ -66,6 +85,18 @@ mod tests {
         let rules = [rule("eth*", Direction::Ingress), rule("eth1", Direction::Both), rule("*", Direction::Egress)];
         assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 ingress", "1 eth1 egress", "2 wan0 egress"]);
         assert_eq!(names(&[rule("lo", Direction::Ingress)], &devices), ["0 lo ingress"]);
+    }
+
+    #[test]
+    fn the_default_route_goes_after_a_name_and_before_a_pattern() {
+        let carries = |device| Device { carries_default: true, ..device };
+        let devices = [device(2, "eth0"), carries(device(3, "eth1")), carries(device(4, "wan0")), device(5, "wan1")];
+        let (pattern, route) = (rule("eth*", Direction::Ingress), rule("default route", Direction::Egress));
+        let rules = [pattern.clone(), route.clone(), rule("wan0", Direction::Ingress)];
+        assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 egress", "2 wan0 ingress"]);
+        assert_eq!(names(&[route.clone()], &devices), ["0 eth1 egress", "0 wan0 egress"]);
+        assert!(passes_on(&pattern, &route) && passes_on(&rules[2], &rules[2]) && !passes_on(&pattern, &rules[2]));
+        assert!(!passes_on(&pattern, &Interface { mode: Mode::Tcx, ..route }), "to be attached in another way");
     }
 
     #[test]

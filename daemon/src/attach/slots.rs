@@ -12,9 +12,10 @@ use weir_common::{control::Feeds, ledger::Ledger};
 use super::{
     coverage::{Coverage, Finding},
     ladder::Hold,
+    netlink::Device,
     obtained::{Obtained, reason_for_missing},
     others::Others,
-    plan::{Wanted, rule_of},
+    plan::{Wanted, passes_on, rule_of},
 };
 use crate::{
     config::{self, Interface},
@@ -72,7 +73,7 @@ pub struct Slots(Vec<Option<Attachment>>);
 impl Slots {
     /// As many slots as these interfaces may need. A named interface keeps its slot, there or not.
     pub fn new(interfaces: &[Interface]) -> Self {
-        let named = interfaces.iter().enumerate().filter(|(_, interface)| !interface.is_pattern());
+        let named = interfaces.iter().enumerate().filter(|(_, interface)| interface.is_named());
         let named = named.flat_map(|(rule, interface)| {
             interface.direction.ways().iter().map(move |&way| Attachment::new(rule, &interface.name, way))
         });
@@ -83,16 +84,18 @@ impl Slots {
 
     /// Goes from the rules `before` to those of another configuration. What these still ask for keeps its slot, and what is
     /// attached there, if it is to be attached in the same way; the rest is leaving. Named interfaces get their slots, there
-    /// or not; further slots are made if need be, at most for so many in all.
-    pub fn change(&mut self, before: &[Interface], rules: &[Interface], most: usize) {
+    /// or not; further slots are made if need be, at most for so many in all. `devices` are the interfaces that are there.
+    pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
         for attachment in self.iter_mut() {
-            let rule = successor(before, attachment.rule, rules, (&attachment.name, attachment.way));
+            let name = attachment.name.as_str();
+            let carries_default = devices.iter().any(|device| device.name == name && device.carries_default);
+            let rule = successor(before, attachment.rule, rules, (name, carries_default), attachment.way);
             match rule {
                 Some(rule) => attachment.rule = rule,
                 None => attachment.is_leaving = true,
             }
         }
-        for (rule, interface) in rules.iter().enumerate().filter(|(_, interface)| !interface.is_pattern()) {
+        for (rule, interface) in rules.iter().enumerate().filter(|(_, interface)| interface.is_named()) {
             for &way in interface.direction.ways() {
                 let has_slot = |one: &Attachment| !one.is_leaving && one.way == way && one.name == interface.name;
                 if !self.iter().any(has_slot) {
@@ -150,21 +153,42 @@ impl Slots {
         holds.filter(|hold| matches!(hold, Hold::Socket { .. })).count()
     }
 
-    /// The slot that an interface gets that is about to be attached: its own, or for a pattern the one that it had in
-    /// this window, or a free one. `None` where all are taken.
-    pub fn place_for(&self, rule: usize, name: &str, way: Way) -> Option<usize> {
-        let is_own = |one: &Attachment| {
-            (one.rule, one.way) == (rule, way) && !one.is_leaving && one.present.is_none() && one.name == name
-        };
+    /// The slot that an interface gets that is about to be attached: its own, or where it comes and goes the one that it had
+    /// in this window, or a free one. `None` where all are taken. The default route has only so many, and patterns leave
+    /// them free.
+    pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
+        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.present.is_none() && one.name == name;
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
-        own.or_else(|| self.0.iter().position(Option::is_none))
+        own.or_else(|| {
+            let reserved = self.reserved(rules);
+            let spare = if rules[rule].is_default_route() { reserved } else { self.free().saturating_sub(reserved) };
+            self.0.iter().position(Option::is_none).filter(|_| spare > 0)
+        })
+    }
+
+    fn free(&self) -> usize {
+        self.0.iter().filter(|slot| slot.is_none()).count()
+    }
+
+    /// How many slots are kept for what will carry the default route.
+    fn reserved(&self, rules: &[Interface]) -> usize {
+        let Some(rule) = rules.iter().position(Interface::is_default_route) else { return 0 };
+        let taken = self.iter().filter(|one| one.rule == rule && !one.is_leaving).count();
+        rules[rule].slots().saturating_sub(taken)
     }
 }
 
 /// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
-/// numbered `rule` of the configuration before asked for; `None` if there is no such rule.
-pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], (name, way): (&str, Way)) -> Option<usize> {
-    let next = rule_of(rules, name)?;
+/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name and
+/// whether it carries a default route.
+pub fn successor(
+    before: &[Interface],
+    rule: usize,
+    rules: &[Interface],
+    (name, carries_default): (&str, bool),
+    way: Way,
+) -> Option<usize> {
+    let next = rule_of(rules, name, carries_default)?;
     let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
     stays.then_some(next)
 }
@@ -189,13 +213,19 @@ impl Attachment {
         }
     }
 
-    /// What becomes of it now that this is `wanted` and these interfaces are `gone`; `None` if it is not attached.
+    /// What becomes of it now that `rules` want this and these interfaces are `gone`; `None` if it is not attached.
     /// Another interface may have the index and the name of one that is gone.
-    pub fn fate<'w, 'd>(&self, wanted: &'w [Wanted<'d>], gone: &HashSet<u32>) -> Option<Fate<'w, 'd>> {
+    pub fn fate<'w, 'd>(
+        &self,
+        rules: &[Interface],
+        wanted: &'w [Wanted<'d>],
+        gone: &HashSet<u32>,
+    ) -> Option<Fate<'w, 'd>> {
         let ifindex = self.present.as_ref()?.ifindex;
-        let still = wanted
-            .iter()
-            .find(|wanted| (wanted.device.ifindex, wanted.rule, wanted.way) == (ifindex, self.rule, self.way));
+        let still = wanted.iter().find(|wanted| {
+            (wanted.device.ifindex, wanted.way) == (ifindex, self.way)
+                && passes_on(&rules[self.rule], &rules[wanted.rule])
+        });
         Some(match still {
             Some(wanted) if !gone.contains(&ifindex) => Fate::Stays(wanted),
             _ => Fate::Gone,
@@ -245,10 +275,7 @@ impl Attachment {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{netlink::Device, plan::wanted},
-        *,
-    };
+    use super::{super::plan::wanted, *};
     use crate::config::{Direction, Mode};
 
     fn rule(name: &str, direction: Direction) -> Interface {
@@ -275,8 +302,8 @@ mod tests {
         let taken: Vec<_> = slots.iter().map(|one| (one.rule, one.name.as_str(), one.way)).collect();
         assert_eq!(taken, [(0, "eth1", Way::Ingress), (0, "eth1", Way::Egress), (1, "wan0", Way::Egress)]);
         assert!(slots.iter().all(|one| one.obtained == Obtained::Absent));
-        assert_eq!(slots.place_for(0, "eth1", Way::Egress), Some(1));
-        assert_eq!(slots.place_for(1, "wan0", Way::Egress), Some(2));
+        assert_eq!(slots.place_for(&rules, 0, "eth1", Way::Egress), Some(1));
+        assert_eq!(slots.place_for(&rules, 1, "wan0", Way::Egress), Some(2));
         assert!(!slots.is_measured(0, Way::Ingress), "no index is attached");
     }
 
@@ -284,18 +311,18 @@ mod tests {
     fn what_fits_a_pattern_gets_its_earlier_slot_or_the_first_free_one() {
         let rules = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
-        assert_eq!(slots.place_for(1, "ppp0", Way::Ingress), Some(1), "the first is that of eth0");
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(1), "the first is that of eth0");
         *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
-        assert_eq!(slots.place_for(1, "ppp1", Way::Ingress), Some(2));
+        assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2));
         *slots.get_mut(2).unwrap() = Some(Attachment::new(1, "ppp1", Way::Ingress));
-        assert_eq!(slots.place_for(1, "ppp1", Way::Ingress), Some(2), "it was there before in this window");
-        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), Some(3));
-        assert_eq!(slots.place_for(1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
+        assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2), "it was there before in this window");
+        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), Some(3));
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
         assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
         for slot in 3..Others::SLOT {
             *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
         }
-        assert_eq!(slots.place_for(1, "ppp2", Way::Ingress), None, "the last slot is for all others");
+        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is for all others");
     }
 
     /// The slots as text: rule, name and direction of each, `!` if it is leaving.
@@ -315,13 +342,13 @@ mod tests {
         // The order is another one, a direction goes, an interface goes, and another one comes.
         let after =
             [rule("lan0", Direction::Ingress), rule("wan0", Direction::Ingress), rule("eth0", Direction::Egress)];
-        slots.change(&before, &after, 8);
+        slots.change(&before, &after, &[], 8);
         let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
         assert_eq!(shown(&slots), expected);
         // What left makes room, and the number of a slot that stays does not change.
         slots.0.iter_mut().for_each(|slot| _ = slot.take_if(|one| one.is_leaving));
         let last = [rule("eth1", Direction::Both), rule("lan0", Direction::Ingress)];
-        slots.change(&after, &last, 8);
+        slots.change(&after, &last, &[], 8);
         assert_eq!(
             shown(&slots),
             ["0 eth1 ingress", "!2 eth0 egress", "0 eth1 egress", "!1 wan0 ingress", "1 lan0 ingress"]
@@ -337,20 +364,20 @@ mod tests {
         after[0].mode = Mode::Generic;
         // A pattern's interface that has a rule of its own now stays as it is.
         after[1].name = "ppp0".to_owned();
-        slots.change(&before, &after, 255);
+        slots.change(&before, &after, &[], 255);
         assert_eq!(shown(&slots)[..3], ["!0 eth0 ingress", "1 ppp0 ingress", "0 eth0 ingress"]);
         assert!(slots.is_measured(7, Way::Ingress));
-        assert_eq!(slots.place_for(0, "eth0", Way::Ingress), Some(2), "not where it is leaving");
+        assert_eq!(slots.place_for(&after, 0, "eth0", Way::Ingress), Some(2), "not where it is leaving");
     }
 
     #[test]
     fn there_are_never_more_slots_than_allowed() {
         let before = [rule("eth0", Direction::Ingress)];
         let mut slots = Slots::new(&before);
-        slots.change(&before, &[rule("*", Direction::Both)], 255);
+        slots.change(&before, &[rule("*", Direction::Both)], &[], 255);
         assert_eq!(slots.len(), 255);
         let mut slots = Slots::new(&before);
-        slots.change(&before, &[rule("eth1", Direction::Both)], 2);
+        slots.change(&before, &[rule("eth1", Direction::Both)], &[], 2);
         assert_eq!(shown(&slots), ["!0 eth0 ingress", "0 eth1 ingress"]);
     }
 
@@ -360,10 +387,64 @@ mod tests {
         let one = attached(0, "eth0", Way::Ingress, 2);
         let devices = [device(2, "eth7"), device(3, "eth0")];
         let wanted = wanted(&rules, &devices, true);
-        assert_eq!(one.fate(&wanted, &none()), Some(Fate::Stays(&wanted[0])), "it is the index that counts");
-        assert_eq!(one.fate(&wanted, &HashSet::from([2])), Some(Fate::Gone), "this index is another interface's now");
-        assert_eq!(one.fate(&wanted[1..], &none()), Some(Fate::Gone));
-        assert_eq!(Attachment::new(0, "eth0", Way::Ingress).fate(&wanted, &none()), None, "nothing is attached");
+        assert_eq!(one.fate(&rules, &wanted, &none()), Some(Fate::Stays(&wanted[0])), "it is the index that counts");
+        assert_eq!(
+            one.fate(&rules, &wanted, &HashSet::from([2])),
+            Some(Fate::Gone),
+            "this index is another interface's now"
+        );
+        assert_eq!(one.fate(&rules, &wanted[1..], &none()), Some(Fate::Gone));
+        assert_eq!(
+            Attachment::new(0, "eth0", Way::Ingress).fate(&rules, &wanted, &none()),
+            None,
+            "nothing is attached"
+        );
+    }
+
+    #[test]
+    fn the_default_route_has_some_slots_and_patterns_leave_them_free() {
+        let rules = [rule("default route", Direction::Ingress), rule("eth0", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        assert_eq!(slots.len(), 5);
+        for (slot, name) in (1..).zip(["wan0", "wan1", "wan2", "wan3"]) {
+            assert_eq!(slots.place_for(&rules, 0, name, Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(0, name, Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None);
+        slots.get_mut(2).unwrap().as_mut().unwrap().end();
+        assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None, "until its window is reported");
+        assert_eq!(slots.place_for(&rules, 0, "wan1", Way::Ingress), Some(2), "it is back");
+
+        let rules = [rule("default route", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        for slot in 0..Others::SLOT - 4 {
+            assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(1, "ppp", Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), None);
+        for slot in Others::SLOT - 4..Others::SLOT {
+            assert_eq!(slots.place_for(&rules, 0, "wan0", Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(0, "wan", Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 0, "wan0", Way::Ingress), None);
+    }
+
+    #[test]
+    fn an_attachment_stays_where_the_default_route_comes_to_what_a_pattern_means() {
+        let rules = [rule("eth*", Direction::Ingress), rule("default route", Direction::Ingress)];
+        let one = attached(0, "eth0", Way::Ingress, 2);
+        let devices = [Device { carries_default: true, ..device(2, "eth0") }];
+        let wanted = wanted(&rules, &devices, true);
+        assert_eq!((wanted[0].rule, one.fate(&rules, &wanted, &none())), (1, Some(Fate::Stays(&wanted[0]))));
+        // A reload between the two, and to its name.
+        for after in ["default route", "eth0"] {
+            let mut slots = Slots::new(&rules);
+            *slots.get_mut(0).unwrap() = Some(attached(0, "eth0", Way::Ingress, 2));
+            slots.change(&rules, &[rule(after, Direction::Ingress)], &devices, 255);
+            assert_eq!(shown(&slots)[0], "0 eth0 ingress", "{after}");
+            slots.change(&[rule(after, Direction::Ingress)], &[rule("wan0", Direction::Ingress)], &devices, 255);
+            assert_eq!(shown(&slots)[0], "!0 eth0 ingress", "{after}");
+        }
     }
 
     #[test]
@@ -371,9 +452,9 @@ mod tests {
         let devices = [device(2, "eth0")];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let first_rule = [rule("eth0", Direction::Egress)];
-        assert_eq!(one.fate(&wanted(&first_rule, &devices, true), &none()), Some(Fate::Gone));
+        assert_eq!(one.fate(&first_rule, &wanted(&first_rule, &devices, true), &none()), Some(Fate::Gone));
         let second_rule = [rule("wan0", Direction::Ingress), rule("eth0", Direction::Ingress)];
-        assert_eq!(one.fate(&wanted(&second_rule, &devices, true), &none()), Some(Fate::Gone));
+        assert_eq!(one.fate(&second_rule, &wanted(&second_rule, &devices, true), &none()), Some(Fate::Gone));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
 
+/// Interfaces that `default route` means. More uplinks are rare, and each costs a row of counters on every CPU.
+pub const DEFAULT_ROUTES_MAX: usize = 4;
+
 /// Where the control socket is unless told otherwise: in the directory that systemd makes for the service.
 pub const CONTROL_SOCKET: &str = "/run/weir/control.sock";
 

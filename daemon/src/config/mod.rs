@@ -36,7 +36,7 @@ pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
 
-use self::limits::FILE_MAX;
+use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
 use self::section::{Field, Log};
 use crate::{
     alert::rule::Rule,
@@ -93,10 +93,10 @@ pub struct Observer {
     pub site: Option<String>,
 }
 
-/// A network interface to measure, or all whose names fit a pattern.
+/// A network interface to measure, all whose names fit a pattern, or all that a default route leaves by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name, as Linux allows it; `*` and `?` make it a pattern.
+    /// Its name, as Linux allows it; `*` and `?` make it a pattern. Or [`interface::DEFAULT_ROUTE`].
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
@@ -117,19 +117,42 @@ impl Interface {
         interface::is_pattern(&self.name)
     }
 
-    fn slots(&self) -> usize {
-        if self.is_pattern() { SLOTS_MAX } else { self.direction.ways().len() }
+    /// Whether it means whatever carries the default route.
+    pub fn is_default_route(&self) -> bool {
+        self.name == interface::DEFAULT_ROUTE
     }
 
-    /// Whether this is about the interface `name`. A pattern never matches the loopback.
-    pub fn covers(&self, name: &str) -> bool {
-        if self.is_pattern() { name != "lo" && interface::fits(&self.name, name) } else { self.name == name }
+    /// Whether it names one interface, which is waited for. What others mean comes and goes.
+    pub fn is_named(&self) -> bool {
+        !self.is_pattern() && !self.is_default_route()
+    }
+
+    /// How many slots it may need.
+    pub fn slots(&self) -> usize {
+        if self.is_pattern() {
+            SLOTS_MAX
+        } else if self.is_default_route() {
+            DEFAULT_ROUTES_MAX * self.direction.ways().len()
+        } else {
+            self.direction.ways().len()
+        }
+    }
+
+    /// Whether this is about the interface `name`, which a default route leaves by or not. A pattern never matches the
+    /// loopback.
+    pub fn covers(&self, name: &str, carries_default: bool) -> bool {
+        if self.is_pattern() {
+            name != "lo" && interface::fits(&self.name, name)
+        } else {
+            self.name == name || carries_default && self.is_default_route()
+        }
     }
 }
 
 const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
 
-/// How many slots these interfaces need: one for each direction, or all slots if there is a pattern. All of them include
+/// How many slots these interfaces need: one for each direction, some for the default route, or all slots if there is a
+/// pattern. All of them include
 /// the one that interfaces share.
 pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
     interfaces.into_iter().map(Interface::slots).sum::<usize>().min(SLOTS_MAX)

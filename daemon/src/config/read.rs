@@ -16,7 +16,12 @@ use super::{
     AUTO, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode,
     NONE, Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
-use crate::{interface::Way, names::GeoFiles, text::short, view::Standard};
+use crate::{
+    interface::{DEFAULT_ROUTE, Way},
+    names::GeoFiles,
+    text::short,
+    view::Standard,
+};
 
 const MODES: [(&str, Mode); 6] = [
     ("auto", Mode::Auto),
@@ -132,10 +137,15 @@ fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
             None => taken.push((field, interface)),
         }
     }
-    let ways: usize = taken.iter().map(|(_, interface)| interface.direction.ways().len()).sum();
+    let ways_of = |interface: &Interface| match interface.is_pattern() {
+        true => interface.direction.ways().len(),
+        false => interface.slots(),
+    };
+    let ways: usize = taken.iter().map(|(_, interface)| ways_of(interface)).sum();
     if ways > INTERFACES_MAX {
         field.refuse(format!(
-            "{ways} directions of interfaces are more than the {INTERFACES_MAX} allowed (`direction: both` counts twice)"
+            "{ways} directions of interfaces are more than the {INTERFACES_MAX} allowed (`direction: both` counts twice, \
+             `default route` as {DEFAULT_ROUTES_MAX} interfaces)"
         ));
     }
     Some(taken.into_iter().map(|(_, interface)| interface).collect())
@@ -145,14 +155,14 @@ fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
 fn interface(field: &Field<'_>) -> Option<Interface> {
     if !field.is_map() {
         return Some(Interface {
-            name: interface_name(field)?,
+            name: interface_or_route(field)?,
             mode: Mode::default(),
             direction: Direction::default(),
             feeds: None,
         });
     }
     let (name, mode, direction, feeds) = field.section("{name: eth0}", |s| {
-        let name = s.require("name", "the interface, such as eth0", |f| interface_name(&f));
+        let name = s.require("name", "the interface, such as eth0", |f| interface_or_route(&f));
         let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
         let direction = s.get("direction", Direction::default(), |f| direction(&f, mode));
         (name, mode, direction, s.get("feeds", None, |f| feeds(&f, mode, direction)))
@@ -186,9 +196,18 @@ fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     Some(direction)
 }
 
-/// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
-pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
+/// An interface's name, or what stands for the default route.
+fn interface_or_route(field: &Field<'_>) -> Option<String> {
     let name = field.text()?;
+    if name == DEFAULT_ROUTE { Some(name.to_owned()) } else { device_name(field, name) }
+}
+
+pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
+    device_name(field, field.text()?)
+}
+
+/// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
+fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !INTERFACE_NAME_BYTES.contains(&name.len()) {
         let (min, max) = INTERFACE_NAME_BYTES.into_inner();

@@ -64,6 +64,7 @@ fn shipped_file_tells_the_limits() {
         ("name", told(limits::NAME_BYTES, usize::to_string)),
         ("site", told(limits::NAME_BYTES, usize::to_string)),
         ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
+        ("interfaces", format!("at most {}, that a default route", limits::DEFAULT_ROUTES_MAX)),
         ("networks", format!("at most {} networks", limits::NETWORKS_MAX)),
         ("networks", format!("{} bytes", told(limits::NETWORK_NAME_BYTES, usize::to_string))),
         ("networks", format!("at most {} prefixes", limits::PREFIXES_MAX)),
@@ -687,6 +688,23 @@ fn mistakes_can_be_used_by_programs() {
 }
 
 #[test]
+fn the_default_route_stands_in_the_place_of_a_name() {
+    let interfaces = |text: &str| parse(&format!("interfaces: [{text}]")).unwrap().interfaces;
+    let [short, long] =
+        ["default route", "{name: default route, direction: both, mode: tcx, feeds: none}"].map(interfaces);
+    assert!(short[0].is_default_route() && !short[0].is_named() && !short[0].is_pattern());
+    assert_eq!((long[0].mode, long[0].direction, long[0].feeds), (Mode::Tcx, Direction::Both, Some(Feeds::None)));
+    assert_eq!((slots(&short), slots(&long), slots(&interfaces("default route, eth0"))), (4, 8, 5));
+    assert_eq!(slots(&interfaces("default route, \"e*\"")), 256);
+    assert!(short[0].covers("eth0", true) && !short[0].covers("eth0", false));
+    assert!(mistakes("interfaces: [default route, default route]")[0].contains("listed already"));
+    assert!(mistakes("interfaces: [default  route]")[0].contains("white space"));
+    assert!(mistakes("views: [{name: v, match: {interface: default route}, by: [dst_ip]}]")[0].contains("white space"));
+    let names = (0..252).map(|i| format!("eth{i}")).collect::<Vec<_>>().join(", ");
+    assert!(mistakes(&format!("interfaces: [default route, {names}]"))[0].contains("256 directions"));
+}
+
+#[test]
 fn lists_have_limits() {
     let names = |count: usize| (0..count).map(|i| format!("eth{i}")).collect::<Vec<_>>().join(", ");
     assert_eq!(parse(&format!("interfaces: [{}]", names(255))).unwrap().interfaces.len(), limits::INTERFACES_MAX);
@@ -700,7 +718,7 @@ fn lists_have_limits() {
     assert_eq!(
         mistakes(&format!("interfaces: [{}]", both(128))),
         [
-            "1:13: interfaces: 256 directions of interfaces are more than the 255 allowed (`direction: both` counts twice)"
+            "1:13: interfaces: 256 directions of interfaces are more than the 255 allowed (`direction: both` counts twice, `default route` as 4 interfaces)"
         ]
     );
 

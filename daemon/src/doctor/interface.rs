@@ -1,6 +1,6 @@
 //! What can be found out about an interface without attaching to it.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, slice};
 
 use aya::programs::loaded_programs;
 
@@ -9,7 +9,7 @@ use weir_common::packet;
 use super::{Answer, Finding, InterfaceFindings};
 use crate::{
     attach::{
-        Obtained, link_layer,
+        NO_DEFAULT_ROUTE, NONE_FITS, Obtained, link_layer, list,
         netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
@@ -44,20 +44,21 @@ const NATIVE: [&str; 20] = [
     "virtio_net",
 ];
 
-/// An interface of the configuration, or all those that fit its pattern.
+/// An interface of the configuration, or all those that fit its pattern, or carry the default route.
 pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
     let examine_one = |name: &str| examine_one(rule, name, has_programs);
-    if !rule.is_pattern() {
+    if rule.is_named() {
         return vec![examine_one(&rule.name)];
     }
-    let names = names().unwrap_or_default();
-    let fitting: Vec<_> = names.iter().filter(|name| rule.covers(name)).map(|name| examine_one(name)).collect();
+    let devices = match Devices::open().and_then(|mut devices| list(&mut devices, slice::from_ref(rule))) {
+        Ok(devices) => devices,
+        Err(error) => return vec![InterfaceFindings { name: rule.name.clone(), findings: vec![no_answer(&error)] }],
+    };
+    let fitting = devices.iter().filter(|device| rule.covers(&device.name, device.carries_default));
+    let fitting: Vec<_> = fitting.map(|device| examine_one(&device.name)).collect();
     if fitting.is_empty() {
-        let findings = vec![Finding::new(
-            "there",
-            Answer::Note,
-            "no interface fits this pattern now; weir will measure those that appear later",
-        )];
+        let none = if rule.is_default_route() { NO_DEFAULT_ROUTE } else { NONE_FITS };
+        let findings = vec![Finding::new("there", Answer::Note, none)];
         return vec![InterfaceFindings { name: rule.name.clone(), findings }];
     }
     fitting
@@ -89,9 +90,13 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
             let have = names().unwrap_or_default().join(", ");
             vec![Finding::needed("there", Answer::No, format!("interface \"{name}\" not found (have: {have})"))]
         }
-        Err(error) => vec![Finding::needed("there", Answer::Unknown, format!("the kernel gives no answer: {error}"))],
+        Err(error) => vec![no_answer(&error)],
     };
     InterfaceFindings { name: name.to_owned(), findings }
+}
+
+fn no_answer(error: &io::Error) -> Finding {
+    Finding::needed("there", Answer::Unknown, format!("the kernel gives no answer: {error}"))
 }
 
 /// What was found out.
