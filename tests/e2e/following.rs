@@ -34,12 +34,16 @@ pub fn link(pair: &QuietPair, [near, far]: [&str; 2]) -> Result<()> {
     observer.wait_until_up(far)
 }
 
-/// The names in a report.
+/// The names in a report, in their own order.
 fn names(report: &Value) -> Result<Vec<&str>> {
-    Ok(list(&report["interfaces"])?.iter().filter_map(|interface| interface["name"].as_str()).collect())
+    let mut names: Vec<_> =
+        list(&report["interfaces"])?.iter().filter_map(|interface| interface["name"].as_str()).collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
-fn wait_for_names(daemon: &mut Daemon, expected: &[&str]) -> Result<()> {
+/// Waits for a report about these interfaces.
+pub fn wait_for_names(daemon: &mut Daemon, expected: &[&str]) -> Result<()> {
     clock::wait_for(&format!("a report about {expected:?}"), TIMEOUT, || {
         let reports = daemon.reports()?;
         Ok(reports.last().map(names).transpose()?.filter(|names| names == expected).map(drop))
@@ -66,7 +70,8 @@ fn a_pattern_means_what_comes_and_goes() -> Result<()> {
     Ok(())
 }
 
-fn judge_all(reports: &[Value], oracle: &Oracle) -> Result<()> {
+/// Judges all reports together.
+pub fn judge_all(reports: &[Value], oracle: &Oracle) -> Result<()> {
     watch::judge("all windows together", oracle.check_reports(reports))
 }
 

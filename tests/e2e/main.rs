@@ -30,6 +30,7 @@ mod connections;
 mod control;
 mod coverage;
 mod cpus;
+mod default_route;
 mod doctor;
 mod endings;
 mod feeds;
@@ -63,7 +64,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 31] = [
+const SUITES: [Suite; 32] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -78,6 +79,7 @@ const SUITES: [Suite; 31] = [
     Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),
     Suite::in_namespaces("control", control::TESTS),
