@@ -94,7 +94,7 @@ mod tests {
         let (pattern, route) = (rule("eth*", Direction::Ingress), rule("default route", Direction::Egress));
         let rules = [pattern.clone(), route.clone(), rule("wan0", Direction::Ingress)];
         assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 egress", "2 wan0 ingress"]);
-        assert_eq!(names(&[route.clone()], &devices), ["0 eth1 egress", "0 wan0 egress"]);
+        assert_eq!(names(std::slice::from_ref(&route), &devices), ["0 eth1 egress", "0 wan0 egress"]);
         assert!(passes_on(&pattern, &route) && passes_on(&rules[2], &rules[2]) && !passes_on(&pattern, &rules[2]));
         assert!(!passes_on(&pattern, &Interface { mode: Mode::Tcx, ..route }), "to be attached in another way");
     }

@@ -64,7 +64,7 @@ fn shipped_file_tells_the_limits() {
         ("name", told(limits::NAME_BYTES, usize::to_string)),
         ("site", told(limits::NAME_BYTES, usize::to_string)),
         ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
-        ("interfaces", format!("at most {}, that a default route", DEFAULT_ROUTES_MAX)),
+        ("interfaces", format!("at most {DEFAULT_ROUTES_MAX}, that a default route")),
         ("networks", format!("at most {} networks", limits::NETWORKS_MAX)),
         ("networks", format!("{} bytes", told(limits::NETWORK_NAME_BYTES, usize::to_string))),
         ("networks", format!("at most {} prefixes", limits::PREFIXES_MAX)),

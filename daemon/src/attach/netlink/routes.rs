@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(told(&route(0, &[main.clone(), one.clone()])), one_of(&[Exit::Interface(7)]));
         let several = attribute(RTA_MULTIPATH | NESTED, &[hop(7), hop(9)].concat());
         let both = [Exit::Interface(7), Exit::Interface(9)];
-        assert_eq!(told(&route(0, &[several.clone()])), one_of(&both), "the header has the table, too");
+        assert_eq!(told(&route(0, std::slice::from_ref(&several))), one_of(&both), "the header has the table, too");
         assert_eq!(told(&route(0, &[number(RTA_NH_ID, 3), several])), one_of(&both), "the kernel names them");
         assert_eq!(told(&route(0, &[number(RTA_NH_ID, 3)])), one_of(&[Exit::NextHop(3)]));
         assert_eq!(told(&route(0, &[])), one_of(&[]));
