@@ -1,6 +1,6 @@
 //! Alerts: rules on the numbers of reports.
 //!
-//! A [`rule`] compares a [`subject`] with a limit, in a [`unit`]. The [`catalogue`] has the names of all subjects. Each
+//! A [`rule`] compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all subjects. Each
 //! report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold for
 //! certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
 //! [`notice`] tells people.
