@@ -210,7 +210,12 @@ impl Coordinator<'_, '_> {
                 (span, window) = window.advance(now, interval);
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                let edge = Edge { span, now, next: window.start(), patience: patience(self.config.report.interval.min(interval)) };
+                let edge = Edge {
+                    span,
+                    now,
+                    next: window.start(),
+                    patience: patience(self.config.report.interval.min(interval)),
+                };
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
                     self.install(next);
