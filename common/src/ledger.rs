@@ -206,10 +206,10 @@ impl TcpPackets {
 pub struct PacketSizes(pub [u64; COARSE_CLASSES]);
 
 impl PacketSizes {
-    /// Counts packets of this mean size.
+    /// Counts packets whose mean size is of this [`crate::size::size_class`].
     #[inline(always)]
-    pub const fn count(&mut self, mean_bytes: u64, packets: u64) {
-        let class = &mut self.0[coarse_class(mean_bytes)];
+    pub const fn count(&mut self, class: usize, packets: u64) {
+        let class = &mut self.0[coarse_class(class)];
         *class = class.wrapping_add(packets);
     }
 
@@ -334,6 +334,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::size_class;
 
     #[test]
     fn tallies_add_up_and_know_their_mean() {
@@ -411,7 +412,7 @@ mod tests {
     fn packets_are_counted_by_size() {
         let mut sizes = PacketSizes::default();
         for (bytes, packets) in [(60, 1), (64, 2), (65, 4), (1_514, 8), (1_518, 16), (64_000, 32)] {
-            sizes.count(bytes, packets);
+            sizes.count(size_class(bytes), packets);
         }
         assert_eq!(sizes, PacketSizes([3, 4, 0, 0, 0, 24, 0, 32]));
         let mut ledger = Ledger { counters: Counters { sizes, ..Counters::default() }, ..Ledger::default() };

@@ -54,29 +54,26 @@ pub const COARSE_CLASSES: usize = 8;
 /// have more tags or labels.
 pub const COARSE_EDGES: [u64; COARSE_CLASSES - 1] = [64, 127, 255, 511, 1023, 1518, 2047];
 
-/// The coarse class of a packet of `bytes` bytes, always below [`COARSE_CLASSES`].
+/// The coarse class of the packets of a fine class ([`size_class`]), always below [`COARSE_CLASSES`].
 ///
 /// Sizes of real traffic are of all classes in turn, so a chain of comparisons would mislead the processor: this is a
-/// look-up. Of its table most traffic uses a few cache lines.
+/// look-up. Of its table most traffic uses a few cache lines. It looks up the class and not the size, because that would
+/// need a comparison that the fine class needs, too. The verifiers of Linux 6.1 and before follow a second one the same
+/// way and the other way, and refuse what they find there.
 #[inline(always)]
-pub const fn coarse_class(bytes: u64) -> usize {
-    let bytes = if bytes < LARGE { bytes } else { LARGE };
-    COARSE_TABLE[bytes as usize] as usize % COARSE_CLASSES
+pub const fn coarse_class(class: usize) -> usize {
+    COARSE_TABLE[class] as usize % COARSE_CLASSES
 }
 
-/// Sizes from here on are of the last class.
-const LARGE: u64 = COARSE_EDGES[COARSE_CLASSES - 2] + 1;
-
-/// The coarse class of each size up to [`LARGE`].
-static COARSE_TABLE: [u8; LARGE as usize + 1] = {
-    let mut table = [0; LARGE as usize + 1];
-    let (mut bytes, mut class) = (0, 0);
-    while bytes < LARGE {
-        table[bytes as usize] = class;
-        class += (bytes == COARSE_EDGES[class as usize]) as u8;
-        bytes += 1;
+/// The coarse class of each fine class. No edge lies within a fine class.
+static COARSE_TABLE: [u8; SIZE_CLASSES] = {
+    let mut table = [0; SIZE_CLASSES];
+    let (mut fine, mut coarse) = (0, 0);
+    while fine < SIZE_CLASSES {
+        coarse += (coarse < COARSE_EDGES.len() && class_bytes(fine) > COARSE_EDGES[coarse]) as usize;
+        table[fine] = coarse as u8;
+        fine += 1;
     }
-    table[LARGE as usize] = class;
     table
 };
 
@@ -108,8 +105,8 @@ mod tests {
         let plain = |bytes: u64| COARSE_EDGES.iter().filter(|edge| bytes > **edge).count();
         let large = (0..64).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1]);
         for bytes in (0..MERGED).chain(large).chain([u64::MAX]) {
-            assert_eq!(coarse_class(bytes), plain(bytes), "{bytes}");
+            assert_eq!(coarse_class(size_class(bytes)), plain(bytes), "{bytes}");
         }
-        assert_eq!(coarse_class(u64::MAX), COARSE_CLASSES - 1);
+        assert_eq!(coarse_class(size_class(u64::MAX)), COARSE_CLASSES - 1);
     }
 }

@@ -84,13 +84,13 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     let counters = at(&mut set.interfaces, usize::from(scope.interface()));
     counters.seen.add(tally);
     counters.merged += tally.packets - 1;
-    let mean_bytes = tally.mean_bytes();
-    counters.sizes.count(mean_bytes, tally.packets);
+    let class = size_class(tally.mean_bytes());
+    counters.sizes.count(class, tally.packets);
     if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
         counters.repeated.add(tally);
         scope = scope.repeated();
-    } else if let Some(class) = set.sizes.get_mut(size_class(mean_bytes)) {
-        *class += tally.packets;
+    } else if let Some(packets) = set.sizes.get_mut(class) {
+        *packets += tally.packets;
     }
     // SAFETY: of every scope.
     unsafe { core::hint::assert_unchecked(scope.is_apart()) };

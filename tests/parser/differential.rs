@@ -10,6 +10,7 @@ use weir_common::{
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
     record::Record,
+    size::size_class,
 };
 use weir_tests::{
     captures,
@@ -283,7 +284,7 @@ impl Comparison<'_, '_> {
         ensure!(parsed == walked, "the short cut leads to {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);
-        self.counters.sizes.count(bytes, 1);
+        self.counters.sizes.count(size_class(bytes), 1);
         match parsed {
             Ok(Parsed { tcp_flags, .. }) => {
                 self.attributed.add(one);

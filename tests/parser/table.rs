@@ -93,7 +93,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
     let tally = Tally::new(1, case.frame.len() as u64);
     let mut expected = Ledger::default();
     expected.counters.seen = tally;
-    expected.counters.sizes.count(tally.bytes, 1);
+    expected.counters.sizes.count(size_class(tally.bytes), 1);
     match case.expect {
         Expect::Flow { key, tcp_flags, tos } => {
             expected.counters.tcp.count(tcp_flags, 1);

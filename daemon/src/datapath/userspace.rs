@@ -89,15 +89,15 @@ impl UserspaceProgram {
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(tally);
         counters.merged += tally.packets - 1;
-        let mean_bytes = tally.mean_bytes();
-        counters.sizes.count(mean_bytes, tally.packets);
+        let class = size_class(tally.mean_bytes());
+        counters.sizes.count(class, tally.packets);
         self.seconds[usize::from(slot)].count(second, tally);
         let mut scope = Scope::new(slot, self.epoch);
         if repeated {
             counters.repeated.add(tally);
             scope = scope.repeated();
         } else {
-            self.edge.sizes[size_class(mean_bytes)] += tally.packets;
+            self.edge.sizes[class] += tally.packets;
         }
         let Some(sampling) = taken else {
             counters.sampled_out.add(tally);

@@ -16,6 +16,7 @@ use weir_common::{
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, Tunnels, parse, walk},
     record::Record,
+    size::size_class,
 };
 use weir_tests::{
     clock,
@@ -186,7 +187,7 @@ impl<'a, 'b> Check<'a, 'b> {
         }
         let bytes = frame.len() as u64;
         self.counters.seen.add(Tally::new(1, bytes));
-        self.counters.sizes.count(bytes, 1);
+        self.counters.sizes.count(size_class(bytes), 1);
         match parsed {
             Ok(parsed) => {
                 self.found.keys += 1;
