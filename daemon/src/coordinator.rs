@@ -205,17 +205,18 @@ impl Coordinator<'_, '_> {
             }
             if window.left(now).is_zero() {
                 let next = self.pending.take();
-                let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
+                let (before, interval) = (
+                    self.config.report.interval,
+                    next.as_ref().map_or(&self.config, |next| &next.config).report.interval,
+                );
                 let span;
-                (span, window) = window.advance(now, interval);
+                (span, window) = window.advance(now, before);
+                if interval != before {
+                    window = window.realigned(interval);
+                }
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                let edge = Edge {
-                    span,
-                    now,
-                    next: window.start(),
-                    patience: patience(self.config.report.interval.min(interval)),
-                };
+                let edge = Edge { span, now, next: window.start(), patience: patience(before.min(interval)) };
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
                     self.install(next);

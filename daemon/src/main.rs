@@ -94,11 +94,11 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn run(RunArgs { config, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
+fn run(RunArgs { config: config_args, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
     log();
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
     let read = || {
-        let mut read = read_config(&config)?;
+        let mut read = read_config(&config_args)?;
         read.interfaces = named.clone().unwrap_or(read.interfaces);
         Ok::<_, Failure>(read)
     };
@@ -114,7 +114,14 @@ fn run(RunArgs { config, interfaces, strict }: RunArgs) -> Result<Exit, Failure>
     }
     let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    let reread = || read().map_err(|failure| format!("{:#}", failure.error));
+    let path = config_args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
+    let reread = || {
+        // A pipe would have the reloader wait for whoever writes to it.
+        if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(format!("{}: cannot read the configuration: it is not a regular file", path.display()));
+        }
+        read().map_err(|failure| format!("{:#}", failure.error))
+    };
     pipeline::run(config, Start { directory: state_directory().as_deref(), strict, reread: &reread }, signals)?;
     Ok(Exit::Done)
 }

@@ -79,6 +79,12 @@ impl Window {
         (span, Self { start: self.end, end })
     }
 
+    /// The same window, up to the next multiple of another interval.
+    #[must_use]
+    pub fn realigned(self, interval: Duration) -> Self {
+        Self::open(self.start, interval)
+    }
+
     /// The window as far as it came, when it is closed before its edge or long after it.
     pub fn cut(self, now: Moment) -> Span {
         let (start, length) = (self.start.wall, now.monotonic.saturating_sub(self.start.monotonic));
@@ -137,6 +143,15 @@ mod tests {
         let (span, _) = next.advance(moment("2026-11-20T08:00:20.001Z", 17_501), TEN);
         assert_eq!((span.start, span.length), (at("2026-11-20T08:00:10Z"), TEN));
         assert_eq!(span.end, at("2026-11-20T08:00:20Z"));
+    }
+
+    #[test]
+    fn another_interval_goes_by_the_same_times_of_day() {
+        let window = Window::open(moment("2026-11-20T08:00:52Z", 0), Duration::from_secs(1));
+        let (_, next) = window.advance(moment("2026-11-20T08:00:53.01Z", 1_010), Duration::from_secs(1));
+        let next = next.realigned(TEN);
+        assert_eq!((next.start(), next.end()), (at("2026-11-20T08:00:53Z"), at("2026-11-20T08:01:00Z")));
+        assert_eq!(next.left(moment("2026-11-20T08:00:53.01Z", 1_010)), Duration::from_millis(6_990));
     }
 
     #[test]
