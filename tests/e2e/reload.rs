@@ -159,9 +159,8 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
             pair[1]["window"]
         );
     }
-    for name in ["a", "b"] {
-        ensure!(reports.iter().any(|report| view(report, name).is_ok()), "no report has the view {name}");
-    }
+    // Which of the others were in force at the end of a window is chance; the last one has this view.
+    ensure!(reports.iter().any(|report| view(report, "a").is_ok()), "no report has the view of the last configuration");
     // Flows that were seen stay known, so that no flow is new twice.
     let new: u64 = reports.iter().filter_map(|report| report["new_flows"]["lower"].as_u64()).sum();
     let flows = oracle.distinct(Dimension::Flows);
