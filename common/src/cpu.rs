@@ -6,6 +6,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{control::INTERFACES_MAX, ledger::Counters, record::Record, size::SIZE_CLASSES};
 
+/// The version of everything in the maps that a weir leaves to the next one: [`Cpu`], [`HandedOver`], [`Record`], their
+/// meaning, and what `flush` is told and tells. Whoever changes one of them gives it another number.
+pub const LAYOUT: u32 = 1;
 /// How many evicted records are handed over together, with one reservation in the ring.
 pub const EVICTED_MAX: usize = 32;
 /// The most records that one call of `flush` hands over.
@@ -68,3 +71,33 @@ pub type HandedOver = [Record; HANDED_OVER_MAX];
 
 // Blocks follow one another from the beginning of a page.
 const _: () = assert!(size_of::<Cpu>().is_multiple_of(64));
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+    use crate::{flow::FlowKey, ledger::Tally};
+
+    /// If this fails, [`LAYOUT`] needs another number: a weir that is upgraded reads the maps of the one before.
+    #[test]
+    fn the_layout_is_what_its_number_says() {
+        let block = [offset_of!(Cpu, evicted), offset_of!(Cpu, counter_sets), size_of::<Cpu>()];
+        let counters = [
+            offset_of!(Counters, seen),
+            offset_of!(Counters, sampled_out),
+            offset_of!(Counters, repeated),
+            offset_of!(Counters, tcp),
+            offset_of!(Counters, skipped),
+            offset_of!(Counters, lost),
+            size_of::<Counters>(),
+        ];
+        let record = [size_of::<FlowKey>(), offset_of!(Record, packets), offset_of!(Record, vlan), size_of::<Record>()];
+        let others = [size_of::<Tally>(), SIZE_CLASSES, size_of::<HandedOver>()];
+        assert_eq!(LAYOUT, 1);
+        assert_eq!(block, [64, 2112, 279_360]);
+        assert_eq!(counters, [0, 88, 104, 120, 152, 392, 456]);
+        assert_eq!(record, [40, 48, 62, 64]);
+        assert_eq!(others, [16, 2736, 16_384]);
+    }
+}

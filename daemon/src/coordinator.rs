@@ -26,7 +26,9 @@ use crate::{
     config::{Config, Packets},
     control::{Control, Question, protocol::Asked},
     crew::{Crew, CrewError},
+    datapath,
     fleet::Fleet,
+    handover::Handover,
     interface::Way,
     measure::{
         interface::MeasuredInterface,
@@ -101,6 +103,10 @@ pub struct Coordinator<'a, 'scope> {
     pub pending: Option<Prepared>,
     /// The last window that was reported.
     pub kept: Option<Kept>,
+    /// What is left to the next weir, if anybody keeps it.
+    pub handover: Option<Handover>,
+    /// What an earlier weir has counted and not reported, until it is in the first report.
+    pub inherited: Option<datapath::Edge>,
 }
 
 /// A window that was reported: what keys are looked up in until the next one ends. Its shard would be idle anyway.
@@ -125,6 +131,9 @@ impl Coordinator<'_, '_> {
     pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
         self.greet(cpus, memory);
         let result = self.measure(stop);
+        if self.handover.is_some() {
+            self.attachments.leave_behind();
+        }
         self.leave();
         result
     }
@@ -196,6 +205,9 @@ impl Coordinator<'_, '_> {
             self.look_at_rates(&mut pulse, now);
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
+                if let Some(handover) = &mut self.handover {
+                    handover.note(self.attachments.pages());
+                }
                 if let Some(fleet) = &mut self.fleet {
                     fleet.look();
                 }
@@ -227,8 +239,10 @@ impl Coordinator<'_, '_> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         self.attachments.look();
-        // Detached first, so that the caches and rings hold everything that the programs saw.
-        self.attachments.detach();
+        if self.handover.is_none() {
+            // Detached first, so that the caches and rings hold everything that the programs saw.
+            self.attachments.detach();
+        }
         let now = clock::now();
         let edge = Edge { span: window.cut(now), now, next: now.wall, patience: FAREWELL };
         self.close(edge, pulse.close(), None).map(drop)
@@ -262,7 +276,21 @@ impl Coordinator<'_, '_> {
     /// another one. Tells whether anybody measured: else the watchdog has a reason to bite.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Edge { span, now, next, patience } = edge;
-        let Self { config, attachments, fleet, crew, closing, outboxes, webhook, state, control, kept, .. } = self;
+        let Self {
+            config,
+            attachments,
+            fleet,
+            crew,
+            closing,
+            outboxes,
+            webhook,
+            state,
+            control,
+            kept,
+            handover,
+            inherited,
+            ..
+        } = self;
         // Emptied only now, so that it could be asked until now.
         let kept_before = kept.take().map(|kept| kept.first);
         crew.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
@@ -281,9 +309,15 @@ impl Coordinator<'_, '_> {
         if !window.late.is_empty() || !late.is_empty() {
             warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
         }
+        if let Some(handover) = handover {
+            window.closed.iter().filter(|closed| closed.is_of_programs).for_each(|closed| handover.add(&closed.edge));
+        }
         // They are of all CPUs together: it does not matter whose part has them.
         if let Some(first) = window.closed.first_mut() {
             first.edge.add_rates(rates);
+            if let Some(inherited) = inherited.take() {
+                first.edge.add(&inherited);
+            }
         }
         for closed in &mut window.closed {
             let packets = closed.give_up_other(closing.key_id, &closing.views);
@@ -318,6 +352,11 @@ impl Coordinator<'_, '_> {
         crew.take_back(parts, views, || closing.keys.shard(settings, views));
         if let Some(state) = state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
+        }
+        if let Some(handover) = handover {
+            let until = Moment { wall: span.end, monotonic: now.monotonic };
+            let last = Last { seq: report.observer.seq, id: report.id.clone() };
+            handover.report(until, last, attachments.pages());
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);
@@ -362,6 +401,9 @@ impl Coordinator<'_, '_> {
         self.config = config;
         info!("another configuration is in force");
         self.attachments.follow(&HashSet::new());
+        if let Some(handover) = &mut self.handover {
+            handover.note(self.attachments.pages());
+        }
     }
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
@@ -460,13 +502,21 @@ fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
         error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
     }
-    let Missing { dropped, lost } = Missing::of(ledger);
+    let Missing { dropped, died, lost } = Missing::of(ledger);
     if dropped > 0 {
         warn!(
             interface,
             packets = dropped,
             "the packet socket dropped packets, and the bounds in the report are wider: try a larger \
              datapath.packet_ring, or eBPF (CAP_BPF)"
+        );
+    }
+    if died > 0 {
+        warn!(
+            interface,
+            packets = died,
+            "an earlier weir was killed when it had read these packets and not reported them: they are lost, and the bounds \
+             in the report are wider"
         );
     }
     if lost > 0 {
@@ -484,14 +534,17 @@ fn warn_of(interface: &str, ledger: &Ledger) {
 struct Missing {
     /// Dropped by packet sockets.
     dropped: u64,
+    /// Read by an earlier weir that was killed.
+    died: u64,
     /// Lost on their way from the kernel's programs.
     lost: u64,
 }
 
 impl Missing {
     fn of(ledger: &Ledger) -> Self {
-        let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
-        Self { dropped, lost: ledger.lost().packets - dropped }
+        let of = |reason: Loss| ledger.counters.lost[reason as usize].packets;
+        let (dropped, died) = (of(Loss::SocketDrop), of(Loss::Restart));
+        Self { dropped, died, lost: ledger.lost().packets - dropped - died }
     }
 }
 
@@ -534,11 +587,12 @@ mod tests {
     }
 
     #[test]
-    fn what_sockets_dropped_is_told_apart_from_what_rings_lost() {
+    fn each_reason_for_a_loss_is_told_apart() {
         let mut ledger = Ledger::default();
-        assert_eq!(Missing::of(&ledger), Missing { dropped: 0, lost: 0 });
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 0, died: 0, lost: 0 });
         ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(3, 300);
         ledger.counters.lost[Loss::RingFull as usize] = Tally::new(4, 400);
-        assert_eq!(Missing::of(&ledger), Missing { dropped: 3, lost: 4 });
+        ledger.counters.lost[Loss::Restart as usize] = Tally::new(5, 500);
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 3, died: 5, lost: 4 });
     }
 }

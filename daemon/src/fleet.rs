@@ -12,6 +12,7 @@ use weir_common::ledger::Tally;
 
 use crate::{
     datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus},
+    handover,
     measure::lane::KernelSource,
 };
 
@@ -28,16 +29,23 @@ pub struct Fleet<'a> {
     rings: &'a mut Rings,
     flush: FlushProgram<'a>,
     interfaces: usize,
+    /// The generation that is left to the next weir, if one is.
+    generation: Option<u32>,
     berths: Vec<(Vec<u32>, Berth<'a>)>,
     known: BTreeSet<u32>,
     offline: BTreeSet<u32>,
 }
 
 impl<'a> Fleet<'a> {
-    /// A fleet that has no CPU yet.
-    pub fn new(rings: &'a mut Rings, flush: FlushProgram<'a>, interfaces: usize, berths: Vec<Berth<'a>>) -> Self {
+    /// A fleet that has no CPU yet. Its rings belong to this `generation`, if they are left to the next weir.
+    pub fn new(
+        (rings, flush): (&'a mut Rings, FlushProgram<'a>),
+        interfaces: usize,
+        generation: Option<u32>,
+        berths: Vec<Berth<'a>>,
+    ) -> Self {
         let berths = berths.into_iter().map(|berth| (Vec::new(), berth)).collect();
-        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
+        Self { rings, flush, interfaces, generation, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
     }
 
     /// Knows this many interfaces from now on; never fewer than before.
@@ -56,6 +64,9 @@ impl<'a> Fleet<'a> {
             return Err(KernelError::NoPlace(cpu));
         }
         let ring = self.rings.make(cpu)?;
+        if let Some(generation) = self.generation {
+            handover::keep_ring(generation, cpu, ring.descriptor());
+        }
         if let Some((cpus, berth)) = self.berths.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
             cpus.push(cpu);
             berth.events.add(&ring)?;

@@ -7,10 +7,11 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
+use serde::{Deserialize, Serialize};
 use weir_common::control::INTERFACES_MAX;
 
 /// One direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Way {
     /// Received.
     Ingress,

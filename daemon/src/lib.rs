@@ -36,6 +36,7 @@ pub mod crew;
 pub mod datapath;
 pub mod doctor;
 pub mod fleet;
+pub mod handover;
 pub mod interface;
 pub mod keys;
 pub mod log;

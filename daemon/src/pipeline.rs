@@ -10,12 +10,13 @@
 //! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
 //! ```
 
-use std::{io, path::Path, sync::Arc, thread};
+use std::{io, mem::take, path::Path, sync::Arc, thread};
 
 use crossbeam::channel::{bounded, unbounded};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
+use weir_sketch::Seen;
 
 use crate::{
     alert::Alerts,
@@ -27,12 +28,14 @@ use crate::{
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
     datapath::{
-        Cpus, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx,
+        Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
         tap::{self, Taps},
     },
     fleet::{Berth, Fleet},
+    handover::{Handover, Inheritance, estate::Inherited},
     keys::Keys,
     measure::{
+        batch::Batch,
         collector::Collector,
         reader::Reader,
         seen::{self, Rotation},
@@ -47,7 +50,8 @@ use crate::{
     reload::{Reloader, Started, reloader::Reread},
     signals::Signals,
     sink,
-    state::State,
+    state::{Last, State},
+    text::with_causes,
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
@@ -104,7 +108,11 @@ pub struct Start<'a> {
 pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
     let Signals { stop, hangups } = signals;
     let config = &Arc::new(config);
-    let key = config.hash_key.key()?;
+    let mut inheritance = Inheritance::receive();
+    let key = match (&config.hash_key, inheritance.secret()) {
+        (HashKey::Random, Some(secret)) => secret,
+        (hash_key, _) => hash_key.key()?,
+    };
     let cpus = Cpus::of_this_machine()?;
     let plan = Plan::new(config, key, &cpus);
     let interfaces = plan.interfaces as usize;
@@ -124,7 +132,9 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
 
     // The first window begins here, before the first packet is counted: its day decides the key of all shards.
-    let window = Window::open(clock::now(), config.report.interval);
+    let last_end = inheritance.book().map(|book| book.until);
+    let (now, interval) = (clock::now(), config.report.interval);
+    let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     let outboxes = sink::open(&config.sinks)?;
@@ -132,6 +142,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     let threads = valves.len() + inboxes.len();
+    // Of whoever is hired first: it has what an earlier weir has left, too.
+    let mut first = Batch::new(keys.shard(&config.estimates, &views));
     let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates, &views)).collect();
 
     thread::scope(|scope| {
@@ -142,39 +154,52 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             }
             None => (None, None, None),
         };
-        // Without programs there are no rings, and no workers.
-        let mut berths = Vec::new();
-        for (nth, mut valves) in valves.into_iter().enumerate() {
-            let events = Arc::new(RingEvents::new()?);
-            let (sources, newcomers) = unbounded();
-            let collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates, &views));
-            let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
-            let (waker, waited) = (events.waker(), events.clone());
-            let wait = move |patience| waited.wait(patience);
-            let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
-            crew.hire(scope, format!("weir-worker{nth}"), waker, work).map_err(RunError::Thread)?;
-            berths.push(Berth { sources, events });
-        }
         let needs = Needs {
             has_programs: kernel_side.is_some(),
             has_tcx: matches!(has_tcx(), Ok(true)),
             cpus_may_come: cpus.online.len() < cpus.possible as usize,
         };
-        let mut fleet = kernel_side.map(|(rings, flush)| Fleet::new(rings, flush, interfaces, berths));
+        let secret = matches!(config.hash_key, HashKey::Random).then_some(key);
+        let mut handover =
+            kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
+        // Without programs there are no rings, and no workers.
+        let (mut berths, mut desks) = (Vec::new(), Vec::new());
+        for valves in valves {
+            let events = Arc::new(RingEvents::new()?);
+            let (sources, newcomers) = unbounded();
+            desks.push((valves, events.clone(), newcomers));
+            berths.push(Berth { sources, events });
+        }
+        let generation = handover.as_ref().map(Handover::generation);
+        let mut fleet = kernel_side.map(|kernel_side| Fleet::new(kernel_side, interfaces, generation, berths));
         if let Some(fleet) = &mut fleet {
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
+        // Before the interfaces are listed, so that no change falls in between.
+        let (events, ender) = Events::open().map_err(AttachError::List)?;
+        let ladder = Ladder { programs, taps, inherited: take(&mut inheritance.links) };
+        let mut attachments = Attachments::attach(ladder, table, &config.interfaces, views.clone(), start.strict)?;
+        if let Some(handover) = &mut handover {
+            handover.note(attachments.pages());
+        }
+        let last = inheritance.book().and_then(|book| book.last.clone());
+        let inherited = inherit(inheritance, &mut attachments, (&mut first, &seen), interfaces);
+        let mut first = Some(first.into_shard());
+        let mut shard = |keys: &mut Keys| first.take().unwrap_or_else(|| keys.shard(&config.estimates, &views));
+        for (nth, (mut valves, events, newcomers)) in desks.into_iter().enumerate() {
+            let collector = Collector::new(seen.clone(), interfaces, shard(&mut keys));
+            let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
+            let waker = events.waker();
+            let wait = move |patience| events.wait(patience);
+            let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
+            crew.hire(scope, format!("weir-worker{nth}"), waker, work).map_err(RunError::Thread)?;
+        }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
-            let shard = keys.shard(&config.estimates, &views);
-            let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard);
+            let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard(&mut keys));
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
             crew.hire(scope, format!("weir-tap{nth}"), waker, work).map_err(RunError::Thread)?;
         }
-        // Before the interfaces are listed, so that no change falls in between.
-        let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let mut attachments =
-            Attachments::attach(Ladder { programs, taps }, table, &config.interfaces, views.clone(), start.strict)?;
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()
             .name("weir-links".to_owned())
@@ -184,7 +209,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             })
             .map_err(RunError::Thread)?;
         let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
-        let (state, last) =
+        let (state, known) =
             start.directory.map_or((None, None), |directory| State::open(directory, observer.identity()));
         let closing = Closing {
             key_id: keys.id(),
@@ -194,7 +219,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             interfaces,
             views,
             asks: Vec::new(),
-            observer: observer.after(last),
+            observer: observer.after(latest(known, last)),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
             doubt: None,
@@ -250,10 +275,45 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             reloads,
             pending: None,
             kept: None,
+            handover,
+            inherited,
         };
         privileges::give_up_all_but(&kept);
         Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)
     })
+}
+
+/// Reads what earlier weirs have left into the first window: records into `batch`, and counters into the edge that it gives
+/// back.
+fn inherit(
+    inheritance: Inheritance,
+    attachments: &mut Attachments<'_>,
+    (batch, seen): (&mut Batch, &Seen),
+    interfaces: usize,
+) -> Option<Edge> {
+    attachments.clear_inherited();
+    let pages = inheritance.book()?.pages.clone();
+    attachments.resume(&pages);
+    // A CPU may still be in an old program that was replaced.
+    syscall::wait_for_programs();
+    let mut edge = Edge::empty(interfaces);
+    for estate in inheritance.estates {
+        match estate.settle(|page| attachments.slot_of(page), (batch, seen), &mut edge) {
+            Ok(Inherited { packets, lost, left_out }) => info!(
+                packets = packets.packets,
+                lost = lost.packets,
+                left_out = left_out.packets,
+                "took over from an earlier weir: the first report begins where its last one ended"
+            ),
+            Err(error) => warn!("cannot read what an earlier weir has left: {}", with_causes(&error)),
+        }
+    }
+    Some(edge)
+}
+
+/// The later of two reports that may be the last one.
+fn latest(one: Option<Last>, other: Option<Last>) -> Option<Last> {
+    one.into_iter().chain(other).max_by_key(|last| last.seq)
 }
 
 /// The kernel side; `None` if packet sockets are enough: they are asked for, or nothing else is permitted.

@@ -34,7 +34,7 @@ const SEQ_MAX: u64 = 1 << 53;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The last report that was numbered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Last {
     /// Its number.
     pub seq: u64,

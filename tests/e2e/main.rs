@@ -36,6 +36,7 @@ mod endings;
 mod feeds;
 mod following;
 mod forwarding;
+mod handover;
 mod interfaces;
 mod ledger;
 mod memory;
@@ -64,7 +65,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 32] = [
+const SUITES: [Suite; 33] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
@@ -97,6 +98,7 @@ const SUITES: [Suite; 32] = [
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
+    Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
 ];
 
 fn main() -> ExitCode {

@@ -32,14 +32,19 @@ impl Service {
         Ok(Self { socket, program, _scratch: scratch })
     }
 
-    /// The next message within `timeout`, if there is one.
+    /// The next message within `timeout`, if there is one, besides descriptors that it is to keep.
     fn told(&self, timeout: Duration) -> Result<Option<String>> {
         let mut message = [0; 4096];
         self.socket.set_read_timeout(Some(timeout))?;
-        match self.socket.recv(&mut message) {
-            Ok(length) => Ok(Some(String::from_utf8_lossy(&message[..length]).into_owned())),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error.into()),
+        loop {
+            let told = match self.socket.recv(&mut message) {
+                Ok(length) => String::from_utf8_lossy(&message[..length]).into_owned(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            if !told.starts_with("FDSTORE") {
+                return Ok(Some(told));
+            }
         }
     }
 }

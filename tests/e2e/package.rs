@@ -89,7 +89,8 @@ fn status(machine: &Machine) -> Result<Value> {
 
 /// Whether there is a program on the interface, for what it receives or sends.
 fn has_programs(pair: &QuietPair) -> Result<bool> {
-    Ok(watch::has_program(&pair.observer, INTERFACE)? || crate::systemd::sends_through_a_program(&pair.observer)?)
+    Ok(watch::has_program(&pair.observer, INTERFACE)?
+        || crate::systemd::service::sends_through_a_program(&pair.observer)?)
 }
 
 /// Files whose names tell of weir, but for those of the test itself and what the package manager logs.

@@ -8,23 +8,26 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use aya::programs::{SchedClassifier, TcAttachType};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
     clock,
     daemon::weir_binary,
     inject::Pace,
-    netns::{Lab, Namespace, QuietPair},
+    netns::Lab,
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
 };
 
-use self::machine::{Installed, Machine};
-use crate::watch::{self, Ended, QUIET_LINK, TIMEOUT, check_accounts, has_program, judge, modes, number};
+use self::{
+    machine::Installed,
+    service::{INTERFACE, Service, run_of},
+};
+use crate::watch::{self, Ended, QUIET_LINK, TIMEOUT, check_accounts, judge, modes, number};
 
 pub mod machine;
+pub mod service;
 
 tests![the_unit_is_understood, the_unit_exposes_little];
 
@@ -33,7 +36,6 @@ pub const IN_A_MACHINE: &[crate::Test] =
     &[("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped)];
 
 const ANALYZE: &str = "systemd-analyze";
-const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
 /// Why the unit cannot be looked at here.
 pub fn requirements() -> Result<(), String> {
@@ -85,14 +87,13 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     // As the unit's comment and config/examples/fleet.yaml have it: the key is root's, and systemd hands it over.
     let drop_in = "[Service]\nLoadCredential=hash.key:/etc/weir/hash.key\n";
     let key = "00112233445566778899aabbccddeeff\n";
-    let (binary, unit) = (fs::read(weir_binary()?)?, fs::read(unit())?);
-    let machine = Machine::boot(&[
-        Installed { path: "usr/bin/weir", content: &binary, mode: 0o755 },
-        Installed { path: "etc/systemd/system/weir.service", content: &unit, mode: 0o644 },
-        Installed { path: "etc/systemd/system/weir.service.d/key.conf", content: drop_in.as_bytes(), mode: 0o644 },
-        Installed { path: "etc/weir/hash.key", content: key.as_bytes(), mode: 0o600 },
-        Installed { path: "etc/weir/weir.yaml", content: config.as_bytes(), mode: 0o644 },
-    ])?;
+    let machine = service::boot(
+        &config,
+        &[
+            Installed { path: "etc/systemd/system/weir.service.d/key.conf", content: drop_in.as_bytes(), mode: 0o644 },
+            Installed { path: "etc/weir/hash.key", content: key.as_bytes(), mode: 0o600 },
+        ],
+    )?;
     let pair = Lab::quiet_pair_to(machine.init())?;
     let service = Service { machine: &machine, pair: &pair };
 
@@ -107,12 +108,8 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     machine.done("systemctl kill -s KILL weir")?;
     let gone = || Ok((service.property("MainPID")? != killed).then_some(()));
     clock::wait_for("the end of what was killed", TIMEOUT, gone)?;
-    // systemd waits for five seconds before it starts it again.
-    if service.property("ActiveState")? != "active" {
-        service.is_attached(false).context("after it was killed")?;
-    }
-    let restarted = || Ok((service.property("ActiveState")? == "active").then_some(()));
-    clock::wait_for("the restart", TIMEOUT, restarted).with_context(|| machine.log())?;
+    service.is_attached(true).context("after it was killed")?;
+    service.wait_for_other(&killed)?;
     ensure!(service.property("NRestarts")? == "1", "{} restarts", service.property("NRestarts")?);
     service.is_attached(true).context("after the restart")?;
     let second = service.reports_of(Some(&first))?;
@@ -130,18 +127,6 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     watch::send(&pair, QUIET_LINK, Traffic::new(Plan::default())?, Pace::Unlimited, &mut Oracle::new()).map(drop)
 }
 
-/// weir as a service of the machine.
-struct Service<'a> {
-    machine: &'a Machine,
-    pair: &'a QuietPair,
-}
-
-/// Which run of the daemon a report is of.
-fn run_of(report: &Value) -> String {
-    let id = report["id"].as_str().unwrap_or_default();
-    id.rsplit_once('/').map_or(id, |(run, _)| run).to_owned()
-}
-
 /// All runs have the key of the file: one for each day.
 fn one_key_a_day(reports: &[Value]) -> Result<()> {
     let mut keys = BTreeMap::new();
@@ -155,26 +140,6 @@ fn one_key_a_day(reports: &[Value]) -> Result<()> {
 }
 
 impl Service<'_> {
-    fn property(&self, name: &str) -> Result<String> {
-        let shown = self.machine.done(&format!("systemctl show --value --property={name} weir"))?;
-        Ok(shown.trim_end().to_owned())
-    }
-
-    /// Holds the interface against what it should have: a program for either direction, or none.
-    fn is_attached(&self, expected: bool) -> Result<()> {
-        let observer = &self.pair.observer;
-        let there = [has_program(observer, INTERFACE)?, sends_through_a_program(observer)?];
-        ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
-        Ok(())
-    }
-
-    /// Every report so far, of all runs.
-    fn reports(&self) -> Result<Vec<Value>> {
-        let text = fs::read_to_string(self.machine.path("var/lib/weir/reports.ndjson")).unwrap_or_default();
-        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
-        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
-    }
-
     /// Holds each of its threads against what it may have once it measures: nothing.
     fn has_no_capability(&self) -> Result<()> {
         let threads = self.machine.path(&format!("proc/{}/task", self.property("MainPID")?));
@@ -237,10 +202,4 @@ impl Service<'_> {
         ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", "tcx"]), "{modes:?}");
         Ok(run.to_owned())
     }
-}
-
-/// Whether there is a program on what the interface sends, by TCX.
-pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
-    let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
-    Ok(!programs.is_empty())
 }

@@ -6,10 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use aya::{
-    maps::{Map, MapData, MapInfo},
-    programs::{RawTracePoint, TestRun, TestRunOptions, Xdp},
-};
+use aya::programs::{TestRun, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
     datapath::{Blocks, Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
@@ -121,8 +118,8 @@ impl Object<'_> {
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
             parts.interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
-            let [blocks, handed_over] = ["CPUS", "HANDED_OVER"].map(|name| map_of(parts.flush.program(), name));
-            let blocks = Blocks::new(Map::Array(blocks?), Map::Array(handed_over?))?;
+            let [cpus, handed_over] = parts.flush.blocks().descriptors();
+            let blocks = Blocks::from_descriptors([cpus.try_clone()?, handed_over.try_clone()?])?;
             let edges = EdgeReader::new(plan.interfaces as usize);
             test(&mut Object { parts, ring, edges, epoch: 0, blocks, features, out: vec![0; FRAME_MAX] })
         };
@@ -302,15 +299,4 @@ fn outcome(program: &Xdp, packet: &[u8], context: Option<&[u8]>, out: &mut [u8])
     let result = program.test_run(options).context("test-run")?;
     let unchanged = out.get(..result.data_size_out as usize) == Some(packet);
     Ok(Outcome { passed: result.return_value == XDP_PASS, unchanged })
-}
-
-/// The map of this name that a program uses.
-fn map_of(program: &RawTracePoint, name: &str) -> Result<MapData> {
-    let maps = program.info()?.map_ids()?.context("the kernel does not tell a program's maps")?;
-    for id in maps {
-        if MapInfo::from_id(id)?.name_as_str() == Some(name) {
-            return Ok(MapData::from_id(id)?);
-        }
-    }
-    anyhow::bail!("the program has no map {name}")
 }

@@ -30,6 +30,7 @@ use crate::{
         limits::{INTERFACES_MAX, TAPS_MAX},
     },
     datapath::maps::InterfaceTable,
+    handover::book::Page,
     interface::Way,
     measure::interface::{Counts, MeasuredInterface},
     question::Views,
@@ -419,6 +420,65 @@ impl<'a> Attachments<'a> {
         let others = self.others.as_mut().zip(ledgers.get(Others::SLOT));
         all.extend(others.and_then(|(others, ledger)| others.close(ledger)));
         all
+    }
+
+    /// The slots that are in use, with what the next weir has to know of them.
+    pub fn pages(&mut self) -> Vec<Page> {
+        let counts = &self.counts;
+        let page = |(slot, one): (usize, &mut Attachment)| Page {
+            slot,
+            name: one.name.clone(),
+            way: one.way,
+            ifindex: one.present.as_ref().map(|present| present.ifindex),
+            own: one.own(counts),
+            reported: Vec::new(),
+        };
+        let others = self.others.is_some().then(|| Page {
+            slot: Others::SLOT,
+            name: others::NAME.to_owned(),
+            way: Way::Ingress,
+            ifindex: None,
+            own: None,
+            reported: Vec::new(),
+        });
+        self.slots.numbered().map(page).chain(others).collect()
+    }
+
+    /// The slot of this direction of an interface, which had another one in an earlier weir.
+    pub fn slot_of(&mut self, earlier: &Page) -> Option<usize> {
+        if earlier.slot == Others::SLOT {
+            return self.others.as_ref().map(|_| Others::SLOT);
+        }
+        let found = self.slots.numbered().find(|(_, one)| one.way == earlier.way && one.name == earlier.name);
+        found.map(|(slot, _)| slot)
+    }
+
+    /// Goes on where an earlier weir has stopped: the first window's coverage begins with the end of its last one.
+    pub fn resume(&mut self, pages: &[Page]) {
+        for attachment in self.slots.iter_mut() {
+            let Some(present) = &attachment.present else { continue };
+            let is_same = |page: &&Page| {
+                page.way == attachment.way && page.name == attachment.name && page.ifindex == Some(present.ifindex)
+            };
+            if let Some(page) = pages.iter().find(is_same) {
+                attachment.coverage = Coverage::new(page.own);
+            }
+        }
+    }
+
+    /// Detaches from what an earlier weir has measured and this one does not.
+    pub fn clear_inherited(&mut self) {
+        self.ladder.inherited.clear();
+    }
+
+    /// Lets go of every interface. Programs stay there, for the next weir.
+    pub fn leave_behind(&mut self) {
+        for present in self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut()) {
+            present.hold.take().into_iter().for_each(Hold::leave_behind);
+        }
+        if let Some(others) = &mut self.others {
+            others.leave_behind();
+        }
     }
 
     /// Detaches from every interface, for good. The slots stay, for the last report.

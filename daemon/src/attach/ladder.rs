@@ -12,17 +12,14 @@
 //!
 //! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
+use std::{io, os::fd::AsFd};
+
 use aya::{
-    programs::{
-        LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, links::FdLink, tc::TcAttachOptions, xdp::XdpMode,
-    },
+    programs::{ProgramError, SchedClassifier, Xdp},
     sys::SyscallError,
 };
-use rustix::{
-    io::Errno,
-    net::{AddressFamily, SocketType, netdevice::name_to_index, socket},
-};
-use tracing::{debug, info};
+use rustix::io::Errno;
+use tracing::{debug, info, warn};
 use weir_common::{control::Feeds, packet};
 
 use super::{
@@ -36,8 +33,10 @@ use crate::{
     datapath::{
         KernelError, has_tcx,
         programs::TcPrograms,
+        syscall::Hook,
         tap::{Tap, Taps, Target},
     },
+    handover::link::{Link, Links},
     interface::Way,
     text::with_causes,
 };
@@ -81,6 +80,8 @@ pub struct Ladder<'a> {
     pub programs: Option<Programs<'a>>,
     /// The packet sockets' side.
     pub taps: Taps,
+    /// What an earlier weir has left on interfaces.
+    pub inherited: Links,
 }
 
 /// The programs of the rungs that have some.
@@ -96,7 +97,7 @@ pub enum Hold {
     /// A program.
     Program {
         /// Its link.
-        _link: FdLink,
+        link: Link,
     },
     /// A program that a filter runs.
     Filter {
@@ -108,6 +109,15 @@ pub enum Hold {
         /// Its tap.
         tap: Tap,
     },
+}
+
+impl Hold {
+    /// Lets go of it. A program stays on its interface, for the next weir; nothing else can.
+    pub fn leave_behind(self) {
+        if let Self::Program { link } = self {
+            link.leave_behind();
+        }
+    }
 }
 
 impl Ladder<'_> {
@@ -126,8 +136,14 @@ impl Ladder<'_> {
         if link_layer(device) == packet::Link::Other {
             return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
         }
+        let rungs = rungs(device, mode, way, self.programs.is_some());
+        if let Some(programs) = &mut self.programs
+            && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
+        {
+            return Ok(taken_over);
+        }
         let mut refusals: Vec<AttachError> = Vec::new();
-        for &rung in rungs(device, mode, way, self.programs.is_some()) {
+        for &rung in rungs {
             let attached = match (rung, &mut self.programs) {
                 (Obtained::AfPacket, _) => self.tap(device, way, (slot, feeds)).map(|tap| Hold::Socket { tap }),
                 (_, Some(programs)) => programs.attach(device, way, rung),
@@ -164,24 +180,50 @@ impl Ladder<'_> {
 
 impl Programs<'_> {
     fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<Hold, AttachError> {
-        let link = match rung {
-            Obtained::Native => self.xdp(device, XdpMode::Driver, rung)?,
-            Obtained::Generic => self.xdp(device, XdpMode::Skb, rung)?,
-            Obtained::Tc => return self.tc(device, way),
-            _ => self.tcx(device, way)?,
-        };
-        Ok(Hold::Program { _link: link })
+        let Some(hook) = hook_of(rung, way) else { return self.tc(device, way) };
+        if rung == Obtained::Tcx && matches!(has_tcx(), Ok(false)) {
+            return Err(AttachError::NoTcx(device.name.clone()));
+        }
+        let link = Link::attach(self.of(device, way, rung)?, device.ifindex, hook)
+            .map_err(|error| refused_link(&device.name, rung, error))?;
+        Ok(Hold::Program { link })
     }
 
-    fn xdp(&mut self, device: &Device, mode: XdpMode, rung: Obtained) -> Result<FdLink, AttachError> {
-        if link_layer(device) != packet::Link::Ethernet {
-            return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
-        }
+    /// Puts weir's program in the place of that of an earlier weir, which may be on any of these rungs.
+    fn take_over(
+        &mut self,
+        inherited: &mut Links,
+        device: &Device,
+        way: Way,
+        rungs: &[Obtained],
+    ) -> Option<(Obtained, Hold)> {
+        rungs.iter().find_map(|&rung| {
+            let link = inherited.take(hook_of(rung, way)?, device.ifindex)?;
+            let replaced = self.of(device, way, rung).and_then(|program| {
+                link.replace(program).map_err(|error| refused_link(&device.name, rung, error))
+            });
+            match replaced {
+                Ok(()) => Some((rung, Hold::Program { link })),
+                Err(error) => {
+                    let (interface, direction) = (&device.name, way.name());
+                    warn!(%interface, direction, "cannot replace the earlier program: {}. It is attached anew", with_causes(&error));
+                    None
+                }
+            }
+        })
+    }
+
+    /// The program of a rung for this interface, loaded.
+    fn of(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<impl AsFd, AttachError> {
         let refused = |source| refused(&device.name, rung, source);
-        let id = self.xdp.attach_to_if_index(device.ifindex, mode).map_err(refused)?;
-        let attached = self.xdp.take_link(id).map_err(refused)?;
-        // A netlink attachment would outlive the daemon; dropping it here detaches it.
-        FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))
+        let program = match rung {
+            Obtained::Native | Obtained::Generic if link_layer(device) != packet::Link::Ethernet => {
+                return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
+            }
+            Obtained::Native | Obtained::Generic => self.xdp.fd(),
+            _ => self.for_tc(device, way, rung)?.fd(),
+        };
+        program.map_err(refused)
     }
 
     /// The program that reads this interface's packets at the tc hook, loaded.
@@ -195,28 +237,16 @@ impl Programs<'_> {
         let program = self.for_tc(device, way, Obtained::Tc)?;
         Ok(Hold::Filter { hooked: hook::attach(device, way, program)? })
     }
+}
 
-    fn tcx(&mut self, device: &Device, way: Way) -> Result<FdLink, AttachError> {
-        let refused = |source| refused(&device.name, Obtained::Tcx, source);
-        if matches!(has_tcx(), Ok(false)) {
-            return Err(AttachError::NoTcx(device.name.clone()));
-        }
-        let program = self.for_tc(device, way, Obtained::Tcx)?;
-        let hook = match way {
-            Way::Ingress => TcAttachType::Ingress,
-            Way::Egress => TcAttachType::Egress,
-        };
-        // First of the chain: packets that other programs drop are counted, and so are those for which the next
-        // program would not be called.
-        let first = TcAttachOptions::TcxOrder(LinkOrder::first());
-        let id = program.attach_with_options(&device.name, hook, first).map_err(refused)?;
-        let attached = program.take_link(id).map_err(refused)?;
-        let attached = FdLink::try_from(attached).map_err(|_| AttachError::NoLink(device.name.clone()))?;
-        // The kernel attached it by name, which may belong to another interface by now.
-        if index_of(&device.name) != Some(device.ifindex) {
-            return Err(AttachError::Vanished(device.name.clone()));
-        }
-        Ok(attached)
+/// Where a rung's program runs; `None` where there is no link.
+const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
+    match (rung, way) {
+        (Obtained::Native, _) => Some(Hook::XdpNative),
+        (Obtained::Generic, _) => Some(Hook::XdpGeneric),
+        (Obtained::Tcx, Way::Ingress) => Some(Hook::TcxIngress),
+        (Obtained::Tcx, Way::Egress) => Some(Hook::TcxEgress),
+        _ => None,
     }
 }
 
@@ -239,6 +269,11 @@ fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
     taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
 }
 
+/// What the kernel's refusal of a link means.
+fn refused_link(name: &str, rung: Obtained, io_error: io::Error) -> AttachError {
+    refused(name, rung, SyscallError { call: "bpf_link_create", io_error }.into())
+}
+
 /// What a refusal by the kernel means.
 fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     let name = name.to_owned();
@@ -258,15 +293,8 @@ fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     }
 }
 
-fn index_of(name: &str) -> Option<u32> {
-    let any = socket(AddressFamily::UNIX, SocketType::DGRAM, None).ok()?;
-    name_to_index(any, name).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
@@ -284,7 +312,7 @@ mod tests {
             (Native, Errno::OPNOTSUPP, "Refused"),
         ] {
             let io_error = io::Error::from_raw_os_error(errno.raw_os_error());
-            let error = refused("eth0", rung, SyscallError { call: "bpf_link_create", io_error }.into());
+            let error = refused_link("eth0", rung, io_error);
             assert!(format!("{error:?}").starts_with(expected), "{rung:?} {errno}: {error:?}");
         }
     }

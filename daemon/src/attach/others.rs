@@ -34,7 +34,7 @@ struct Member {
     obtained: Obtained,
     feeds: Feeds,
     /// Dropping it detaches.
-    _hold: Option<Hold>,
+    hold: Option<Hold>,
 }
 
 impl Others {
@@ -49,7 +49,7 @@ impl Others {
     /// Takes one more; returns whether it is the first.
     pub fn take(&mut self, wanted: &Wanted<'_>, (obtained, feeds): (Obtained, Feeds), hold: Option<Hold>) -> bool {
         let is_first = self.members.is_empty();
-        let member = Member { rule: wanted.rule, obtained, feeds, _hold: hold };
+        let member = Member { rule: wanted.rule, obtained, feeds, hold };
         self.members.insert((wanted.device.ifindex, wanted.way), member);
         self.note();
         is_first
@@ -107,6 +107,11 @@ impl Others {
     /// Detaches from all, for good.
     pub fn detach(&mut self) {
         self.members.clear();
+    }
+
+    /// Lets go of all. Programs stay on their interfaces, for the next weir.
+    pub fn leave_behind(&mut self) {
+        self.members.drain().filter_map(|(_, member)| member.hold).for_each(Hold::leave_behind);
     }
 
     fn note(&mut self) {

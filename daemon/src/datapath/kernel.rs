@@ -1,6 +1,6 @@
 //! The kernel side: loads the object, makes its maps, and hands out its parts.
 
-use std::io;
+use std::{io, os::fd::AsFd as _};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
@@ -200,7 +200,7 @@ impl Kernel {
             match (name, program) {
                 ("weir", Program::Xdp(program)) => weir = Some(program),
                 ("weir_linear", Program::Xdp(program)) => linear = Some(program),
-                ("flush", Program::RawTracePoint(program)) => flush = Some(&*program),
+                ("flush", Program::RawTracePoint(program)) => flush = program.fd().ok().map(|fd| fd.as_fd()),
                 ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
                 ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
@@ -217,7 +217,7 @@ impl Kernel {
         Ok(Parts {
             weir: main.ok_or(KernelError::Missing(self.features.program()))?,
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
-            flush: FlushProgram { program: flush.ok_or(KernelError::Missing("flush"))?, blocks: &self.blocks },
+            flush: FlushProgram::new(flush.ok_or(KernelError::Missing("flush"))?, &self.blocks),
             rings: &mut self.rings,
             replay: replay.ok_or(KernelError::Missing("replay"))?,
             others,

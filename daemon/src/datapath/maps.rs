@@ -1,6 +1,9 @@
 //! Maps by which the daemon tells the kernel's programs what to do.
 
-use std::{collections::HashMap, os::fd::AsFd as _};
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, OwnedFd},
+};
 
 use aya::maps::{self, Array, Map, MapData};
 use weir_common::{
@@ -95,8 +98,7 @@ impl Valves {
     }
 
     pub(super) fn of(map: &MapData) -> Result<Self, KernelError> {
-        let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)?;
-        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(fd)?))? })
+        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(duplicate(map)?)?))? })
     }
 }
 
@@ -105,6 +107,7 @@ pub struct Blocks {
     cpus: Array<MapData, [u64; size_of::<Cpu>() / 8]>,
     live: LiveCounters,
     handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
+    descriptors: [OwnedFd; 2],
 }
 
 impl Blocks {
@@ -115,8 +118,25 @@ impl Blocks {
     /// They are other maps than that.
     pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
         let Map::Array(blocks) = &cpus else { return Err(KernelError::Missing("CPUS")) };
+        let Map::Array(left) = &handed_over else { return Err(KernelError::Missing("HANDED_OVER")) };
         let live = LiveCounters::new(blocks.fd(), blocks.info()?.max_entries())?;
-        Ok(Self { cpus: Array::try_from(cpus)?, live, handed_over: Array::try_from(handed_over)? })
+        let descriptors = [duplicate(blocks)?, duplicate(left)?];
+        Ok(Self { cpus: Array::try_from(cpus)?, live, handed_over: Array::try_from(handed_over)?, descriptors })
+    }
+
+    /// Access to the same maps by these descriptors of them.
+    ///
+    /// # Errors
+    ///
+    /// They are other maps than that.
+    pub fn from_descriptors(descriptors: [OwnedFd; 2]) -> Result<Self, KernelError> {
+        let [cpus, handed_over] = descriptors.map(MapData::from_fd);
+        Self::new(Map::Array(cpus?), Map::Array(handed_over?))
+    }
+
+    /// Descriptors of `CPUS` and `HANDED_OVER`.
+    pub const fn descriptors(&self) -> &[OwnedFd; 2] {
+        &self.descriptors
     }
 
     /// How many CPUs have a block.
@@ -168,6 +188,10 @@ impl Blocks {
         change(zerocopy::transmute_mut!(&mut words));
         Ok(self.cpus.set(cpu, words, 0)?)
     }
+}
+
+fn duplicate(map: &MapData) -> Result<OwnedFd, KernelError> {
+    map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)
 }
 
 /// The first place of an entry that is free, or its own already; `there` tells what stands at a place.

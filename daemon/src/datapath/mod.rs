@@ -17,6 +17,7 @@ pub mod maps;
 pub mod plan;
 pub mod programs;
 pub mod ring;
+pub mod syscall;
 pub mod tap;
 pub mod userspace;
 

@@ -1,7 +1,10 @@
 //! Programs that the kernel accepted, ready to be attached or run.
 
-use aya::programs::{
-    ProgramError, RawTracePoint, RawTracePointRunOptions, SchedClassifier, TestRun as _, TestRunOptions, Xdp,
+use std::os::fd::BorrowedFd;
+
+use aya::{
+    programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
+    sys::SyscallError,
 };
 use rustix::io::Errno;
 use tracing::debug;
@@ -10,7 +13,7 @@ use weir_common::{
     packet::Link,
 };
 
-use super::{error::KernelError, maps::Blocks};
+use super::{error::KernelError, maps::Blocks, syscall};
 use crate::interface::Way;
 
 /// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are, when
@@ -54,11 +57,16 @@ impl TcPrograms<'_> {
 /// The program that closes the window of a CPU, and what it leaves for its caller.
 #[derive(Clone, Copy)]
 pub struct FlushProgram<'a> {
-    pub(super) program: &'a RawTracePoint,
+    pub(super) program: BorrowedFd<'a>,
     pub(super) blocks: &'a Blocks,
 }
 
-impl FlushProgram<'_> {
+impl<'a> FlushProgram<'a> {
+    /// The program behind this descriptor, which works on these maps.
+    pub const fn new(program: BorrowedFd<'a>, blocks: &'a Blocks) -> Self {
+        Self { program, blocks }
+    }
+
     /// Runs it once on `cpu`, by an interrupt if this thread is on another CPU. `None` if that CPU is offline.
     ///
     /// # Errors
@@ -85,22 +93,22 @@ impl FlushProgram<'_> {
         self.run(cpu, order, None)
     }
 
-    /// The program.
-    pub const fn program(&self) -> &RawTracePoint {
+    /// The program's descriptor.
+    pub const fn program(&self) -> BorrowedFd<'a> {
         self.program
     }
 
     /// The maps that go with it.
-    pub const fn blocks(&self) -> &Blocks {
+    pub const fn blocks(&self) -> &'a Blocks {
         self.blocks
     }
 
     fn run(&self, cpu: u32, order: FlushOrder, on: Option<u32>) -> Result<Flushed, KernelError> {
-        let mut options = RawTracePointRunOptions::new();
-        options.cpu = on;
-        [options.args[0], options.args[1]] = [cpu.into(), order as u64];
-        let result = self.program.test_run(options).map_err(|source| KernelError::Run { program: "flush", source })?;
-        Flushed::from_code(result.return_value).ok_or(KernelError::Missing("flush"))
+        let result = syscall::run(self.program, on, [cpu.into(), order as u64]).map_err(|io_error| {
+            let source = SyscallError { call: "bpf_prog_test_run", io_error }.into();
+            KernelError::Run { program: "flush", source }
+        })?;
+        Flushed::from_code(result).ok_or(KernelError::Missing("flush"))
     }
 }
 

@@ -35,6 +35,11 @@ impl Batch {
         self.records.clear();
     }
 
+    /// The shard; every record was absorbed.
+    pub fn into_shard(self) -> Box<Shard> {
+        self.shard
+    }
+
     /// Goes on with the shard of `next`; gives back this one, with everything absorbed.
     pub fn replace(&mut self, next: Self, seen: &Seen) -> Box<Shard> {
         self.settle(seen);

@@ -109,7 +109,7 @@ impl<S: Source> Collector<S> {
         }
         lanes.iter_mut().filter(|lane| !lane.is_ended()).for_each(|lane| end(lane, sum));
         next.settle(seen);
-        Ok(Closed { ring_peak, late, ..Closed::new(batch.replace(next, seen), sum.take()) })
+        Ok(Closed { ring_peak, late, is_of_programs: true, ..Closed::new(batch.replace(next, seen), sum.take()) })
     }
 }
 

@@ -39,12 +39,14 @@ pub struct Closed {
     pub ring_peak: f64,
     /// CPUs whose part of the window is not whole: the rest of it will come in a later window.
     pub late: Vec<u32>,
+    /// Whether the kernel's programs counted it.
+    pub is_of_programs: bool,
 }
 
 impl Closed {
     /// A window of which nothing is late, and that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
-        Self { shard, edge, ring_peak: 0.0, late: Vec::new() }
+        Self { shard, edge, ring_peak: 0.0, late: Vec::new(), is_of_programs: false }
     }
 
     /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the part

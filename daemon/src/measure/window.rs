@@ -41,6 +41,20 @@ impl Window {
         Self { start: now, end }
     }
 
+    /// The window that is open `now`, and that began when the last one of an earlier weir ended. It begins now if the wall
+    /// clock was stepped since then.
+    pub fn resume(last_end: Moment, now: Moment, interval: Duration) -> Self {
+        let open = Self::open(now, interval);
+        let Some(between) = now.monotonic.checked_sub(last_end.monotonic) else { return open };
+        let drift = last_end.wall.duration_until(now.wall).saturating_sub(signed(between)).abs();
+        if drift > DRIFT_MAX { open } else { Self { start: last_end, ..open } }
+    }
+
+    /// When it began.
+    pub const fn begin(&self) -> Moment {
+        self.start
+    }
+
     /// When it began, by the wall clock.
     pub const fn start(&self) -> Timestamp {
         self.start.wall

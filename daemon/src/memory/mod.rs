@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
         // A pattern may need the accounts of all interfaces.
-        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 344 << 20)] {
+        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 348 << 20)] {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
             let plan = |cpus| Memory::plan(&config, &views, &Cpus::of(cpus), true);

@@ -1,0 +1,201 @@
+//! bpf(2), as far as it concerns descriptors that another process has opened: aya makes programs and links only by itself,
+//! or from pins in a file system that a service may not write to.
+//!
+//! The commands and their structures are the kernel's `include/uapi/linux/bpf.h`. The kernel takes what is left out at the
+//! end of a structure for zero.
+
+#![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    ptr, thread,
+    time::Duration,
+};
+
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+const PROG_TEST_RUN: u32 = 10;
+const OBJ_GET_INFO_BY_FD: u32 = 15;
+const LINK_CREATE: u32 = 28;
+const LINK_UPDATE: u32 = 29;
+const LINK_DETACH: u32 = 34;
+
+const TEST_RUN_ON_CPU: u32 = 1;
+/// Before all other programs of the hook.
+const BEFORE: u32 = 1 << 3;
+const XDP_GENERIC: u32 = 1 << 1;
+const XDP_NATIVE: u32 = 1 << 2;
+const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_INGRESS: u32 = 46;
+const ATTACH_TCX_EGRESS: u32 = 47;
+
+/// Where a link runs its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// XDP, in the driver.
+    XdpNative,
+    /// XDP, behind the driver.
+    XdpGeneric,
+    /// TCX, first of the chain, for what the interface receives.
+    TcxIngress,
+    /// The same for what it sends.
+    TcxEgress,
+}
+
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct LinkCreate {
+    program: u32,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct LinkUpdate {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
+}
+
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct GetInfo {
+    of: u32,
+    bytes: u32,
+    info: u64,
+}
+
+/// `struct bpf_link_info`, of a link of XDP or TCX.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    ifindex: u32,
+    attach_type: u32,
+}
+
+#[repr(C)]
+#[derive(FromZeros, IntoBytes, Immutable)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_in_bytes: u32,
+    data_out_bytes: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_in_bytes: u32,
+    context_out_bytes: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+}
+
+/// Attaches a program to an interface, until the link's last descriptor is closed.
+///
+/// # Errors
+///
+/// The kernel refused.
+pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
+    let (attach_type, flags) = match hook {
+        Hook::XdpNative => (ATTACH_XDP, XDP_NATIVE),
+        Hook::XdpGeneric => (ATTACH_XDP, XDP_GENERIC),
+        Hook::TcxIngress => (ATTACH_TCX_INGRESS, BEFORE),
+        Hook::TcxEgress => (ATTACH_TCX_EGRESS, BEFORE),
+    };
+    let mut create = LinkCreate { program: number(program), ifindex, attach_type, flags };
+    // SAFETY: this structure is the one of this command.
+    let link = unsafe { bpf(LINK_CREATE, &mut create) }?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Puts another program of the same kind in the place of a link's program. Each packet meets one of the two.
+///
+/// # Errors
+///
+/// The kernel refused: the interface is gone, for instance.
+pub fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut update = LinkUpdate { link: number(link), program: number(program), flags: 0, old_program: 0 };
+    // SAFETY: this structure is the one of this command.
+    unsafe { bpf(LINK_UPDATE, &mut update) }.map(drop)
+}
+
+/// Detaches a link, whoever else has a descriptor of it.
+///
+/// # Errors
+///
+/// The kernel refused.
+pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    let mut link = number(link);
+    // SAFETY: this word is the structure of this command.
+    unsafe { bpf(LINK_DETACH, &mut link) }.map(drop)
+}
+
+/// The index of the interface of a link; 0 if that interface is gone.
+///
+/// # Errors
+///
+/// It is no link.
+pub fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = LinkInfo::default();
+    let bytes = size_of::<LinkInfo>() as u32;
+    let mut get = GetInfo { of: number(link), bytes, info: ptr::from_mut(&mut info).expose_provenance() as u64 };
+    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes of plain words into
+    // `info`, which lives until then.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
+    Ok(info.ifindex)
+}
+
+/// Runs a raw tracepoint program with these arguments, on this CPU or on the thread's own; returns what it returns.
+///
+/// # Errors
+///
+/// The kernel refused: that CPU is offline, for instance.
+pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io::Result<u32> {
+    let mut order = TestRun {
+        program: number(program),
+        context_in_bytes: size_of_val(&arguments) as u32,
+        context_in: ptr::from_ref(&arguments).expose_provenance() as u64,
+        flags: if cpu.is_some() { TEST_RUN_ON_CPU } else { 0 },
+        cpu: cpu.unwrap_or_default(),
+        ..TestRun::new_zeroed()
+    };
+    // SAFETY: this structure is the one of this command; the kernel only reads the arguments, which live until then.
+    unsafe { bpf(PROG_TEST_RUN, &mut order) }?;
+    Ok(order.result)
+}
+
+/// Waits until no CPU runs a program any more that was replaced or detached before.
+pub fn wait_for_programs() {
+    /// `MEMBARRIER_CMD_GLOBAL` of membarrier(2): the kernel waits as it does before it frees a program.
+    const GLOBAL: libc::c_int = 1;
+    /// A packet takes a millionth of it.
+    const LONG: Duration = Duration::from_millis(50);
+    // SAFETY: this system call has three numbers, and touches no memory.
+    if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } < 0 {
+        thread::sleep(LONG);
+    }
+}
+
+/// # Safety
+///
+/// `attribute` begins as the structure of this command does, and what it points to is as that structure says.
+unsafe fn bpf<T>(command: u32, attribute: &mut T) -> io::Result<RawFd> {
+    // SAFETY: the kernel reads and writes so many bytes at this place; the rest is the caller's word.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attribute), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd() as u32
+}

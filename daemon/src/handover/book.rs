@@ -1,0 +1,215 @@
+//! What the next weir has to know: written in memory that outlives this process, at the end of each window and whenever an
+//! interface gets a slot.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
+};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weir_common::ledger::Counters;
+
+use crate::{clock::Moment, interface::Way, state::Last};
+
+/// The largest book: 256 interfaces with numbers of twenty digits take a third of it.
+const BYTES_MAX: usize = 1 << 20;
+/// Where the two copies are, which are written in turn.
+const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
+/// The words of an interface's counters.
+const WORDS: usize = size_of::<Counters>() / 8;
+
+/// What is known of a generation of the datapath.
+#[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Book {
+    /// [`weir_common::cpu::LAYOUT`] of its maps.
+    pub layout: u32,
+    /// The network namespace.
+    pub network: u64,
+    /// The key that all keys of its run derive from, if it was drawn and not configured.
+    pub secret: Option<[u64; 2]>,
+    /// The end of the last window that was reported; the beginning of the first one before.
+    pub until: Moment,
+    /// The last report, once there is one.
+    pub last: Option<Last>,
+    /// The interfaces.
+    pub pages: Vec<Page>,
+    /// Packets by size class in all reports so far.
+    pub sizes: Vec<u64>,
+}
+
+/// One slot of the datapath.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Page {
+    /// Its number.
+    pub slot: usize,
+    /// The interface's name.
+    pub name: String,
+    /// The direction.
+    pub way: Way,
+    /// The interface's index, while it is attached.
+    pub ifindex: Option<u32>,
+    /// The interface's own count of this direction at the end of the last window.
+    pub own: Option<u64>,
+    /// Its counters in all reports so far: see [`words`].
+    pub reported: Vec<u64>,
+}
+
+/// Counters as words.
+pub fn words(counters: &Counters) -> Vec<u64> {
+    let words: [u64; WORDS] = zerocopy::transmute!(*counters);
+    words.to_vec()
+}
+
+impl Page {
+    /// Its counters in all reports so far; `None` if they are not those of this version.
+    pub fn reported(&self) -> Option<Counters> {
+        let words: [u64; WORDS] = self.reported.as_slice().try_into().ok()?;
+        Some(zerocopy::transmute!(words))
+    }
+}
+
+/// Why a book cannot be read.
+#[derive(Debug, Error)]
+pub enum Unreadable {
+    /// It is no file, or too short.
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// Nothing was written yet.
+    #[error("nothing is written in it")]
+    Empty,
+    /// It was written by a weir that is very different.
+    #[error("another version of weir has written it: {0}")]
+    Other(#[from] serde_json::Error),
+}
+
+/// Where a book is written: memory that is gone with its last descriptor.
+#[derive(Debug)]
+pub struct Paper {
+    file: File,
+    /// Which copy is written next.
+    next: usize,
+}
+
+impl Paper {
+    /// Some that is empty.
+    ///
+    /// # Errors
+    ///
+    /// No more descriptors, or no memory.
+    pub fn new() -> io::Result<Self> {
+        let memory = memfd_create("weir-book", MemfdFlags::CLOEXEC)?;
+        Ok(Self { file: File::from(memory), next: 0 })
+    }
+
+    /// Its descriptor.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Writes a book in the place of the one before: whoever reads it later finds one or the other, whenever this process
+    /// is killed.
+    ///
+    /// # Errors
+    ///
+    /// It is too large, or there is no memory.
+    pub fn write(&mut self, book: &Book) -> io::Result<()> {
+        let text = serde_json::to_vec(book)?;
+        if text.len() > BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.file.write_all_at(&text, COPIES[self.next])?;
+        // One word within a page: it is written whole, or not at all.
+        let which = (self.next as u64) << u32::BITS | text.len() as u64;
+        self.file.write_all_at(&which.to_ne_bytes(), 0)?;
+        self.next = 1 - self.next;
+        Ok(())
+    }
+}
+
+/// Reads a book.
+///
+/// # Errors
+///
+/// See [`Unreadable`].
+pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
+    let file = File::from(paper);
+    if file.metadata()?.len() == 0 {
+        return Err(Unreadable::Empty);
+    }
+    let mut which = [0; 8];
+    file.read_exact_at(&mut which, 0)?;
+    let which = u64::from_ne_bytes(which);
+    let (copy, bytes) = ((which >> u32::BITS) as usize, (which & u64::from(u32::MAX)) as usize);
+    let place = COPIES.get(copy).filter(|_| (1..=BYTES_MAX).contains(&bytes)).ok_or(Unreadable::Empty)?;
+    let mut text = vec![0; bytes];
+    file.read_exact_at(&mut text, *place)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use weir_common::ledger::Tally;
+
+    use super::*;
+
+    fn book(seq: u64) -> Book {
+        let counters = Counters { seen: Tally::new(u64::MAX, 2), ..Counters::default() };
+        let page = Page {
+            slot: 3,
+            name: "eth0".to_owned(),
+            way: Way::Egress,
+            ifindex: Some(7),
+            own: Some(u64::MAX),
+            reported: words(&counters),
+        };
+        Book {
+            layout: 1,
+            network: 4_026_531_840,
+            secret: Some([u64::MAX, 1]),
+            until: Moment { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::new(5, 999_999_999) },
+            last: Some(Last { seq, id: "a/b/1".to_owned() }),
+            pages: vec![page],
+            sizes: vec![seq; 342],
+        }
+    }
+
+    fn copy(paper: &Paper) -> OwnedFd {
+        paper.descriptor().try_clone_to_owned().unwrap()
+    }
+
+    #[test]
+    fn the_latest_book_is_read_whole() {
+        let mut paper = Paper::new().unwrap();
+        assert!(matches!(read(copy(&paper)), Err(Unreadable::Empty)));
+        for seq in [1, u64::MAX, 7] {
+            paper.write(&book(seq)).unwrap();
+            assert_eq!(read(copy(&paper)).unwrap(), book(seq));
+        }
+        assert_eq!(book(1).pages[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
+        let short = Page { reported: vec![1], ..book(1).pages[0].clone() };
+        assert_eq!(short.reported(), None);
+    }
+
+    #[test]
+    fn a_book_that_was_not_finished_leaves_the_one_before() {
+        let mut paper = Paper::new().unwrap();
+        paper.write(&book(1)).unwrap();
+        // Killed before the word is written.
+        paper.file.write_all_at(b"{\"layout\": 2, ", COPIES[1]).unwrap();
+        assert_eq!(read(copy(&paper)).unwrap(), book(1));
+        let damage: [&[u8]; 3] = [&[0xff; 8], &(7_u64 << 32).to_ne_bytes(), &5_u64.to_ne_bytes()];
+        for word in damage {
+            paper.file.write_all_at(word, 0).unwrap();
+            assert!(read(copy(&paper)).is_err(), "{word:?}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What an earlier weir has left in the kernel: counters, and records in caches and rings. It is read by the program
+//! `flush` of that weir, on the maps of that weir.
+
+use std::{os::fd::OwnedFd, thread, time::Duration};
+
+use rustix::fd::AsFd as _;
+use weir_common::{
+    control::{Flush, FlushOrder, Flushed},
+    flow::Scope,
+    ledger::{Counters, Ledger, Loss, Tally},
+    record::Record,
+    size::SIZE_CLASSES,
+};
+use weir_sketch::Seen;
+
+use super::book::{Book, Page};
+use crate::{
+    clock,
+    datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
+    measure::batch::Batch,
+};
+
+/// Windows that may be open on a CPU: the last one, and one that the earlier weir was closing when it died.
+const OPEN_MAX: u32 = 2;
+/// How long a packet that is half counted is waited for. It takes a millionth of that.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// The datapath of an earlier weir, which counts nothing any more.
+pub struct Estate {
+    /// What that weir knew.
+    pub book: Book,
+    /// Its counters.
+    pub blocks: Blocks,
+    /// Its program `flush`.
+    pub flush: OwnedFd,
+    /// Its rings.
+    pub rings: Vec<Ring>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// Packets that no report had, and the next one has.
+    pub packets: Tally,
+    /// Those of them that the earlier weir had read, and died with.
+    pub lost: Tally,
+    /// Packets of interfaces that are not measured any more: no report has them.
+    pub left_out: Tally,
+}
+
+impl Estate {
+    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` gives the slot that
+    /// an interface has now.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run `flush`, or to show the maps.
+    pub fn settle(
+        mut self,
+        mut place: impl FnMut(&Page) -> Option<usize>,
+        (batch, seen): (&mut Batch, &Seen),
+        edge: &mut Edge,
+    ) -> Result<Inherited, KernelError> {
+        let places = Places::new(&self.book.pages, &mut place);
+        let mut attributed = vec![Tally::default(); places.0.len()];
+        self.read_records(|records| {
+            for record in records {
+                let Some(slot) = places.of(record.key.interface()) else { continue };
+                attributed[usize::from(record.key.interface())].add(record.tally());
+                batch.push(&moved(record, slot), seen);
+            }
+        })?;
+        batch.settle(seen);
+        let mut counted = Edge::empty(edge.counters.len());
+        let mut inherited = Inherited::default();
+        let (totals, sizes) = self.read_counters(&mut counted)?;
+        for page in &self.book.pages {
+            let (Some(total), Some(reported)) = (totals.get(page.slot), page.reported()) else { continue };
+            let mut rest = total.since(&reported);
+            let Some(counters) =
+                places.of(page.slot as u8).and_then(|slot| counted.counters.get_mut(usize::from(slot)))
+            else {
+                inherited.left_out.add(rest.seen);
+                continue;
+            };
+            let lost = lost_with(&rest, attributed[page.slot]);
+            rest.lost[Loss::Restart as usize].add(lost);
+            inherited.packets.add(rest.seen);
+            inherited.lost.add(lost);
+            add(counters, rest);
+        }
+        for (class, (now, reported)) in sizes.iter().zip(&self.book.sizes).enumerate() {
+            counted.sizes[class] = now.wrapping_sub(*reported);
+        }
+        edge.add(&counted);
+        Ok(inherited)
+    }
+
+    /// Closes every window that is open, and reads every record that is left.
+    fn read_records(&mut self, mut take: impl FnMut(&[Record])) -> Result<(), KernelError> {
+        let Self { blocks, flush, rings, .. } = self;
+        let flush = FlushProgram::new(flush.as_fd(), blocks);
+        let start = clock::now().monotonic;
+        for cpu in 0..blocks.len() {
+            for _ in 0..OPEN_MAX {
+                let mut is_claimed = false;
+                loop {
+                    let flushed = flush_on(flush, cpu, &mut is_claimed)?;
+                    blocks.take(cpu, flushed, &mut take)?;
+                    match flushed.state {
+                        Flush::Again => {}
+                        // What is half counted there for so long is counted as lost.
+                        Flush::Busy if clock::now().monotonic.saturating_sub(start) > PATIENCE => break,
+                        Flush::Busy => thread::sleep(PAUSE),
+                        Flush::Done | Flush::NoBlock => break,
+                    }
+                }
+                if is_claimed {
+                    flush.elsewhere(cpu, FlushOrder::Release)?;
+                }
+            }
+        }
+        for ring in rings {
+            while ring.drain(&mut take).more {}
+        }
+        Ok(())
+    }
+
+    /// What was ever counted in each slot, and by size.
+    fn read_counters(&self, edge: &mut Edge) -> Result<(Vec<Counters>, [u64; SIZE_CLASSES]), KernelError> {
+        let slots = self.book.pages.iter().map(|page| page.slot + 1).max().unwrap_or_default();
+        let mut totals = vec![Counters::default(); slots];
+        let mut sizes = [0_u64; SIZE_CLASSES];
+        for cpu in 0..self.blocks.len() {
+            self.blocks.read(cpu, |block| {
+                for set in &block.counter_sets {
+                    totals.iter_mut().zip(set.interfaces).for_each(|(total, counters)| add(total, counters));
+                    sizes.iter_mut().zip(set.sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(packets));
+                }
+                let rate = block.closed_rate.max(1);
+                edge.sampling = (edge.sampling.0.min(rate), edge.sampling.1.max(rate));
+            })?;
+        }
+        Ok((totals, sizes))
+    }
+}
+
+/// Runs `flush` once for a CPU, wherever that is possible.
+fn flush_on(flush: FlushProgram<'_>, cpu: u32, is_claimed: &mut bool) -> Result<Flushed, KernelError> {
+    if !*is_claimed && let Some(flushed) = flush.close(cpu)? {
+        return Ok(flushed);
+    }
+    if !std::mem::replace(is_claimed, true) {
+        return flush.elsewhere(cpu, FlushOrder::Claim);
+    }
+    flush.elsewhere(cpu, FlushOrder::CloseOffline)
+}
+
+fn add(sum: &mut Counters, counters: Counters) {
+    let mut ledger = Ledger { counters: *sum, attributed: Tally::default() };
+    ledger.add(&Ledger { counters, attributed: Tally::default() });
+    *sum = ledger.counters;
+}
+
+/// What the earlier weir had read of these packets, and not reported: all that are in no record, and for no other reason.
+fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
+    let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
+    rest.seen.since(elsewhere)
+}
+
+/// The same record in another slot, in no window yet.
+fn moved(record: &Record, slot: u8) -> Record {
+    let scope = Scope::new(slot, 0);
+    let scope = if record.key.scope().is_repeated() { scope.repeated() } else { scope };
+    Record { key: record.key.identity().with_scope(scope), ..*record }
+}
+
+/// The slot that each slot's interface has now.
+struct Places(Vec<Option<u8>>);
+
+impl Places {
+    fn new(pages: &[Page], mut place: impl FnMut(&Page) -> Option<usize>) -> Self {
+        let slots = pages.iter().map(|page| page.slot + 1).max().unwrap_or_default();
+        let mut places = vec![None; slots];
+        for page in pages {
+            places[page.slot] = place(page).and_then(|slot| u8::try_from(slot).ok());
+        }
+        Self(places)
+    }
+
+    fn of(&self, slot: u8) -> Option<u8> {
+        *self.0.get(usize::from(slot))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::flow::{Address, FlowKey};
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_no_record_and_has_no_other_reason_died_with_the_earlier_weir() {
+        let mut rest = Counters { seen: Tally::new(100, 10_000), ..Counters::default() };
+        rest.sampled_out = Tally::new(10, 1_000);
+        rest.skipped[0] = Tally::new(5, 300);
+        rest.lost[Loss::RingFull as usize] = Tally::new(3, 200);
+        assert_eq!(lost_with(&rest, Tally::new(82, 8_500)), Tally::default());
+        assert_eq!(lost_with(&rest, Tally::new(80, 8_000)), Tally::new(2, 500));
+    }
+
+    #[test]
+    fn a_record_keeps_all_but_its_slot_and_its_window() {
+        let key = FlowKey::new(Address::from_v4_word(1), Address::from_v4_word(2), 6, 0).with_ports(3, 4);
+        let there = Record { key: key.with_scope(Scope::new(9, 200)), packets: 7, bytes: 8, ..Record::default() };
+        assert_eq!(moved(&there, 2), Record { key: key.with_scope(Scope::new(2, 0)), ..there });
+        let there = Record { key: key.with_scope(Scope::new(9, 200).repeated()), ..there };
+        assert_eq!(moved(&there, 2).key, key.with_scope(Scope::new(2, 0).repeated()));
+    }
+}

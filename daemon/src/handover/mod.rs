@@ -1,0 +1,269 @@
+//! From one weir to the next without a gap: a restart, an upgrade, a crash.
+//!
+//! Where systemd keeps descriptors for a service ([`store`]), the programs stay on the interfaces when weir ends, and go on
+//! to count into its maps. The next weir
+//!
+//! 1. loads its own programs and maps, of whatever version and size;
+//! 2. puts its programs in the place of the old ones, [`link`] by link: each packet meets one of the two;
+//! 3. reads what is left in the old maps into its first window ([`estate`]), less what the old weir has reported. That
+//!    stands in a [`book`], which the old weir wrote at the end of each window;
+//! 4. lets go of the old maps once its first report is made.
+//!
+//! What the old weir had read and not reported, because it was killed, is what the old counters tell and no record has: it
+//! is `lost.restart`, exactly.
+//!
+//! systemd closes everything when the service is stopped for good, and the kernel then detaches the programs.
+
+pub mod book;
+pub mod estate;
+pub mod link;
+pub mod name;
+pub mod store;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+};
+
+use aya::maps::MapData;
+use tracing::warn;
+use weir_common::{cpu::LAYOUT, ledger::Counters, size::SIZE_CLASSES};
+use weir_sketch::hash::Key;
+
+use self::{
+    book::{Book, Page, Paper, words},
+    estate::Estate,
+    link::Links,
+    name::Name,
+};
+use crate::{
+    clock::Moment,
+    datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
+    state::Last,
+};
+
+/// What earlier weirs have left.
+#[derive(Default)]
+pub struct Inheritance {
+    /// Their programs on interfaces.
+    pub links: Links,
+    /// Their datapaths, the latest last: more than one if a weir died before its first report.
+    pub estates: Vec<Estate>,
+    /// The names of everything but links.
+    names: Vec<Name>,
+}
+
+/// The descriptors of one generation.
+#[derive(Default)]
+struct Descriptors {
+    book: Option<OwnedFd>,
+    flush: Option<OwnedFd>,
+    cpus: Option<OwnedFd>,
+    handed_over: Option<OwnedFd>,
+    rings: Vec<(u32, OwnedFd)>,
+}
+
+impl Inheritance {
+    /// Takes what systemd has kept. What cannot be used is let go, and the log says so.
+    pub fn receive() -> Self {
+        let mut generations: BTreeMap<u32, Descriptors> = BTreeMap::new();
+        let mut all = Self::default();
+        for (name, descriptor) in store::take() {
+            let Some(generation) = name.generation() else {
+                all.links.add(name, descriptor);
+                continue;
+            };
+            all.names.push(name);
+            let of = generations.entry(generation).or_default();
+            match name {
+                Name::Book(_) => of.book = Some(descriptor),
+                Name::Flush(_) => of.flush = Some(descriptor),
+                Name::Cpus(_) => of.cpus = Some(descriptor),
+                Name::HandedOver(_) => of.handed_over = Some(descriptor),
+                Name::Ring { cpu, .. } => of.rings.push((cpu, descriptor)),
+                Name::Link { .. } => {}
+            }
+        }
+        let here = network().unwrap_or_default();
+        for (generation, descriptors) in generations {
+            match descriptors.open() {
+                Ok(estate) if estate.book.network != here => {
+                    warn!("an earlier weir ran in another network namespace: weir begins anew");
+                    all.links.clear();
+                }
+                Ok(estate) => all.estates.push(estate),
+                Err(reason) => warn!(
+                    generation,
+                    "cannot read what an earlier weir has left: {reason}. Its programs are replaced, and the packets since \
+                     its last report are in no report"
+                ),
+            }
+        }
+        all
+    }
+
+    /// What the latest of them knew.
+    pub fn book(&self) -> Option<&Book> {
+        self.estates.last().map(|estate| &estate.book)
+    }
+
+    /// The key that it drew.
+    pub fn secret(&self) -> Option<Key> {
+        self.book()?.secret.map(Key)
+    }
+
+    /// The number of the next generation.
+    fn next(&self) -> u32 {
+        self.names.iter().filter_map(|name| name.generation()).max().map_or(1, |last| last.wrapping_add(1))
+    }
+}
+
+impl Descriptors {
+    fn open(self) -> Result<Estate, String> {
+        let there = |what: Option<OwnedFd>, name: &str| what.ok_or_else(|| format!("its {name} is missing"));
+        let (book, flush) = (there(self.book, "book")?, there(self.flush, "program `flush`")?);
+        let (cpus, handed_over) = (there(self.cpus, "map CPUS")?, there(self.handed_over, "map HANDED_OVER")?);
+        let book = book::read(book).map_err(|error| error.to_string())?;
+        if book.layout != LAYOUT {
+            return Err(format!("it is of another version ({}, not {LAYOUT})", book.layout));
+        }
+        let blocks = Blocks::from_descriptors([cpus, handed_over]).map_err(|error| error.to_string())?;
+        let ring = |(cpu, ring): (u32, OwnedFd)| -> Result<Ring, KernelError> {
+            let map = MapData::from_fd(ring)?;
+            let bytes = map.info()?.max_entries();
+            Ring::new(cpu, map, bytes)
+        };
+        let rings = self.rings.into_iter().map(ring).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        Ok(Estate { book, blocks, flush, rings })
+    }
+}
+
+/// What is left to the next weir.
+pub struct Handover {
+    generation: u32,
+    paper: Paper,
+    secret: Option<Key>,
+    network: u64,
+    /// The counters of each slot in all reports so far.
+    reported: Vec<Counters>,
+    sizes: Vec<u64>,
+    until: Moment,
+    last: Option<Last>,
+    /// What was written last of the interfaces.
+    pages: Vec<Page>,
+    /// What earlier generations have left, until this one has reported.
+    earlier: Vec<Name>,
+    fails: bool,
+}
+
+impl Handover {
+    /// Has systemd keep the maps of this weir, whose keys derive from `secret` if it was drawn, and whose first window
+    /// begins at `begin`. `None` where it would keep nothing.
+    pub fn begin(
+        inheritance: &Inheritance,
+        flush: FlushProgram<'_>,
+        secret: Option<Key>,
+        begin: Moment,
+    ) -> Option<Self> {
+        if !store::is_there() {
+            return None;
+        }
+        let paper = Paper::new().inspect_err(|error| warn!("no handover to the next weir: {error}")).ok()?;
+        let generation = inheritance.next();
+        let [cpus, handed_over] = flush.blocks().descriptors();
+        store::keep(Name::Book(generation), paper.descriptor());
+        store::keep(Name::Flush(generation), flush.program());
+        store::keep(Name::Cpus(generation), cpus);
+        store::keep(Name::HandedOver(generation), handed_over);
+        Some(Self {
+            generation,
+            paper,
+            secret,
+            network: network().unwrap_or_default(),
+            reported: Vec::new(),
+            sizes: vec![0; SIZE_CLASSES],
+            until: begin,
+            last: inheritance.book().and_then(|book| book.last.clone()),
+            pages: Vec::new(),
+            earlier: inheritance.names.clone(),
+            fails: false,
+        })
+    }
+
+    /// The number of this generation.
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The last report that was numbered, by this weir or by one before it.
+    pub const fn last(&self) -> Option<&Last> {
+        self.last.as_ref()
+    }
+
+    /// Takes note of counters that the next report has.
+    pub fn add(&mut self, edge: &Edge) {
+        if self.reported.len() < edge.counters.len() {
+            self.reported.resize(edge.counters.len(), Counters::default());
+        }
+        let mut sum = Edge { counters: std::mem::take(&mut self.reported), ..Edge::empty(0) };
+        sum.sizes = std::mem::take(&mut self.sizes);
+        sum.add(edge);
+        (self.reported, self.sizes) = (sum.counters, sum.sizes);
+    }
+
+    /// Writes down that a report is made, of the window that ended at `until`; what earlier weirs have left is needed no
+    /// longer. `pages` are the interfaces now.
+    pub fn report(&mut self, until: Moment, last: Last, pages: Vec<Page>) {
+        (self.until, self.last) = (until, Some(last));
+        self.write(pages);
+        self.earlier.drain(..).for_each(store::forget);
+    }
+
+    /// Writes down the interfaces, if they are others than before.
+    pub fn note(&mut self, pages: Vec<Page>) {
+        let known = |page: &Page| (page.slot, page.way, page.ifindex);
+        let is_same = pages.len() == self.pages.len()
+            && pages.iter().zip(&self.pages).all(|(now, then)| known(now) == known(then) && now.name == then.name);
+        if !is_same {
+            self.write(pages);
+        }
+    }
+
+    fn write(&mut self, mut pages: Vec<Page>) {
+        for page in &mut pages {
+            page.reported = words(self.reported.get(page.slot).unwrap_or(&Counters::default()));
+        }
+        let book = Book {
+            layout: LAYOUT,
+            network: self.network,
+            secret: self.secret.map(|Key(words)| words),
+            until: self.until,
+            last: self.last.clone(),
+            pages,
+            sizes: self.sizes.clone(),
+        };
+        let written = self.paper.write(&book);
+        self.pages = book.pages;
+        match written {
+            Ok(()) => self.fails = false,
+            Err(error) if !std::mem::replace(&mut self.fails, true) => {
+                warn!("cannot write down what the next weir has to know: {error}");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Has systemd keep the ring of a CPU.
+pub fn keep_ring(generation: u32, cpu: u32, ring: impl AsFd) {
+    store::keep(Name::Ring { generation, cpu }, ring);
+}
+
+/// The number of this process's network namespace.
+fn network() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/net")?.ino())
+}

@@ -1,0 +1,62 @@
+//! The store of file descriptors that systemd has for a service (`FDSTORE=1`): what is there outlives its process, and the
+//! next one gets it. systemd closes all of it when the service is stopped, and not when it is restarted.
+
+#![expect(unsafe_code, reason = "to own what systemd hands over, nothing else may: only the number tells")]
+
+use std::{
+    env,
+    os::fd::{AsFd, FromRawFd as _, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use super::name::Name;
+use crate::notify::notify;
+
+/// systemd is not to look whether a descriptor has something to say: the kernel calls each map that is no ring an error
+/// then, and systemd would let it go.
+const UNWATCHED: NotifyState<'_> = NotifyState::Custom("FDPOLL=0");
+
+/// Whether there is a store. systemd says how much it holds from version 254 on; before, it just takes what it is given.
+pub fn is_there() -> bool {
+    env::var_os("NOTIFY_SOCKET").is_some() && env::var("FDSTORE").map_or(true, |most| most != "0")
+}
+
+/// Has systemd keep a descriptor.
+pub fn keep(name: Name, descriptor: impl AsFd) {
+    if !is_there() {
+        return;
+    }
+    let name = name.to_string();
+    let states = [NotifyState::FdStore, UNWATCHED, NotifyState::FdName(&name)];
+    if let Err(error) = sd_notify::notify_with_fds(&states, &[descriptor.as_fd()]) {
+        warn!("cannot hand a descriptor to systemd: {error}. A restart will miss packets");
+    }
+}
+
+/// Has systemd keep a descriptor no longer.
+pub fn forget(name: Name) {
+    if is_there() {
+        notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name.to_string())]);
+    }
+}
+
+/// What systemd has kept, once: the second call has nothing. Descriptors with other names are closed.
+pub fn take() -> Vec<(Name, OwnedFd)> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let received = sd_notify::listen_fds_with_names().map(Iterator::collect::<Vec<_>>);
+    let received = received.unwrap_or_else(|error| {
+        warn!("cannot take over the descriptors that systemd has kept: {error}");
+        Vec::new()
+    });
+    let owned = received.into_iter().map(|(number, name)| {
+        // SAFETY: systemd has opened it for this process, and nothing here has taken it before: see above.
+        (name, unsafe { OwnedFd::from_raw_fd(number) })
+    });
+    owned.filter_map(|(name, descriptor)| Some((name.parse().ok()?, descriptor))).collect()
+}

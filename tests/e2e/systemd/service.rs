@@ -1,0 +1,79 @@
+//! weir as a service of a machine, watched from outside.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use aya::programs::{SchedClassifier, TcAttachType};
+use serde_json::Value;
+use weir_tests::{
+    clock,
+    daemon::weir_binary,
+    netns::{Namespace, QuietPair},
+};
+
+use super::machine::{Installed, Machine};
+use crate::watch::{TIMEOUT, has_program};
+
+/// The interface that it measures.
+pub const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// weir as a service of the machine.
+pub struct Service<'a> {
+    pub machine: &'a Machine,
+    pub pair: &'a QuietPair,
+}
+
+/// Boots a machine that has weir, its unit and this configuration, and more files.
+pub fn boot(config: &str, more: &[Installed<'_>]) -> Result<Machine> {
+    let (binary, unit) = (fs::read(weir_binary()?)?, fs::read(super::unit())?);
+    let mut files = vec![
+        Installed { path: "usr/bin/weir", content: &binary, mode: 0o755 },
+        Installed { path: "etc/systemd/system/weir.service", content: &unit, mode: 0o644 },
+        Installed { path: "etc/weir/weir.yaml", content: config.as_bytes(), mode: 0o644 },
+    ];
+    files.extend(more.iter().map(|Installed { path, content, mode }| Installed { path, content, mode: *mode }));
+    Machine::boot(&files)
+}
+
+/// Which run of the daemon a report is of.
+pub fn run_of(report: &Value) -> String {
+    let id = report["id"].as_str().unwrap_or_default();
+    id.rsplit_once('/').map_or(id, |(run, _)| run).to_owned()
+}
+
+impl Service<'_> {
+    pub fn property(&self, name: &str) -> Result<String> {
+        let shown = self.machine.done(&format!("systemctl show --value --property={name} weir"))?;
+        Ok(shown.trim_end().to_owned())
+    }
+
+    /// Holds the interface against what it should have: a program for either direction, or none.
+    pub fn is_attached(&self, expected: bool) -> Result<()> {
+        let observer = &self.pair.observer;
+        let there = [has_program(observer, INTERFACE)?, sends_through_a_program(observer)?];
+        ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
+        Ok(())
+    }
+
+    /// Every report so far, of all runs.
+    pub fn reports(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(self.machine.path("var/lib/weir/reports.ndjson")).unwrap_or_default();
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
+    /// Waits until weir runs with another process number than `before`, and gives its number.
+    pub fn wait_for_other(&self, before: &str) -> Result<String> {
+        let other = || {
+            let [pid, state] = [self.property("MainPID")?, self.property("ActiveState")?];
+            Ok((pid != before && pid != "0" && state == "active").then_some(pid))
+        };
+        clock::wait_for("weir to run again", TIMEOUT, other).with_context(|| self.machine.log())
+    }
+}
+
+/// Whether there is a program on what the interface sends, by TCX.
+pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
+    let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
+    Ok(!programs.is_empty())
+}
