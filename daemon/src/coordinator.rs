@@ -243,6 +243,7 @@ impl Coordinator<'_, '_> {
             // Detached first, so that the caches and rings hold everything that the programs saw.
             self.attachments.detach();
         }
+        self.crew.end();
         let now = clock::now();
         let edge = Edge { span: window.cut(now), now, next: now.wall, patience: FAREWELL };
         self.close(edge, pulse.close(), None).map(drop)
@@ -310,7 +311,9 @@ impl Coordinator<'_, '_> {
             warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
         }
         if let Some(handover) = handover {
-            window.closed.iter().filter(|closed| closed.is_of_programs).for_each(|closed| handover.add(&closed.edge));
+            for closed in window.closed.iter_mut().filter(|closed| closed.is_of_programs) {
+                handover.add(&closed.edge, std::mem::take(&mut closed.rest));
+            }
         }
         // They are of all CPUs together: it does not matter whose part has them.
         if let Some(first) = window.closed.first_mut() {
@@ -408,7 +411,10 @@ impl Coordinator<'_, '_> {
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
     fn leave(self) {
-        let Self { crew, outboxes, webhook, ender, control, reloads, .. } = self;
+        let Self { crew, outboxes, webhook, ender, control, reloads, handover, closing, .. } = self;
+        if let Some(handover) = handover {
+            handover.end(&closing.seen, closing.rotation.begun());
+        }
         drop(ender);
         drop(control);
         drop(reloads);

@@ -53,6 +53,8 @@ pub struct Parts {
 pub struct Crew<'scope> {
     workers: Vec<Worker<'scope>>,
     spares: Vec<Box<Shard>>,
+    /// Whether the next window is the last one.
+    is_last: bool,
 }
 
 struct Worker<'scope> {
@@ -69,7 +71,7 @@ struct Worker<'scope> {
 impl<'scope> Crew<'scope> {
     /// A crew of nobody yet; `spares` are empty shards, one for each worker that will come.
     pub fn new(spares: Vec<Box<Shard>>) -> Self {
-        Self { workers: Vec::with_capacity(spares.len()), spares }
+        Self { workers: Vec::with_capacity(spares.len()), spares, is_last: false }
     }
 
     /// Starts a worker on a thread of this name. It works until the sender of its orders is gone, and looks at them
@@ -99,6 +101,11 @@ impl<'scope> Crew<'scope> {
     /// Has other spare shards from now on: those with which the next window begins answer other questions.
     pub fn renew(&mut self, mut make: impl FnMut() -> Box<Shard>) {
         self.spares.iter_mut().for_each(|spare| *spare = make());
+    }
+
+    /// The next window that is closed is the last one: no worker reads anything after it.
+    pub const fn end(&mut self) {
+        self.is_last = true;
     }
 
     /// Closes the window of every worker. `equip` makes each spare shard ready for the next window, with which all of
@@ -131,7 +138,7 @@ impl<'scope> Crew<'scope> {
             }
             let Some(spare) = self.spares.pop() else { continue };
             worker.is_ordered = true;
-            if worker.orders.send(Order { spare, change: worker.change.take() }).is_err() {
+            if worker.orders.send(Order { spare, change: worker.change.take(), is_last: self.is_last }).is_err() {
                 return Err(self.failure_of(nth));
             }
             worker.waker.wake();
@@ -294,7 +301,7 @@ mod tests {
             let mut crew = crew(1);
             hire(&mut crew, scope, move |orders, closed| {
                 let mut open = shard();
-                for Order { spare, change } in orders {
+                for Order { spare, change, .. } in orders {
                     told.send((spare.plan().clone(), change)).unwrap();
                     closed.send(Closed::new(std::mem::replace(&mut open, spare), Edge::empty(1))).unwrap();
                 }

@@ -136,7 +136,10 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let (now, interval) = (clock::now(), config.report.interval);
     let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
-    let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
+    let empty = seen::filter(&config.seen_flows, keys.id());
+    let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
+    let seen = Arc::new(seen);
+    let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));
     let outboxes = sink::open(&config.sinks)?;
     let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
     let (taps, inboxes) =
@@ -215,7 +218,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             key_id: keys.id(),
             keys,
             seen,
-            rotation: Rotation::new(config.seen_flows.generation, Some(clock::now().monotonic)),
+            rotation,
             interfaces,
             views,
             asks: Vec::new(),

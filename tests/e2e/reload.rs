@@ -39,8 +39,8 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// Reloads beside traffic.
-const RELOADS: usize = 60;
+/// Reloads beside traffic, unless `scripts/soak handover` says otherwise.
+const RELOADS: u32 = 60;
 /// Packets a second beside reloads.
 const RATE: u32 = 20_000;
 
@@ -109,10 +109,11 @@ fn view<'r>(report: &'r Value, name: &str) -> Result<&'r Value> {
 }
 
 fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
+    let reloads = watch::times().unwrap_or(RELOADS);
     let mut reloaded = Reloaded::start(INTERVAL)?;
     let attached = program(&reloaded.watch.pair.observer, INTERFACE)?;
     let mut oracle = Oracle::new();
-    let plan = Plan { seed: 91, packets: u64::from(RATE) * 16, flows: 3_000, ..Plan::default() };
+    let plan = Plan { seed: 91, packets: u64::from(RATE) * u64::from(reloads) / 4, flows: 3_000, ..Plan::default() };
     let settings = [
         "report: {interval: 1s}\nviews: [{name: a, by: [src_ip], top: 5}]\n",
         "report: {interval: 2s, top: 20}\nestimates: {top_error: 0.001}\n",
@@ -126,8 +127,8 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
     thread::scope(|scope| -> Result<()> {
         let sender = scope
             .spawn(|| watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut oracle));
-        for nth in 0..RELOADS {
-            let own = format!("interfaces: [{}]\n{}", native(INTERFACE), settings[nth % settings.len()]);
+        for nth in 0..reloads {
+            let own = format!("interfaces: [{}]\n{}", native(INTERFACE), settings[nth as usize % settings.len()]);
             let text = config(&all(&own, &reloaded.scratch), &directory.join("reports.ndjson"));
             fs::write(directory.join("weir.yaml"), text)?;
             if nth % 2 == 0 {
@@ -144,7 +145,7 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
         sender.join().expect("the sender panicked")?;
         Ok(())
     })?;
-    ensure!(refused < 3, "{refused} of {RELOADS} reloads were refused:\n{}", reloaded.watch.daemon.log()?);
+    ensure!(refused <= reloads / 20, "{refused} of {reloads} reloads were refused:\n{}", reloaded.watch.daemon.log()?);
     let log = reloaded.watch.daemon.log()?;
     let in_force = log.matches("another configuration is in force").count();
     ensure!(in_force >= 5, "only {in_force} configurations came into force:\n{log}");

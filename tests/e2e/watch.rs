@@ -80,6 +80,11 @@ pub fn measure(namespace: &Namespace, settings: &str) -> Result<Daemon> {
     Ok(daemon)
 }
 
+/// How often a test is to do what it repeats, if `scripts/soak` has said so.
+pub fn times() -> Option<u32> {
+    std::env::var("WEIR_TIMES").ok()?.parse().ok()
+}
+
 /// A program that runs weir with a variable in its environment, as a script in `scratch`.
 pub fn weir_with(variable: &str, value: &Path, scratch: &Scratch) -> Result<PathBuf> {
     let program = scratch.file("weir");

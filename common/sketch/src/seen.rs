@@ -26,7 +26,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::SharedBloom;
+use super::{MergeError, SharedBloom};
 
 /// Two rotating generations of keys that several threads share.
 #[derive(Debug)]
@@ -46,6 +46,25 @@ impl Seen {
         let each = 1.0 - libm::sqrt(1.0 - false_positive_rate.clamp(0.0, 1.0));
         let generation = || SharedBloom::with_capacity(items, each, key_id);
         Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
+    }
+
+    /// One that goes on with these generations: the current one, and the previous one.
+    ///
+    /// # Errors
+    ///
+    /// They are of different geometries. (They may have different keys.)
+    pub fn from_generations([current, previous]: [SharedBloom; 2]) -> Result<Self, MergeError> {
+        let [one, other] = [current.geometry(), previous.geometry()];
+        if one != other {
+            return Err(MergeError::Geometry { ours: one, theirs: other });
+        }
+        Ok(Self { generations: [current, previous], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) })
+    }
+
+    /// The current generation, and the previous one.
+    pub fn generations(&self) -> [&SharedBloom; 2] {
+        let epoch = self.epoch.load(Acquire);
+        [epoch, epoch ^ 1].map(|epoch| self.generation(epoch))
     }
 
     /// Inserts the key with this hash into the current generation; returns whether it is new, which means that neither
@@ -170,8 +189,7 @@ impl Seen {
 
     /// The fingerprints of the keys of the current and of the previous generation.
     pub fn key_ids(&self) -> [u64; 2] {
-        let epoch = self.epoch.load(Acquire);
-        [epoch, epoch ^ 1].map(|epoch| self.generation(epoch).key_id())
+        self.generations().map(SharedBloom::key_id)
     }
 
     /// The memory that it takes, in bytes, with itself.

@@ -8,6 +8,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::FileExt as _,
     },
+    time::Duration,
 };
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -37,6 +38,8 @@ pub struct Book {
     pub until: Moment,
     /// The last report, once there is one.
     pub last: Option<Last>,
+    /// When the open generation of seen flows began, by the monotonic clock, if that is known.
+    pub generation_begun: Option<Duration>,
     /// The interfaces.
     pub pages: Vec<Page>,
     /// Packets by size class in all reports so far.
@@ -154,8 +157,6 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
     use weir_common::ledger::Tally;
 
@@ -177,6 +178,7 @@ mod tests {
             secret: Some([u64::MAX, 1]),
             until: Moment { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::new(5, 999_999_999) },
             last: Some(Last { seq, id: "a/b/1".to_owned() }),
+            generation_begun: None,
             pages: vec![page],
             sizes: vec![seq; 342],
         }

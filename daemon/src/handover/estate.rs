@@ -1,9 +1,18 @@
 //! What an earlier weir has left in the kernel: counters, and records in caches and rings. It is read by the program
 //! `flush` of that weir, on the maps of that weir.
 
-use std::{os::fd::OwnedFd, thread, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
+    os::fd::OwnedFd,
+    thread,
+    time::Duration,
+};
 
-use rustix::fd::AsFd as _;
+use rustix::{
+    fd::AsFd as _,
+    fs::{MemfdFlags, memfd_create},
+};
 use weir_common::{
     control::{Flush, FlushOrder, Flushed},
     flow::Scope,
@@ -12,6 +21,7 @@ use weir_common::{
     size::SIZE_CLASSES,
 };
 use weir_sketch::Seen;
+use zerocopy::IntoBytes as _;
 
 use super::book::{Book, Page};
 use crate::{
@@ -30,6 +40,8 @@ const PAUSE: Duration = Duration::from_micros(20);
 pub struct Estate {
     /// What that weir knew.
     pub book: Book,
+    /// Records that it had read and not reported, and has handed over.
+    pub records: Vec<Record>,
     /// Its counters.
     pub blocks: Blocks,
     /// Its program `flush`.
@@ -99,7 +111,8 @@ impl Estate {
 
     /// Closes every window that is open, and reads every record that is left.
     fn read_records(&mut self, mut take: impl FnMut(&[Record])) -> Result<(), KernelError> {
-        let Self { blocks, flush, rings, .. } = self;
+        let Self { records, blocks, flush, rings, .. } = self;
+        take(records);
         let flush = FlushProgram::new(flush.as_fd(), blocks);
         let start = clock::now().monotonic;
         for cpu in 0..blocks.len() {
@@ -144,6 +157,38 @@ impl Estate {
         }
         Ok((totals, sizes))
     }
+}
+
+/// Writes records into memory that outlives this process.
+///
+/// # Errors
+///
+/// There is no memory.
+pub fn write_records(records: &[Record]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("weir-records", MemfdFlags::CLOEXEC)?);
+    file.write_all(records.as_bytes())?;
+    Ok(file.into())
+}
+
+/// Reads them.
+///
+/// # Errors
+///
+/// They are not whole.
+pub fn read_records(descriptor: OwnedFd) -> io::Result<Vec<Record>> {
+    let mut file = File::from(descriptor);
+    let (mut bytes, mut record) = (Vec::new(), [0; size_of::<Record>()]);
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    let whole = bytes.chunks_exact(record.len());
+    if !whole.remainder().is_empty() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let read = |bytes: &[u8]| {
+        record.copy_from_slice(bytes);
+        zerocopy::transmute!(record)
+    };
+    Ok(whole.map(read).collect())
 }
 
 /// Runs `flush` once for a CPU, wherever that is possible.
@@ -208,6 +253,17 @@ mod tests {
         rest.lost[Loss::RingFull as usize] = Tally::new(3, 200);
         assert_eq!(lost_with(&rest, Tally::new(82, 8_500)), Tally::default());
         assert_eq!(lost_with(&rest, Tally::new(80, 8_000)), Tally::new(2, 500));
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let records: Vec<_> = (0..1_000).map(|nth| Record { bytes: nth, packets: 3, ..Record::default() }).collect();
+        for some in [&records[..], &[]] {
+            assert_eq!(read_records(write_records(some).unwrap()).unwrap(), some);
+        }
+        let torn = File::from(write_records(&records).unwrap());
+        torn.set_len(100).unwrap();
+        assert!(read_records(torn.into()).is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@
 
 pub mod book;
 pub mod estate;
+pub mod filter;
 pub mod link;
 pub mod name;
 pub mod store;
@@ -27,12 +28,13 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::fs::MetadataExt as _,
     },
+    time::Duration,
 };
 
 use aya::maps::MapData;
 use tracing::warn;
-use weir_common::{cpu::LAYOUT, ledger::Counters, size::SIZE_CLASSES};
-use weir_sketch::hash::Key;
+use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record, size::SIZE_CLASSES};
+use weir_sketch::{Seen, hash::Key};
 
 use self::{
     book::{Book, Page, Paper, words},
@@ -53,6 +55,8 @@ pub struct Inheritance {
     pub links: Links,
     /// Their datapaths, the latest last: more than one if a weir died before its first report.
     pub estates: Vec<Estate>,
+    /// The flows that the latest of them has seen, if it ended in good order.
+    seen: Option<OwnedFd>,
     /// The names of everything but links.
     names: Vec<Name>,
 }
@@ -61,6 +65,8 @@ pub struct Inheritance {
 #[derive(Default)]
 struct Descriptors {
     book: Option<OwnedFd>,
+    seen: Option<OwnedFd>,
+    records: Option<OwnedFd>,
     flush: Option<OwnedFd>,
     cpus: Option<OwnedFd>,
     handed_over: Option<OwnedFd>,
@@ -81,6 +87,8 @@ impl Inheritance {
             let of = generations.entry(generation).or_default();
             match name {
                 Name::Book(_) => of.book = Some(descriptor),
+                Name::Seen(_) => of.seen = Some(descriptor),
+                Name::Records(_) => of.records = Some(descriptor),
                 Name::Flush(_) => of.flush = Some(descriptor),
                 Name::Cpus(_) => of.cpus = Some(descriptor),
                 Name::HandedOver(_) => of.handed_over = Some(descriptor),
@@ -89,7 +97,8 @@ impl Inheritance {
             }
         }
         let here = network().unwrap_or_default();
-        for (generation, descriptors) in generations {
+        for (generation, mut descriptors) in generations {
+            all.seen = descriptors.seen.take();
             match descriptors.open() {
                 Ok(estate) if estate.book.network != here => {
                     warn!("an earlier weir ran in another network namespace: weir begins anew");
@@ -116,6 +125,13 @@ impl Inheritance {
         self.book()?.secret.map(Key)
     }
 
+    /// The flows that the latest of them has seen, and when the open generation of its filter began; if that filter was as
+    /// the one that is `planned`.
+    pub fn seen(&mut self, planned: &Seen) -> Option<(Seen, Option<Duration>)> {
+        let seen = filter::read(self.seen.take()?, planned)?;
+        Some((seen, self.book()?.generation_begun))
+    }
+
     /// The number of the next generation.
     fn next(&self) -> u32 {
         self.names.iter().filter_map(|name| name.generation()).max().map_or(1, |last| last.wrapping_add(1))
@@ -138,7 +154,8 @@ impl Descriptors {
             Ring::new(cpu, map, bytes)
         };
         let rings = self.rings.into_iter().map(ring).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        Ok(Estate { book, blocks, flush, rings })
+        let records = self.records.map(estate::read_records).transpose().map_err(|error| error.to_string())?;
+        Ok(Estate { book, records: records.unwrap_or_default(), blocks, flush, rings })
     }
 }
 
@@ -153,6 +170,8 @@ pub struct Handover {
     sizes: Vec<u64>,
     until: Moment,
     last: Option<Last>,
+    generation_begun: Option<Duration>,
+    records: Vec<Record>,
     /// What was written last of the interfaces.
     pages: Vec<Page>,
     /// What earlier generations have left, until this one has reported.
@@ -188,6 +207,8 @@ impl Handover {
             sizes: vec![0; SIZE_CLASSES],
             until: begin,
             last: inheritance.book().and_then(|book| book.last.clone()),
+            generation_begun: None,
+            records: Vec::new(),
             pages: Vec::new(),
             earlier: inheritance.names.clone(),
             fails: false,
@@ -204,8 +225,9 @@ impl Handover {
         self.last.as_ref()
     }
 
-    /// Takes note of counters that the next report has.
-    pub fn add(&mut self, edge: &Edge) {
+    /// Takes note of counters that the next report has, and of records that it has not, as it is the last one.
+    pub fn add(&mut self, edge: &Edge, rest: Vec<Record>) {
+        self.records.extend(rest);
         if self.reported.len() < edge.counters.len() {
             self.reported.resize(edge.counters.len(), Counters::default());
         }
@@ -221,6 +243,22 @@ impl Handover {
         (self.until, self.last) = (until, Some(last));
         self.write(pages);
         self.earlier.drain(..).for_each(store::forget);
+    }
+
+    /// Has systemd keep the flows that were seen, the open generation of which began at `begun`, and what was read after
+    /// the last window; weir ends now.
+    pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
+        match filter::write(seen) {
+            Ok(kept) => store::keep(Name::Seen(self.generation), kept),
+            Err(error) => warn!("the next weir will not know the flows that were seen: {error}"),
+        }
+        match estate::write_records(&self.records) {
+            Ok(kept) => store::keep(Name::Records(self.generation), kept),
+            Err(error) => warn!("the next weir will not have the last records: {error}"),
+        }
+        self.generation_begun = begun;
+        let pages = std::mem::take(&mut self.pages);
+        self.write(pages);
     }
 
     /// Writes down the interfaces, if they are others than before.
@@ -243,6 +281,7 @@ impl Handover {
             secret: self.secret.map(|Key(words)| words),
             until: self.until,
             last: self.last.clone(),
+            generation_begun: self.generation_begun,
             pages,
             sizes: self.sizes.clone(),
         };

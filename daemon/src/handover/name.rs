@@ -17,6 +17,10 @@ pub enum Name {
     },
     /// What a generation has reported so far.
     Book(u32),
+    /// The flows that it has seen, if it ended in good order.
+    Seen(u32),
+    /// Records that it has read, and that are of no report, if it ended in good order.
+    Records(u32),
     /// The program `flush`.
     Flush(u32),
     /// The map `CPUS`.
@@ -46,6 +50,8 @@ impl Name {
         match self {
             Self::Link { .. } => None,
             Self::Book(generation)
+            | Self::Seen(generation)
+            | Self::Records(generation)
             | Self::Flush(generation)
             | Self::Cpus(generation)
             | Self::HandedOver(generation)
@@ -62,6 +68,8 @@ impl fmt::Display for Name {
                 write!(f, "link.{word}.{ifindex}")
             }
             Self::Book(generation) => write!(f, "book.{generation}"),
+            Self::Seen(generation) => write!(f, "seen.{generation}"),
+            Self::Records(generation) => write!(f, "records.{generation}"),
             Self::Flush(generation) => write!(f, "flush.{generation}"),
             Self::Cpus(generation) => write!(f, "cpus.{generation}"),
             Self::HandedOver(generation) => write!(f, "handed-over.{generation}"),
@@ -86,6 +94,8 @@ impl FromStr for Name {
                 Self::Link { hook, ifindex: number(ifindex)? }
             }
             ["book", generation] => Self::Book(number(generation)?),
+            ["seen", generation] => Self::Seen(number(generation)?),
+            ["records", generation] => Self::Records(number(generation)?),
             ["flush", generation] => Self::Flush(number(generation)?),
             ["cpus", generation] => Self::Cpus(number(generation)?),
             ["handed-over", generation] => Self::HandedOver(number(generation)?),
@@ -104,6 +114,8 @@ mod tests {
         let links = HOOKS.map(|(hook, _)| Name::Link { hook, ifindex: 7 });
         let others = [
             Name::Book(1),
+            Name::Seen(6),
+            Name::Records(7),
             Name::Flush(2),
             Name::Cpus(3),
             Name::HandedOver(4),

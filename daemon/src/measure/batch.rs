@@ -12,25 +12,40 @@ const ABSORBED_TOGETHER: usize = 256;
 pub struct Batch {
     shard: Box<Shard>,
     records: Vec<Record>,
+    /// Whether it absorbs none, because somebody else will.
+    keeps: bool,
 }
 
 impl Batch {
     /// Begins to fill `shard`.
     pub fn new(shard: Box<Shard>) -> Self {
-        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER) }
+        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER), keeps: false }
+    }
+
+    /// Begins to keep records, all of which [`Batch::kept`] gives.
+    pub fn keeping(shard: Box<Shard>) -> Self {
+        Self { keeps: true, ..Self::new(shard) }
+    }
+
+    /// The records that were kept.
+    pub fn kept(&mut self) -> Vec<Record> {
+        if self.keeps { std::mem::take(&mut self.records) } else { Vec::new() }
     }
 
     /// Adds a record.
     #[inline]
     pub fn push(&mut self, record: &Record, seen: &Seen) {
         self.records.push(*record);
-        if self.records.len() == ABSORBED_TOGETHER {
+        if self.records.len() >= ABSORBED_TOGETHER {
             self.settle(seen);
         }
     }
 
     /// Absorbs what waits.
     pub fn settle(&mut self, seen: &Seen) {
+        if self.keeps {
+            return;
+        }
         self.shard.absorb(&self.records, seen);
         self.records.clear();
     }

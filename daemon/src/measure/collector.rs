@@ -70,19 +70,32 @@ impl<S: Source> Collector<S> {
     ///
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        self.close_into(Batch::new(spare))
+    }
+
+    /// Closes the last window on all CPUs. Records of a later one are not absorbed, but handed over with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Collector::close`].
+    pub fn close_last(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        let closed = self.close_into(Batch::keeping(spare))?;
+        Ok(Closed { rest: self.batch.kept(), ..closed })
+    }
+
+    fn close_into(&mut self, next: Batch) -> Result<Closed, KernelError> {
         let start = clock::now().monotonic;
-        self.close_while(spare, || {
+        self.close_while(next, || {
             std::thread::sleep(PAUSE);
             clock::now().monotonic.saturating_sub(start) < LATE
         })
     }
 
     /// The same. When all that are not closed are busy, `wait` waits a little and tells whether to try again.
-    fn close_while(&mut self, spare: Box<Shard>, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+    fn close_while(&mut self, mut next: Batch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
         // Once, not until the rings are empty: under load they never are.
         self.drain();
         let Self { lanes, sum, batch, seen } = self;
-        let mut next = Batch::new(spare);
         let mut batches = Batches { open: batch, next: Some(&mut next), seen };
         let (mut late, mut ring_peak) = (Vec::new(), 0_f64);
         let mut end = |lane: &mut Lane<S>, sum: &mut Sum| {
@@ -200,7 +213,7 @@ pub(super) mod tests {
     }
 
     fn close(collector: &mut Collector<Script>) -> Closed {
-        collector.close_while(shard(), || panic!("nothing is busy")).unwrap()
+        collector.close_while(Batch::new(shard()), || panic!("nothing is busy")).unwrap()
     }
 
     fn ledger(closed: &Closed) -> Ledger {
@@ -232,6 +245,24 @@ pub(super) mod tests {
         assert_eq!((second.shard.records, second.shard.total), (4, Tally::new(4, 10_000)));
         assert!(ledger(&second).balances());
         assert_eq!(second.ring_peak, 0.3, "the peak of each window is its own");
+    }
+
+    #[test]
+    fn after_the_last_window_records_of_a_later_one_are_handed_over_and_not_absorbed() {
+        // More than are absorbed together.
+        let later: Vec<_> = (1..=600).collect();
+        let mut collector = collector([Script {
+            runs: [
+                (Flush::Again, records(0, &[400]), (0.1, [records(1, &later), records(0, &[500])].concat())),
+                (Flush::Done, vec![], (0.0, records(1, &[2_000]))),
+            ]
+            .into(),
+            edges: [edge(Tally::new(2, 900))].into(),
+            ..Script::default()
+        }]);
+        let last = collector.close_last(shard()).unwrap();
+        assert!(ledger(&last).balances() && last.shard.total == Tally::new(2, 900));
+        assert_eq!(last.rest, [records(1, &later), records(1, &[2_000])].concat());
     }
 
     #[test]
@@ -285,7 +316,7 @@ pub(super) mod tests {
             edges: [with_loss, edge(Tally::new(1, 200))].into(),
             ..Script::default()
         }]);
-        let windows = [(); 3].map(|()| collector.close_while(shard(), || false).unwrap());
+        let windows = [(); 3].map(|()| collector.close_while(Batch::new(shard()), || false).unwrap());
         assert!(windows.iter().all(|window| ledger(window).balances()));
         let seen = windows.map(|window| ledger(&window).counters.seen);
         assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
@@ -310,7 +341,7 @@ pub(super) mod tests {
         let mut collector = Collector::new(filter, 3, shard());
         collector.add(late);
         let packets = [(); 2].map(|()| {
-            let closed = collector.close_while(shard(), || false).unwrap();
+            let closed = collector.close_while(Batch::new(shard()), || false).unwrap();
             closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
         });
         assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
@@ -371,7 +402,7 @@ pub(super) mod tests {
         let mut windows = Vec::new();
         for _ in 0..4 {
             let mut waits = 0;
-            let closed = collector.close_while(shard(), || {
+            let closed = collector.close_while(Batch::new(shard()), || {
                 waits += 1;
                 waits < 2
             });

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use thiserror::Error;
-use weir_common::ledger::Loss;
+use weir_common::{ledger::Loss, record::Record};
 
 use super::shard::Shard;
 use crate::{
@@ -18,6 +18,8 @@ pub struct Order {
     pub spare: Box<Shard>,
     /// What is another with the next window, if anything.
     pub change: Option<Change>,
+    /// Whether this is the last window. Then the worker reads nothing more: that is for the next weir.
+    pub is_last: bool,
 }
 
 /// What another configuration changes for those who measure, besides their shards.
@@ -41,12 +43,14 @@ pub struct Closed {
     pub late: Vec<u32>,
     /// Whether the kernel's programs counted it.
     pub is_of_programs: bool,
+    /// Records of a later window, where this is the last one.
+    pub rest: Vec<Record>,
 }
 
 impl Closed {
     /// A window of which nothing is late, and that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
-        Self { shard, edge, ring_peak: 0.0, late: Vec::new(), is_of_programs: false }
+        Self { shard, edge, ring_peak: 0.0, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
     /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the part

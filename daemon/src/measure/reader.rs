@@ -77,7 +77,7 @@ impl Reader {
                 self.wait()?;
             }
             match orders.try_recv() {
-                Ok(Order { spare, change }) => {
+                Ok(Order { spare, change, is_last: _ }) => {
                     // Commands that came before the order belong to the closing window.
                     self.obey()?;
                     let window = self.close(spare)?;

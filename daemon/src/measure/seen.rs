@@ -30,6 +30,11 @@ impl Rotation {
         Self { generation, begun }
     }
 
+    /// When the open generation began, if that is known.
+    pub const fn begun(&self) -> Option<Duration> {
+        self.begun
+    }
+
     /// Goes by generations of this length from now on.
     pub const fn change(&mut self, generation: Duration) {
         self.generation = generation;

@@ -114,7 +114,7 @@ impl Summary {
         let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
         let mut protocols = Protocols::default();
         let (mut records, mut ring_peak) = (0, 0_f64);
-        for Closed { shard, edge: _, ring_peak: peak, late: _, is_of_programs: _ } in &*window {
+        for Closed { shard, ring_peak: peak, .. } in &*window {
             protocols.merge(&shard.protocols);
             records += shard.records;
             ring_peak = ring_peak.max(*peak);
@@ -159,7 +159,7 @@ impl Summary {
 
 fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
     let mut ledgers = vec![Ledger::default(); interfaces];
-    for Closed { shard, edge, ring_peak: _, late: _, is_of_programs: _ } in window {
+    for Closed { shard, edge, .. } in window {
         for ((ledger, counters), attributed) in ledgers.iter_mut().zip(&edge.counters).zip(shard.attributed) {
             ledger.add(&Ledger { counters: *counters, attributed });
         }

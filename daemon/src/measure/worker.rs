@@ -93,14 +93,14 @@ pub fn run<S: Source>(
             wait(PATIENCE)?;
         }
         match orders.try_recv() {
-            Ok(Order { spare, change }) => {
-                let mut window = collector.close(spare)?;
+            Ok(Order { spare, change, is_last }) => {
+                let mut window = if is_last { collector.close_last(spare) } else { collector.close(spare) }?;
                 window.sampled_at(throttle.control.end_window(window.edge.sampling));
                 if let Some(Change { interfaces, sampling }) = change {
                     collector.provide(interfaces);
                     throttle.change(&sampling, collector.cpus())?;
                 }
-                if closed.send(window).is_err() {
+                if closed.send(window).is_err() || is_last {
                     return Ok(());
                 }
             }
@@ -186,7 +186,7 @@ mod tests {
             waits.borrow_mut().push(drains.get());
             // An order comes at the first wait; at the second there is nobody any more to give one.
             match waits.borrow().len() {
-                1 => sender.as_ref().unwrap().send(Order { spare: shard(), change: None }).unwrap(),
+                1 => sender.as_ref().unwrap().send(Order { spare: shard(), change: None, is_last: false }).unwrap(),
                 2 => sender = None,
                 more => panic!("a {more}th wait, though nobody can give orders"),
             }
@@ -214,10 +214,25 @@ mod tests {
         let (orders_in, orders) = bounded(1);
         let (closed, windows) = unbounded();
         drop(windows);
-        orders_in.send(Order { spare: shard(), change: None }).unwrap();
+        orders_in.send(Order { spare: shard(), change: None, is_last: false }).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         let (_lanes, newcomers) = unbounded();
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
+    }
+
+    #[test]
+    fn it_reads_nothing_after_the_last_window() {
+        let drains = Cell::new(0);
+        let (lanes, newcomers) = unbounded();
+        lanes.send(Script { drains: VecDeque::new(), count: &drains }).unwrap();
+        let (orders_in, orders) = bounded(1);
+        let (closed, windows) = unbounded();
+        orders_in.send(Order { spare: shard(), change: None, is_last: true }).unwrap();
+        let throttle = Throttle::new(&ALL, |_, _| Ok(()));
+        // Whoever gives orders is still there.
+        run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
+        // One look before the order, and two for the window.
+        assert_eq!((windows.len(), drains.get()), (1, 3));
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //!
 //! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. Two structures have no
 //! image: [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
-//! [`Seen`](super::Seen), which belongs to one process.
+//! [`Seen`](super::Seen), whose two generations have one each.
 //!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
 //! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The
