@@ -155,6 +155,16 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// A limit for the service (`MemoryMax=`), in full mebibytes: room for all of it, for sketches twice, as while another
+    /// configuration is made ready, and for the maps and rings of an earlier weir beside those of this one.
+    pub fn limit(&self) -> u64 {
+        let sketches = self.shards() * self.shard;
+        let earlier = self.kernel() + self.cpus * self.ring;
+        (self.total() + sketches + earlier + LOADING_BYTES).next_multiple_of(1 << 20)
+    }
+}
+
 /// The resident set of this process, in bytes; 0 where `/proc` does not tell.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -205,6 +215,8 @@ impl fmt::Display for Memory {
             let (caches, blocks) = (mib(self.caches), mib(self.blocks));
             line("kernel maps, in addition", self.kernel(), format!("{caches} flow caches, {blocks} counters"))?;
             line("in all, at most", self.total(), String::from("each ring once: it is mapped twice"))?;
+            let limit = "`MemoryMax=` that leaves room for a reload and a restart".to_owned();
+            line("limit of the service", self.limit(), limit)?;
             let records = ring_records(*ring);
             writeln!(f, "\n# how long a CPU's ring lasts while nobody reads it: {} records", grouped(records))?;
             for rate in [100_000, 1_000_000, 10_000_000] {
@@ -235,13 +247,19 @@ mod tests {
     #[test]
     fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
         // A pattern may need the accounts of all interfaces.
-        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 348 << 20)] {
+        let plan_of = |interfaces: &str, cpus| {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
-            let plan = |cpus| Memory::plan(&config, &views, &Cpus::of(cpus), true);
-            assert!(plan(128).total() <= limit, "{interfaces}: {}", plan(128));
-            assert_eq!(plan(128).workers, WORKERS_MAX as u64);
+            Memory::plan(&config, &views, &Cpus::of(cpus), true)
+        };
+        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 348 << 20)] {
+            let plan = plan_of(interfaces, 128);
+            assert!(plan.total() <= limit, "{interfaces}: {plan}");
+            assert_eq!(plan.workers, WORKERS_MAX as u64);
         }
+        // The unit's limit is for the largest default plan.
+        let unit = include_str!("../../../config/weir.service");
+        assert!(unit.contains("\nMemoryMax=1G\n") && plan_of("[\"*\"]", 128).limit() <= 1 << 30);
         let few = default_plan(2, true);
         assert!(few.resident() <= 64 << 20, "{few}");
     }
