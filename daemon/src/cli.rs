@@ -36,7 +36,7 @@ pub enum Command {
     Ask(AskArgs),
     /// Have the running weir read its configuration again, without a packet uncounted
     Reload(ReloadArgs),
-    /// Remove the filters that a killed weir has left at the tc hooks of interfaces (as root)
+    /// Have the running weir detach from interfaces, and remove what a killed weir has left at their tc hooks (as root)
     Detach(DetachArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
@@ -172,6 +172,12 @@ pub struct DetachArgs {
     /// Only from these interfaces [default: all]
     #[arg(value_name = "IFACE")]
     pub interfaces: Vec<String>,
+    /// Only what a killed weir has left: do not ask the one that runs
+    #[arg(long)]
+    pub leftovers: bool,
+    /// The weir to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
 }
 
 /// The schemas.

@@ -24,7 +24,7 @@ use crate::{
     clock::{self, Moment},
     closing::{Closing, Times},
     config::{Config, Packets},
-    control::{Control, Question, protocol::Asked},
+    control::{Control, Question, Release, protocol::Asked},
     crew::{Crew, CrewError},
     datapath,
     fleet::Fleet,
@@ -183,6 +183,12 @@ impl Coordinator<'_, '_> {
                 recv(self.control.questions) -> question => match question {
                     Ok(question) => self.reply(&question),
                     Err(_) => self.control.questions = never(),
+                },
+                recv(self.control.releases) -> release => match release {
+                    Ok(Release { interfaces, reply }) => {
+                        let _ = reply.send(self.attachments.release(&interfaces));
+                    }
+                    Err(_) => self.control.releases = never(),
                 },
                 recv(self.reloads.offers) -> offer => match offer {
                     Ok(Offer { prepared, reply }) => {

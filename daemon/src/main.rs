@@ -22,7 +22,7 @@ use weir::{
     control::{
         Status,
         client::{self, AskError},
-        protocol::{self, Asked},
+        protocol::{self, Asked, Detached},
     },
     coordinator::MeasureError,
     crew::CrewError,
@@ -297,8 +297,12 @@ fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
     })
 }
 
-/// Removes what is left at the tc hooks. What belongs to a weir that runs is not touched.
-fn detach(DetachArgs { interfaces }: &DetachArgs) -> Result<Exit, Failure> {
+/// Has the running weir detach, if one runs; then removes what is left at the tc hooks. There nothing that belongs to
+/// another weir is touched.
+fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &DetachArgs) -> Result<Exit, Failure> {
+    if !only_leftovers && tell_to_detach(interfaces, args)? && !interfaces.is_empty() {
+        return Ok(Exit::Done);
+    }
     let impossible = |error| Failure { exit: Exit::Impossible, error };
     let cannot_list =
         |error: io::Error| impossible(anyhow::anyhow!("cannot list the filters of the tc hooks: {error}"));
@@ -330,6 +334,28 @@ fn detach(DetachArgs { interfaces }: &DetachArgs) -> Result<Exit, Failure> {
         })?;
     }
     Ok(Exit::Done)
+}
+
+/// Tells the running weir to detach. Returns whether there was one.
+fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Failure> {
+    let path = match socket(args) {
+        Ok(path) => path,
+        // A weir without a socket cannot be asked.
+        Err(_) if args.socket.is_none() => return Ok(false),
+        Err(failure) => return Err(failure),
+    };
+    let told = match client::ask(&path, protocol::Command::Detach { interfaces: interfaces.to_vec() }) {
+        Err(AskError::NotThere(_) | AskError::Gone(_)) if args.socket.is_none() => return Ok(false),
+        told => told?,
+    };
+    let Detached { pid, from } = understood(&told)?;
+    for one in from {
+        print(format!(
+            "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted or gets another \
+             configuration"
+        ))?;
+    }
+    Ok(true)
 }
 
 fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {

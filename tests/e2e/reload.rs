@@ -36,6 +36,7 @@ tests![
     another_sampling_rate_is_in_force_and_told,
     a_key_is_looked_up_in_the_views_of_its_window,
     only_the_owner_may_reload,
+    it_detaches_when_it_is_told_and_attaches_by_another_configuration,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -352,6 +353,8 @@ fn only_the_owner_may_reload() -> Result<()> {
     };
     as_nobody(&["status"])?.check(0, &[])?;
     as_nobody(&["reload"])?.check(2, &["not permitted: user 65534"])?;
+    as_nobody(&["detach"])?.check(2, &["not permitted: user 65534"])?;
+    ensure!(program(&reloaded.watch.pair.observer, INTERFACE).is_ok(), "somebody else has made weir detach");
     ensure!(!reloaded.watch.daemon.log()?.contains("is valid"), "{}", reloaded.watch.daemon.log()?);
     reloaded.reload(&["--json"])?.check(0, &[])?;
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
@@ -365,4 +368,33 @@ fn open_to_all(socket: &Path) -> Result<()> {
         fs::set_permissions(parent, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
+}
+
+fn it_detaches_when_it_is_told_and_attaches_by_another_configuration() -> Result<()> {
+    let mut reloaded = Reloaded::start(INTERVAL)?;
+    let mut oracle = Oracle::new();
+    let plan = |seed| Plan { seed, packets: 3_000, mix: Mix::PLAIN, ..Plan::default() };
+    reloaded.watch.send(plan(97), &mut oracle)?;
+    let detach = |names: &[&str]| {
+        let mut command = Command::new(weir_binary()?);
+        Ended::of(command.arg("detach").args(names).arg("--socket").arg(reloaded.socket()))
+    };
+    detach(&["nowhere0"])?.check(2, &["\"nowhere0\"", INTERFACE])?;
+    let ended = detach(&[INTERFACE])?;
+    ended.check(0, &[])?;
+    ensure!(ended.out.contains(&format!("{INTERFACE} (ingress): detached")), "{}", ended.out);
+    ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "its program is still there");
+    // Nobody counts these: it leaves the interface alone.
+    thread::sleep(Duration::from_millis(1_500));
+    reloaded.watch.send(plan(98), &mut Oracle::new())?;
+    ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
+    reloaded.write("report: {interval: 1s, top: 7}\n")?;
+    reloaded.reload(&[])?.check(0, &[])?;
+    reloaded.wait_for(1)?;
+    let there = || Ok(watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?.then_some(()));
+    clock::wait_for("the program", TIMEOUT, there)?;
+    reloaded.watch.send(plan(99), &mut oracle)?;
+    let reports = reloaded.watch.stop(Loss::None)?;
+    ensure!(watch::modes(INTERFACE, &reports).contains(&"detached"), "{:?}", watch::modes(INTERFACE, &reports));
+    watch::judge("before and after", oracle.check_reports(&reports))
 }

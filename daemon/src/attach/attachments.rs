@@ -51,6 +51,8 @@ pub struct Attachments<'a> {
     devices: Devices,
     /// Each interface's own counts, when they were last looked at.
     counts: HashMap<u32, [u64; 2]>,
+    /// What somebody has told weir to leave alone.
+    released: Released,
     /// Refusals that were logged already: each is logged once, not at every change.
     refused: HashMap<(u32, Way), String>,
 }
@@ -79,6 +81,7 @@ impl<'a> Attachments<'a> {
             others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
             devices: Devices::open()?,
             counts: HashMap::new(),
+            released: Released::Nothing,
             refused: HashMap::new(),
         };
         if all.ladder.programs.is_some() {
@@ -116,6 +119,7 @@ impl<'a> Attachments<'a> {
     /// attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. What it
     /// asks for besides is attached when the interfaces are followed the next time. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], views: Arc<Views>, most: usize) -> usize {
+        self.released = Released::Nothing;
         if self.rules != interfaces {
             self.go_by(interfaces, most);
         }
@@ -164,7 +168,8 @@ impl<'a> Attachments<'a> {
     }
 
     fn settle(&mut self, devices: &[Device], gone: &HashSet<u32>, strict: bool) -> Result<(), AttachError> {
-        let wanted = wanted(&self.rules, devices, self.ladder.programs.is_some());
+        let mut wanted = wanted(&self.rules, devices, self.ladder.programs.is_some());
+        wanted.retain(|wanted| !self.released.has(&wanted.device.name));
         let feeding = Feeding::new(&wanted, devices);
         self.let_go(&wanted, gone);
         if let Some(table) = &mut self.table {
@@ -186,6 +191,27 @@ impl<'a> Attachments<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Detaches from these interfaces, or from all, and leaves them alone until there is another configuration. Gives what
+    /// it has detached from, in words.
+    ///
+    /// # Errors
+    ///
+    /// An interface that is not measured now; nothing has changed then.
+    pub fn release(&mut self, names: &[String]) -> Result<Vec<String>, String> {
+        let attached: Vec<_> =
+            self.slots.iter().filter(|one| one.present.is_some()).map(|one| (one.name.clone(), one.way)).collect();
+        if let Some(name) = names.iter().find(|name| attached.iter().all(|(one, _)| one != *name)) {
+            let mut have: Vec<_> = attached.iter().map(|(name, _)| name.as_str()).collect();
+            have.dedup();
+            let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+            return Err(format!("weir is not attached to {:?} (it is attached to: {have})", crate::text::short(name)));
+        }
+        self.released.add(names);
+        self.follow(&HashSet::new());
+        let from = attached.into_iter().filter(|(name, _)| self.released.has(name));
+        Ok(from.map(|(name, way)| format!("{name} ({})", way.name())).collect())
     }
 
     /// Takes note of filters that somebody has removed, so that they are attached again.
@@ -241,6 +267,13 @@ impl<'a> Attachments<'a> {
                 Fate::Gone => {
                     let (interface, direction) = (&attachment.name, attachment.way.name());
                     let rule = &self.rules[attachment.rule];
+                    if self.released.has(interface) {
+                        info!(%interface, direction, "detached, as `weir detach` has asked");
+                        attachment.end();
+                        attachment.obtained = Obtained::Detached;
+                        forget(self.table.as_deref_mut(), attachment, ifindex);
+                        continue;
+                    }
                     if rule.is_default_route() {
                         info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
                     } else if rule.is_pattern() {
@@ -488,6 +521,33 @@ impl<'a> Attachments<'a> {
         }
         if let Some(others) = &mut self.others {
             others.detach();
+        }
+    }
+}
+
+/// What somebody has told weir to leave alone.
+enum Released {
+    Nothing,
+    Some(HashSet<String>),
+    All,
+}
+
+impl Released {
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Some(names) => names.contains(name),
+            Self::All => true,
+        }
+    }
+
+    /// These too, or all if there is no name.
+    fn add(&mut self, names: &[String]) {
+        match self {
+            Self::All => {}
+            _ if names.is_empty() => *self = Self::All,
+            Self::Some(known) => known.extend(names.iter().cloned()),
+            Self::Nothing => *self = Self::Some(names.iter().cloned().collect()),
         }
     }
 }

@@ -19,6 +19,8 @@ pub enum Obtained {
     Absent,
     /// Not at all: the interface does not exist any more.
     Gone,
+    /// Not at all: somebody has told weir to detach.
+    Detached,
     /// Of several interfaces in one account, each in its own way.
     Shared,
 }
@@ -34,6 +36,7 @@ impl Obtained {
             Self::AfPacket => "afpacket",
             Self::Absent => "absent",
             Self::Gone => "gone",
+            Self::Detached => "detached",
             Self::Shared => "others",
         }
     }

@@ -1,5 +1,5 @@
 //! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir ask`),
-//! and what they tell it (`weir reload`).
+//! and what they tell it (`weir reload`, `weir detach`).
 //!
 //! ```text
 //! client:       a line of JSON with a request    -> socket
@@ -56,6 +56,15 @@ pub struct Question {
     pub reply: Sender<Option<Asked>>,
 }
 
+/// Interfaces that the coordinator is to detach from, and where its answer goes.
+#[derive(Debug)]
+pub struct Release {
+    /// Their names; all if there is none.
+    pub interfaces: Vec<String>,
+    /// Where the answer goes: what weir has detached from, or which of them it does not measure.
+    pub reply: Sender<Result<Vec<String>, String>>,
+}
+
 /// The coordinator's side.
 #[derive(Debug)]
 pub struct Control {
@@ -63,6 +72,8 @@ pub struct Control {
     pub board: Arc<Board>,
     /// What it is asked.
     pub questions: Receiver<Question>,
+    /// What it is told.
+    pub releases: Receiver<Release>,
     end: Waker,
 }
 
@@ -81,12 +92,17 @@ impl Control {
     ) -> io::Result<Self> {
         // One waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
+        let (release, releases) = bounded(1);
         let end = Waker::new()?;
-        let control = Self { board: board.clone(), questions, end: end.clone() };
+        let control = Self { board: board.clone(), questions, releases, end: end.clone() };
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
-                let others = Others { coordinator: Box::new(move |views, asks| put(&ask, views, asks)), reload };
+                let others = Others {
+                    coordinator: Box::new(move |views, asks| put(&ask, views, asks)),
+                    release: Box::new(move |interfaces| tell(&release, interfaces)),
+                    reload,
+                };
                 let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {
                     privileges::give_up_all();
@@ -108,11 +124,21 @@ impl Drop for Control {
 /// How long the server waits for the coordinator, which may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+fn busy<T>(_: T) -> String {
+    "weir is busy with the end of a window: ask again".to_owned()
+}
+
+/// Tells the coordinator to detach. It does so even if its answer comes too late.
+fn tell(coordinator: &Sender<Release>, interfaces: Vec<String>) -> Result<Vec<String>, String> {
+    let (reply, answer) = bounded(1);
+    coordinator.send_timeout(Release { interfaces, reply }, PATIENCE).map_err(busy)?;
+    answer.recv_timeout(PATIENCE).map_err(busy)?
+}
+
 /// Asks the coordinator.
 fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Result<Asked, String> {
-    let busy = || "weir is busy with the end of a window: ask again".to_owned();
     let (reply, answer) = bounded(1);
-    coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(|_| busy())?;
-    let asked = answer.recv_timeout(PATIENCE).map_err(|_| busy())?;
+    coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(busy)?;
+    let asked = answer.recv_timeout(PATIENCE).map_err(busy)?;
     asked.ok_or_else(|| "a window has just ended, and another configuration is in force: ask again".to_owned())
 }

@@ -23,14 +23,19 @@ pub enum Command {
     },
     /// Read the configuration again.
     Reload,
+    /// Detach from interfaces, until weir is restarted or gets another configuration.
+    Detach {
+        /// Their names; all if there is none.
+        interfaces: Vec<String>,
+    },
 }
 
 impl Command {
-    const NAMES: [&'static str; 4] = ["status", "report", "ask", "reload"];
+    const NAMES: [&'static str; 5] = ["status", "report", "ask", "reload", "detach"];
 
     /// Whether it changes something. Then it is only for root and for the user that weir runs as.
     pub const fn is_for_owner(&self) -> bool {
-        matches!(self, Self::Reload)
+        matches!(self, Self::Reload | Self::Detach { .. })
     }
 }
 
@@ -48,8 +53,8 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), [`Asked`], or
-    /// [`Reloaded`](crate::reload::Reloaded); as it came, so that a report is the same bytes for all who get it.
+    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), [`Asked`],
+    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]; as it came, so that a report is the same bytes for all who get it.
     Answer(Box<RawValue>),
     /// The request was wrong.
     Refused(String),
@@ -66,6 +71,15 @@ pub struct Asked {
     pub window: Window,
     /// The answer for each key, in the order of the question.
     pub answers: Vec<Row>,
+}
+
+/// What weir has detached from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detached {
+    /// The number of its process.
+    pub pid: u32,
+    /// Each interface and direction, in words; interfaces without an account of their own are not among them.
+    pub from: Vec<String>,
 }
 
 impl Request {
@@ -108,7 +122,8 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_was_written() {
         let keys = vec!["src_ip=192.0.2.7".to_owned()];
-        for command in [Command::Status, Command::Report, Command::Ask { keys }, Command::Reload] {
+        let detach = Command::Detach { interfaces: vec!["eth0".to_owned()] };
+        for command in [Command::Status, Command::Report, Command::Ask { keys }, Command::Reload, detach] {
             let request = Request::new(command);
             assert_eq!(Request::parse(&serde_json::to_vec(&request).unwrap()).unwrap(), request);
         }
@@ -128,7 +143,7 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, reload)",
+                "there is no command \"stat\" (there are: status, report, ask, reload, detach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

@@ -21,7 +21,7 @@ use serde_json::value::to_raw_value;
 use super::{
     board::Board,
     listener::Listener,
-    protocol::{self, Asked, Command, Response},
+    protocol::{self, Asked, Command, Detached, Response},
 };
 use crate::{
     clock,
@@ -50,10 +50,15 @@ const NICENESS: i32 = 10;
 /// What asks the coordinator, by views that the keys were understood by.
 pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<Asked, String> + Send>;
 
+/// What tells the coordinator to detach from interfaces.
+pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
+
 /// Those who know what is not on the board.
 pub struct Others {
     /// The coordinator.
     pub coordinator: Coordinator,
+    /// The same, for what it is told.
+    pub release: Releaser,
     /// The way to the reloader.
     pub reload: Sender<Request>,
 }
@@ -212,6 +217,10 @@ impl Server {
                 None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
             Ok(Command::Ask { keys }) => self.ask(&keys),
+            Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
+                Ok(from) => answered(&Detached { pid: std::process::id(), from }),
+                Err(why) => Response::Refused(why),
+            },
             Ok(Command::Reload) => {
                 let (reply, outcome) = bounded(1);
                 match self.others.reload.try_send(Request { reply, waker: self.ready.clone() }) {
@@ -354,6 +363,10 @@ mod tests {
             assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
             Ok(Asked { report_id: id.clone(), window, answers: vec![] })
         });
+        let release = Box::new(|names: Vec<String>| match &names[..] {
+            [] => Ok(vec!["eth0 (ingress)".to_owned()]),
+            [name, ..] => Err(format!("{name}: no")),
+        });
         // Its reloader refuses the first time, accepts the second time, and is gone then.
         let (reload, requests) = bounded::<Request>(1);
         let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
@@ -365,7 +378,7 @@ mod tests {
             }
         });
         let end = Waker::new().unwrap();
-        let server = Server::new(listener, end.clone(), board, Others { coordinator, reload }).unwrap();
+        let server = Server::new(listener, end.clone(), board, Others { coordinator, release, reload }).unwrap();
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
             // Also if the test fails: the scope waits for its threads.
@@ -436,6 +449,11 @@ mod tests {
             let accepted = json!({"applies_at": "1970-01-01T00:00:00Z", "changed": ["views"]});
             assert_eq!(told(path, Command::Reload), accepted);
             assert!(ask(path, Command::Reload).is_err(), "nobody is there to do it");
+            let detach =
+                |names: &[&str]| Command::Detach { interfaces: names.iter().map(|&name| name.into()).collect() };
+            let detached = json!({"pid": std::process::id(), "from": ["eth0 (ingress)"]});
+            assert_eq!(told(path, detach(&[])), detached);
+            assert!(matches!(ask(path, detach(&["x"])), Err(AskError::Refused(why)) if why == "x: no"));
             assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }
