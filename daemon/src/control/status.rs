@@ -6,6 +6,7 @@ use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    measure::interface::NO_ROUTE,
     report::{Report, SinkMetrics},
     text::{grouped, visible},
 };
@@ -144,6 +145,7 @@ impl fmt::Display for Told<'_> {
             let name: String = name.chars().map(visible).collect();
             let way = if direction.as_deref() == Some("egress") { " egress" } else { "" };
             let per_second = |number: u64| grouped((number as f64 / seconds.max(f64::MIN_POSITIVE)).round() as u64);
+            let mode = if mode == NO_ROUTE { "carries no default route now" } else { mode };
             write!(f, "  {name}{way} ({mode}): {} packet/s, {} bit/s", per_second(*packets), per_second(8 * bytes))?;
             writeln!(
                 f,
