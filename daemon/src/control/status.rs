@@ -180,3 +180,23 @@ fn ago(time: SignedDuration) -> String {
         .and_then(|span| span.round(round))
         .map_or_else(|_| whole.to_string(), |span| format!("{span:#}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_a_default_route_is_not_called_gone() {
+        let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let now = report.window.end;
+        let identity =
+            Identity { version: "0.1.0".to_owned(), pid: 7, started: now, interval_seconds: 10, memory_bytes: 1 << 20 };
+        let mut told = |mode: &str| {
+            mode.clone_into(&mut report.interfaces[0].mode);
+            Status::new(&identity, Some(&report)).at(now).to_string()
+        };
+        assert!(told("gone").contains(" (gone): "));
+        let without_route = told(NO_ROUTE);
+        assert!(without_route.contains(" (carries no default route now): "), "{without_route}");
+    }
+}
