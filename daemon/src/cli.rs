@@ -44,7 +44,7 @@ pub enum Command {
 }
 
 /// The configuration to use.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ConfigArgs {
     /// Configuration file [default: /etc/weir/weir.yaml if it is there, else built-in settings]
     #[arg(short, long, value_name = "FILE")]

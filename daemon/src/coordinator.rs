@@ -31,7 +31,7 @@ use crate::{
     handover::Handover,
     interface::Way,
     measure::{
-        interface::MeasuredInterface,
+        interface::{MeasuredInterface, NO_ROUTE},
         order::{Change, Closed},
         window::{Span, Window},
     },
@@ -341,7 +341,9 @@ impl Coordinator<'_, '_> {
             }
         }
         let account = |ledgers: &[Ledger]| {
-            let interfaces = attachments.close(ledgers, span.length);
+            let mut interfaces = attachments.close(ledgers, span.length);
+            let gone = interfaces.iter_mut().filter(|interface| interface.mode == Obtained::Gone.name());
+            gone.filter(|gone| config.means_only_by_route(&gone.name)).for_each(|gone| gone.mode = NO_ROUTE);
             for MeasuredInterface { slot, name, .. } in &interfaces {
                 warn_of(name, &ledgers[*slot]);
             }
@@ -374,8 +376,13 @@ impl Coordinator<'_, '_> {
             outbox.offer(encoded.clone());
         }
         notice::log(&report);
+        let replaced = upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook);
+        let told = if replaced.is_some() { notice::parting(&report) } else { notice::messages(&report).collect() };
         if let Some(webhook) = webhook {
-            notice::messages(&report).for_each(|message| webhook.offer(message));
+            told.into_iter().for_each(|message| webhook.offer(message));
+        }
+        if let Some(webhook) = replaced.and_then(|next| next.webhook.as_ref()) {
+            notice::taking_over(&report).into_iter().for_each(|message| webhook.offer(message));
         }
         Ok(is_alive)
     }

@@ -18,7 +18,7 @@ use weir::{
         SocketArgs, StatusArgs,
     },
     clock,
-    config::{self, Config, Direction, Interface, Mistakes, Mode, limits::INTERFACES_MAX, slots},
+    config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
     control::{
         Status,
         client::{self, AskError},
@@ -30,11 +30,11 @@ use weir::{
     doctor,
     log::Log,
     measure::price::Prices,
-    memory::Memory,
+    memory::{Memory, allocator},
     names::GeoError,
     pipeline::{self, RunError, Start},
     question::Views,
-    reload::Reloaded,
+    reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{report_schema, write_answers, write_tables},
     signals,
@@ -96,31 +96,36 @@ fn main() -> ExitCode {
 
 fn run(RunArgs { config: config_args, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
     log();
+    allocator::give_back_what_is_freed();
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
-    let read = || {
-        let mut read = read_config(&config_args)?;
-        read.interfaces = named.clone().unwrap_or(read.interfaces);
-        Ok::<_, Failure>(read)
+    let read = move |config_args: &ConfigArgs| {
+        let (mut config, source) = read_source(config_args)?;
+        config.interfaces = named.clone().unwrap_or(config.interfaces);
+        Ok::<_, Failure>(Read { config, source })
     };
-    let config = read()?;
+    let path = config_args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
+    let Read { config, .. } = read(&config_args)?;
     if config.interfaces.is_empty() {
         return Err(Failure {
             exit: Exit::Usage,
             error: anyhow::anyhow!(
                 "no interface to measure: name one (`weir run --interface eth0`), or list some under `interfaces:` in \
-                 {CONFIG} (`ip -br link` shows what there is)"
+                 {} (`ip -br link` shows what there is)",
+                path.display()
             ),
         });
     }
     let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    let path = config_args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
     let reread = || {
-        // A pipe would have the reloader wait for whoever writes to it.
-        if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(format!("{}: cannot read the configuration: it is not a regular file", path.display()));
-        }
-        read().map_err(|failure| format!("{:#}", failure.error))
+        let (path, config_args, read) = (path.clone(), config_args.clone(), read.clone());
+        aside(move || {
+            // A pipe would have the reloader wait for whoever writes to it.
+            if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+                return Err(format!("{}: cannot read the configuration: it is not a regular file", path.display()));
+            }
+            read(&config_args).map_err(|failure| format!("{:#}", failure.error))
+        })
     };
     pipeline::run(config, Start { directory: state_directory().as_deref(), strict, reread: &reread }, signals)?;
     Ok(Exit::Done)
@@ -358,11 +363,16 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
     Ok(true)
 }
 
-fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {
+fn read_config(args: &ConfigArgs) -> Result<Config, Failure> {
+    read_source(args).map(|(config, _)| config)
+}
+
+/// The configuration with its text, which is empty if there is no file.
+fn read_source(ConfigArgs { config }: &ConfigArgs) -> Result<(Config, Source), Failure> {
     let read = match config {
-        Some(path) => Config::read(path),
-        None if Path::new(CONFIG).exists() => Config::read(Path::new(CONFIG)),
-        None => return Ok(Config::default()),
+        Some(path) => Config::read_with_source(path),
+        None if Path::new(CONFIG).exists() => Config::read_with_source(Path::new(CONFIG)),
+        None => return Ok((Config::default(), Source::new(CONFIG, ""))),
     };
     read.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })
 }

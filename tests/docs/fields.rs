@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{attach::Obtained, report::report_schema};
+use weir::{attach::Obtained, measure::interface::NO_ROUTE, report::report_schema};
 use weir_common::ledger::{Loss, Skip};
 
 use crate::page::{Page, spans};
@@ -113,7 +113,8 @@ fn every_mode_and_reason_is_explained() -> Result<()> {
     ensure!(skipped == reasons, "skipped: the page has {skipped:?}, weir {reasons:?}");
     let reasons: BTreeSet<_> = Loss::ALL.iter().map(|reason| reason.name().to_owned()).collect();
     ensure!(lost == reasons, "lost: the page has {lost:?}, weir {reasons:?}");
-    let known: BTreeSet<_> = MODES.iter().map(|mode| mode.name()).chain(["replay"]).map(str::to_owned).collect();
+    let known: BTreeSet<_> =
+        MODES.iter().map(|mode| mode.name()).chain(["replay", NO_ROUTE]).map(str::to_owned).collect();
     ensure!(modes == known, "modes: the page has {modes:?}, weir {known:?}");
     Ok(())
 }

@@ -26,6 +26,7 @@ tests![
     a_scan_is_told_once_after_exactly_so_many_windows,
     lost_packets_are_told_with_their_interface,
     a_rule_that_is_reloaded_away_ends_its_alert,
+    a_webhook_that_is_reloaded_away_hears_of_each_end,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -222,31 +223,64 @@ fn lost_packets_are_told_with_their_interface() -> Result<()> {
     Ok(())
 }
 
-/// Rules that are always met: the one of the first configuration ends with it, and the other one goes on.
+/// Settings with two rules that are always met.
+fn always_met(rule: &str, webhook: &Collector) -> String {
+    format!(
+        "interfaces: [{}]\nreport: {{interval: 1s}}\ncontrol: {{socket: none}}\nalerts:\n  rules:\n    \
+         - {{name: stays, when: self.rss_bytes > 1}}\n    - {{name: {rule}, when: self.rss_bytes > 2}}\n  webhook: {{url: \"{}\"}}\n",
+        native(INTERFACE),
+        webhook.url()
+    )
+}
+
+fn reload(daemon: &mut Daemon, settings: &str) -> Result<()> {
+    let directory = daemon.directory();
+    fs::write(directory.join("weir.yaml"), config(settings, &directory.join("reports.ndjson")))?;
+    daemon.signal(Signal::HUP)
+}
+
+/// Rule, state and change of each message.
+fn story(received: &[Received]) -> Result<Vec<String>> {
+    let one = |message: &Received| {
+        let alert = &message.report["alert"];
+        Ok([text(alert, "rule")?, text(alert, "state")?, text(alert, "change")?].join(" "))
+    };
+    received.iter().map(one).collect()
+}
+
+/// The rule of the first configuration ends with it, and the other one goes on.
 fn a_rule_that_is_reloaded_away_ends_its_alert() -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    let [first, second] = [webhook(&pair.observer)?, webhook(&pair.observer)?];
-    let settings = |rule: &str, webhook: &Collector| {
-        format!(
-            "interfaces: [{}]\nreport: {{interval: 1s}}\ncontrol: {{socket: none}}\nalerts:\n  rules:\n    - {{name: stays, \
-             when: self.rss_bytes > 1}}\n    - {{name: {rule}, when: self.rss_bytes > 2}}\n  webhook: {{url: \"{}\"}}\n",
-            native(INTERFACE),
-            webhook.url()
-        )
-    };
-    let mut daemon = measure(&pair.observer, &settings("leaves", &first))?;
-    first.wait_for(2, TIMEOUT).context("both alerts begin")?;
-    let directory = daemon.directory().to_owned();
-    fs::write(directory.join("weir.yaml"), config(&settings("comes", &second), &directory.join("reports.ndjson")))?;
-    daemon.signal(Signal::HUP)?;
-    let rules = |received: &[Received], name: &str| -> Vec<String> {
-        received.iter().map(|message| message.report["alert"][name].as_str().unwrap_or_default().to_owned()).collect()
-    };
-    let told = first.wait_for(3, TIMEOUT).context("the alert of the rule that leaves ends")?;
-    ensure!(rules(&told, "rule") == ["stays", "leaves", "leaves"], "{told:?}");
-    ensure!(rules(&told, "state") == ["firing", "firing", "withdrawn"], "{told:?}");
-    let told = second.wait_for(1, TIMEOUT).context("the alert of the rule that comes begins")?;
-    ensure!(rules(&told, "rule") == ["comes"] && rules(&told, "change") == ["begins"], "{told:?}");
+    let webhook = webhook(&pair.observer)?;
+    let mut daemon = measure(&pair.observer, &always_met("leaves", &webhook))?;
+    webhook.wait_for(2, TIMEOUT).context("both alerts begin")?;
+    reload(&mut daemon, &always_met("comes", &webhook))?;
+    let told = webhook.wait_for(4, TIMEOUT).context("one alert ends, and another one begins")?;
+    let expected = ["stays firing begins", "leaves firing begins", "leaves withdrawn ends", "comes firing begins"];
+    ensure!(story(&told)? == expected, "{:?}", story(&told)?);
     let reports = stop(&mut daemon, Loss::None)?;
-    check_told(&daemon, &reports, &[first.received(), second.received()].concat())
+    check_told(&daemon, &reports, &webhook.received())
+}
+
+/// What fires goes on: for the first webhook it ends, and for the second one it begins.
+fn a_webhook_that_is_reloaded_away_hears_of_each_end() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let [first, second, dead] = [webhook(&pair.observer)?, webhook(&pair.observer)?, webhook(&pair.observer)?];
+    let mut daemon = measure(&pair.observer, &always_met("too", &first))?;
+    first.wait_for(2, TIMEOUT).context("both alerts begin")?;
+    reload(&mut daemon, &always_met("too", &second))?;
+    let told = first.wait_for(4, TIMEOUT).context("both end for the first webhook")?;
+    let expected = ["stays firing begins", "too firing begins", "stays withdrawn ends", "too withdrawn ends"];
+    ensure!(story(&told)? == expected, "{:?}", story(&told)?);
+    let told = second.wait_for(2, TIMEOUT).context("both begin for the second webhook")?;
+    ensure!(story(&told)? == expected[..2], "{:?}", story(&told)?);
+    pair.observer.enter(|| dead.behave(Behaviour::Refuse(503)))??;
+    reload(&mut daemon, &always_met("too", &dead))?;
+    daemon.wait_for_line("cannot deliver an alert", TIMEOUT)?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    ensure!(told_by_reports(&reports)?.len() == 2, "in reports the alerts go on: {:?}", told_by_reports(&reports)?);
+    let log = daemon.log()?;
+    ensure!(log.contains("these alerts were not delivered sink=\"webhook:"), "{log}");
+    ensure!(!log.contains("these reports were not delivered"), "{log}");
+    Ok(())
 }

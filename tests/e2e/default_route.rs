@@ -1,6 +1,6 @@
 //! `default route` means what a default route leaves by, and follows it.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use anyhow::{Result, ensure};
 use weir_tests::{
@@ -86,7 +86,11 @@ fn the_default_route_is_followed_from_interface_to_interface() -> Result<()> {
     ensure!(checked.contains("port2 (default route) ingress: feeds all"), "{checked}");
     let log = daemon.log()?;
     ensure!(log.matches("attached interface=port1").count() == 3, "not once more than it carried a route:\n{log}");
-    judge_all(&stop(&mut daemon, Loss::None)?, &oracle)
+    let reports = stop(&mut daemon, Loss::None)?;
+    let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
+    let modes: BTreeSet<&str> = interfaces.filter_map(|interface| interface["mode"].as_str()).collect();
+    ensure!(modes.contains("no-default-route") && !modes.contains("gone"), "both are there all the time: {modes:?}");
+    judge_all(&reports, &oracle)
 }
 
 fn a_reload_leaves_what_carries_the_default_route_attached() -> Result<()> {

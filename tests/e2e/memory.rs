@@ -6,15 +6,25 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
+    daemon::Signal,
     inject::Pace,
+    netns::QuietPair,
     oracle::{By, Dimension, Oracle},
     traffic::{Mix, Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, TIMEOUT, Watch, judge, list, number};
+use crate::{
+    reload::wait_until_in_force,
+    watch::{self, QUIET_LINK, TIMEOUT, Watch, config, judge, list, native, number},
+};
 
-tests![a_million_spoofed_flows_take_no_more_memory, the_smallest_configuration_stays_within_its_plan_from_the_start];
+tests![
+    a_million_spoofed_flows_take_no_more_memory,
+    the_smallest_configuration_stays_within_its_plan_from_the_start,
+    it_follows_the_plan_from_reload_to_reload,
+];
 
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 /// What the default configuration may take, in bytes.
 const RSS_MAX: u64 = 64 << 20;
 /// How much the resident set may change, as a share.
@@ -35,6 +45,32 @@ fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<(
     let most = status(watch.daemon.pid(), "VmHWM:")?;
     ensure!(most <= planned, "{most} bytes were resident once; planned are {planned}");
     watch.stop(Loss::None).map(drop)
+}
+
+/// Between large sketches and small ones, back and forth: what is freed is given back.
+fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
+    const ROUNDS: usize = 4;
+    let settings = |error: &str| format!("report: {{interval: 1s}}\nestimates: {{top_error: {error}}}\n");
+    let (small, large) = (settings("0.005"), settings("0.0001"));
+    let mut watch = Watch::start(&small)?;
+    let directory = watch.daemon.directory().to_owned();
+    for nth in 0..2 * ROUNDS {
+        let settings = if nth % 2 == 0 { &large } else { &small };
+        let all = format!("interfaces: [{}]\n{settings}control: {{socket: none}}\n", native(INTERFACE));
+        fs::write(directory.join("weir.yaml"), config(&all, &directory.join("reports.ndjson")))?;
+        watch.daemon.signal(Signal::HUP)?;
+        wait_until_in_force(&watch.daemon, nth + 1)?;
+        // The last sketches of the configuration before are freed when the next window ends.
+        let reported = watch.daemon.reports()?.len();
+        watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
+    }
+    let resident = resident(watch.daemon.pid())?;
+    let reports = watch.stop(Loss::None)?;
+    let plans = reports.iter().map(|report| number(&report["self"]["memory_bytes"])).collect::<Result<Vec<_>>>()?;
+    let (planned, largest) = (plans[0], plans.iter().copied().max().unwrap_or_default());
+    ensure!(largest > 2 * planned, "the large sketches are not large: {largest} and {planned} bytes");
+    ensure!(resident <= planned, "{resident} bytes are resident after all reloads; planned are {planned}");
+    Ok(())
 }
 
 fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {

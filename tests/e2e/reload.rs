@@ -35,6 +35,7 @@ tests![
     a_new_sink_takes_over_where_the_old_one_ends,
     another_sampling_rate_is_in_force_and_told,
     a_key_is_looked_up_in_the_views_of_its_window,
+    a_hostile_file_is_refused_at_once,
     only_the_owner_may_reload,
     it_detaches_when_it_is_told_and_attaches_by_another_configuration,
 ];
@@ -188,7 +189,7 @@ fn a_wrong_configuration_changes_nothing_and_says_why() -> Result<()> {
         reloaded.watch.daemon.signal(Signal::HUP)?;
     }
     fs::remove_file(reloaded.watch.daemon.directory().join("weir.yaml"))?;
-    reloaded.reload(&[])?.check(2, &["weir.yaml"])?;
+    reloaded.reload(&[])?.check(2, &["weir.yaml", "mend the file"])?;
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let log = reloaded.watch.daemon.log()?;
@@ -208,10 +209,10 @@ fn what_cannot_change_is_named_and_changes_nothing() -> Result<()> {
         ("sampling: {packets: 10}\n", "sampling.packets"),
     ] {
         reloaded.write(&format!("{INTERVAL}{settings}"))?;
-        reloaded.reload(&[])?.check(2, &[&format!("`{name}` needs a restart")])?;
+        reloaded.reload(&[])?.check(2, &["weir.yaml:", &format!(" {name}: needs a restart")])?;
     }
     reloaded.write_all(&format!("interfaces: [{}]\n{INTERVAL}datapath: {{tunnels: inner}}\n", native(INTERFACE)))?;
-    reloaded.reload(&[])?.check(2, &["`datapath` needs a restart", "`control` needs a restart"])?;
+    reloaded.reload(&[])?.check(2, &[" datapath: needs a restart", " control: needs a restart"])?;
     let log = reloaded.watch.daemon.log()?;
     ensure!(!log.contains("is in force"), "{log}");
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
@@ -334,6 +335,22 @@ fn a_key_is_looked_up_in_the_views_of_its_window() -> Result<()> {
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     ask()?.check(2, &["no view"])?;
+    stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
+}
+
+/// The YAML parser alone takes minutes for so many brackets within each other.
+fn a_hostile_file_is_refused_at_once() -> Result<()> {
+    let mut reloaded = Reloaded::start(INTERVAL)?;
+    let path = reloaded.watch.daemon.directory().join("weir.yaml");
+    for (text, parts) in [
+        ("{a: ".repeat(32_000), &["weir.yaml:1:129: nested too deeply"][..]),
+        ("[".repeat(130_000), &["weir.yaml:1:33: nested too deeply"]),
+        (String::new(), &["weir.yaml: it names no interface to measure"]),
+        ("\u{feff}reprt: {}\n".to_owned(), &["weir.yaml:1:1: reprt: unknown key"]),
+    ] {
+        fs::write(&path, text)?;
+        reloaded.reload(&[])?.check(2, parts)?;
+    }
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
 }
 

@@ -29,13 +29,42 @@ fn changes(report: &Report) -> impl Iterator<Item = &Alert> {
 
 /// A message for each alert that begins or ends. Its id is that of no other one.
 pub fn messages(report: &Report) -> impl Iterator<Item = Encoded> {
-    changes(report).map(|alert| {
-        let Report { id, observer, window, .. } = report;
-        let message = Message { schema: SCHEMA, report: id, observer, window, alert };
-        let mut line = serde_json::to_vec(&message).expect("a message has text keys and writes into memory");
-        line.push(b'\n');
-        Encoded { id: format!("{id}/{}", alert.rule), line: line.into() }
-    })
+    changes(report).map(|alert| message(report, alert))
+}
+
+/// The last messages to a webhook that the next configuration does not have: all alerts that it was told of end.
+pub fn parting(report: &Report) -> Vec<Encoded> {
+    let last = report.alerts.iter().filter_map(|alert| match alert.change.as_deref() {
+        // It would hear of no end.
+        Some("begins") => None,
+        Some(_) => Some(message(report, alert)),
+        None if goes_on(alert) => Some(message(report, &changed(alert, "withdrawn", "ends"))),
+        None => None,
+    });
+    last.collect()
+}
+
+/// The first messages to the webhook that takes the place of another one, or of none: alerts that go on begin there.
+pub fn taking_over(report: &Report) -> Vec<Encoded> {
+    let going_on = report.alerts.iter().filter(|alert| goes_on(alert));
+    going_on.map(|alert| message(report, &changed(alert, &alert.state, "begins"))).collect()
+}
+
+/// Whether it has begun, and not ended.
+fn goes_on(alert: &Alert) -> bool {
+    ["firing", "clearing"].contains(&alert.state.as_str())
+}
+
+fn changed(alert: &Alert, state: &str, change: &str) -> Alert {
+    Alert { state: state.to_owned(), change: Some(change.to_owned()), ..alert.clone() }
+}
+
+fn message(report: &Report, alert: &Alert) -> Encoded {
+    let Report { id, observer, window, .. } = report;
+    let message = Message { schema: SCHEMA, report: id, observer, window, alert };
+    let mut line = serde_json::to_vec(&message).expect("a message has text keys and writes into memory");
+    line.push(b'\n');
+    Encoded { id: format!("{id}/{}", alert.rule), line: line.into() }
 }
 
 /// Writes a line of the log for each alert that begins or ends.
@@ -59,4 +88,47 @@ fn shown(evidence: &[Evidence], more: u64, unit: Option<&str>) -> String {
     let mut all: Vec<_> = evidence.iter().map(one).collect();
     all.extend((more > 0).then(|| format!("and {more} more")));
     all.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The rule, the state and the change of each message.
+    fn told(messages: &[Encoded]) -> Vec<String> {
+        let one = |message: &Encoded| {
+            let message: Value = serde_json::from_slice(&message.line).unwrap();
+            let text = |name: &str| message["alert"][name].as_str().unwrap().to_owned();
+            ["rule", "state", "change"].map(text).join(" ")
+        };
+        messages.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_webhook_that_goes_hears_of_each_end_and_the_next_one_of_what_goes_on() {
+        let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let alert = report.alerts[0].clone();
+        let alerts = [
+            ("new", "firing", Some("begins")),
+            ("old", "firing", None),
+            ("nearly", "clearing", None),
+            ("over", "cleared", Some("ends")),
+            ("out", "withdrawn", Some("ends")),
+            ("maybe", "pending", None),
+        ];
+        let make = |(rule, state, change): (&str, &str, Option<&str>)| Alert {
+            rule: rule.to_owned(),
+            state: state.to_owned(),
+            change: change.map(str::to_owned),
+            ..alert.clone()
+        };
+        report.alerts = alerts.into_iter().map(make).collect();
+        let (last, first) = (parting(&report), taking_over(&report));
+        let expected = ["old withdrawn ends", "nearly withdrawn ends", "over cleared ends", "out withdrawn ends"];
+        assert_eq!(told(&last), expected);
+        assert_eq!(told(&first), ["new firing begins", "old firing begins", "nearly clearing begins"]);
+        assert_eq!(last[0].id, format!("{}/old", report.id));
+    }
 }

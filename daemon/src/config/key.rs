@@ -1,6 +1,5 @@
 //! Where the key of the hashes comes from.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use serde::{Serialize, Serializer};
 use weir_sketch::hash::Key;
 
 use super::secret::Exposed;
+use crate::names::open_regular;
 
 /// The hex digits of a key: 128 bits.
 pub const KEY_DIGITS: usize = 32;
@@ -109,7 +109,7 @@ pub(super) fn parse_key(text: &str) -> Option<Key> {
 fn read_key(path: &Path) -> Result<Key, KeyError> {
     let mut bytes = Vec::new();
     let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open_regular(path).map_err(unreadable)?;
     Exposed::check(path, &file.metadata().map_err(unreadable)?)?;
     file.take(KEY_FILE_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes).ok();
@@ -138,6 +138,15 @@ mod tests {
         ] {
             assert_eq!(parse_key(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_a_writer() {
+        let path = std::env::temp_dir().join(format!("weir-key-pipe-{}", std::process::id()));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let error = with_causes(&HashKey::File(path.clone()).key().unwrap_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.ends_with("it is not a regular file") && error.contains("weir-key-pipe"), "{error}");
     }
 
     #[test]

@@ -19,8 +19,15 @@ pub const FILE_MAX: usize = 128 << 10;
 /// byte makes at most one value and one byte of text.
 pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
 
-/// Mistakes that are listed. To locate each of them the file is read once more, and nobody corrects more at once.
+/// Lists and maps within each other: some times as deep as any setting is.
+pub const DEPTH_MAX: usize = 32;
+
+/// Mistakes that are listed: nobody corrects more at once.
 pub const MISTAKES_MAX: usize = 100;
+
+/// Bytes that are read to locate mistakes: the file is read once more for each. Some tenths of a second, so that of a
+/// very long file fewer mistakes are listed.
+pub const LOCATED_MAX: usize = 2 << 20;
 
 /// Bytes of an observer's name and site: a full domain name fits.
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;

@@ -55,7 +55,7 @@ impl Mistakes {
     /// The file could not be read as text at all.
     pub(super) fn unreadable(file: &str, place: Option<Place>, message: String) -> Self {
         let list = vec![Mistake { place, path: String::new(), message }];
-        let advice = "name another file with --config FILE";
+        let advice = "mend the file, or name another one when weir is started (--config FILE)";
         Self { file: file.to_owned(), list, unlisted: 0, advice }
     }
 

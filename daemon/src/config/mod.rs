@@ -11,9 +11,11 @@ mod locate;
 mod mistake;
 mod network;
 mod node;
+mod place;
 mod read;
 mod secret;
 mod section;
+mod source;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use weir_common::{
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
+pub use self::source::Source;
 
 use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
 use self::section::{Field, Log};
@@ -406,6 +409,18 @@ pub struct File {
 impl File {
     /// The default of `keep`.
     pub const KEEP: usize = 4;
+
+    /// Where it is, however its path is written.
+    fn place(&self) -> PathBuf {
+        place::of(&self.path)
+    }
+
+    /// The names of renamed files, each with where it is.
+    fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+        let keep = if self.max_size.is_some() { self.keep } else { 0 };
+        let place = place::of_name(&self.path);
+        (1..=keep).map(move |nth| (rotated(&self.path, nth), rotated(&place, nth)))
+    }
 }
 
 /// An HTTP collector.
@@ -436,12 +451,27 @@ pub enum Compress {
 }
 
 impl Config {
+    /// Whether this interface is measured only while a default route leaves by it.
+    pub fn means_only_by_route(&self, name: &str) -> bool {
+        let covered = |carries_default| self.interfaces.iter().any(|interface| interface.covers(name, carries_default));
+        covered(true) && !covered(false)
+    }
+
     /// Reads a configuration file.
     ///
     /// # Errors
     ///
     /// Every mistake in it, or why it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        Self::read_with_source(path).map(|(config, _)| config)
+    }
+
+    /// The same, with the text that was read.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, or why it cannot be read.
+    pub fn read_with_source(path: &Path) -> Result<(Self, Source), Mistakes> {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
         let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
@@ -449,9 +479,16 @@ impl Config {
         let metadata = file.metadata().map_err(unreadable)?;
         file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, &name).and_then(|config| config.kept(path, &metadata)),
+            Ok(text) => {
+                let config = Self::parse(text, &name)?.kept(path, &metadata)?;
+                Ok((config, Source::new(name, text)))
+            }
             // A file that is cut off may end within a character; its length is the mistake to tell.
-            Err(_) if bytes.len() > FILE_MAX => Self::parse(&String::from_utf8_lossy(&bytes), &name),
+            Err(_) if bytes.len() > FILE_MAX => Err(too_long(&name)),
+            Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
+                let (place, message) = (Place::after(&[]), "this is UTF-16 text: save the file as UTF-8");
+                Err(Mistakes::unreadable(&name, Some(place), message.to_owned()))
+            }
             Err(error) => {
                 let (place, byte) = (Place::after(&bytes[..error.valid_up_to()]), bytes[error.valid_up_to()]);
                 Err(Mistakes::unreadable(&name, Some(place), format!("the byte {byte:#04x} is not UTF-8 text")))
@@ -501,9 +538,9 @@ impl Config {
     /// Every mistake in it; if it is no YAML, the first.
     pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
         if text.len() > FILE_MAX {
-            let message = format!("longer than {}, the limit for a configuration", units::show_bytes(FILE_MAX as u64));
-            return Err(Mistakes::unreadable(file, None, message));
+            return Err(too_long(file));
         }
+        let text = without_mark(text);
         let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;
         let log = Log::default();
         let config = read::config(&Field::root(&root, &log));
@@ -538,6 +575,16 @@ impl Config {
     }
 }
 
+fn too_long(file: &str) -> Mistakes {
+    let message = format!("longer than {}, the limit for a configuration", units::show_bytes(FILE_MAX as u64));
+    Mistakes::unreadable(file, None, message)
+}
+
+/// The text without the byte order mark that some editors put before it, which is no part of its first line.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -567,16 +614,40 @@ impl Sink {
 }
 
 impl Target {
+    /// Why the two cannot stand beside each other: what the later one says of the earlier one.
+    fn conflict(&self, earlier: &Self) -> Option<String> {
+        match (self, earlier) {
+            _ if self.same_place(earlier) => Some("sends to the same place as".to_owned()),
+            (Self::File(one), Self::File(other)) => {
+                let [own, earlier] = [one.place(), other.place()];
+                let taken = other.rotated().find(|(_, place)| *place == own);
+                let taken = taken.map(|(name, _)| format!("{} is where older reports go of", name.display()));
+                let takes = one.rotated().find(|(_, place)| *place == earlier);
+                let takes =
+                    takes.map(|(name, _)| format!("its older reports go to {}, which is the file of", name.display()));
+                taken.or(takes)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether both are the same place: reports would arrive there twice, or two writers would mix their lines. The
     /// same collector with other headers is another place: headers may name a tenant.
     fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stdout, Self::Stdout) => true,
-            (Self::File(one), Self::File(other)) => one.path == other.path,
+            (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
             _ => false,
         }
     }
+}
+
+/// The name of the `nth` renamed file; the first one is the newest.
+pub fn rotated(path: &Path, nth: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{nth}"));
+    PathBuf::from(name)
 }
 
 impl Http {

@@ -4,13 +4,13 @@
 //! can fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its size has a
 //! limit.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, EnumAccess, IgnoredAny, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_yaml::Deserializer;
 
-use super::limits::EXPANDED_MAX;
+use super::limits::{DEPTH_MAX, EXPANDED_MAX};
 use super::locate::{self, Aim};
 use super::mistake::{Mistake, Place};
 use crate::text::short;
@@ -73,7 +73,14 @@ impl Node {
     }
 }
 
+/// Opening brackets that the parser gets more of at a time, see [`parse`].
+const BRACKETS: usize = 1024;
+
 /// Reads the one document of a file; an empty file is [`Node::Null`].
+///
+/// The time that the parser takes grows with the square of how deeply brackets are nested, and it tells how deep they
+/// are only at the end. So it reads a text with many brackets in growing parts first, and each part has only a few more
+/// than the one before. What is too deep is then found in the first part that has it.
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
     // The parser would refuse these, too, but without their place.
     if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control() && !"\t\r\n\u{85}".contains(*c)) {
@@ -84,27 +91,71 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
             message: format!("the control character {c:?} is not allowed"),
         });
     }
+    let brackets = text.match_indices(['[', '{']).map(|(at, bracket)| at + bracket.len());
+    for end in brackets.skip(BRACKETS - 1).step_by(BRACKETS) {
+        // What else is wrong with a part may be right in the whole.
+        if let Err(Fault { is_of_part: true, mistake }) = read(&text[..end], EXPANDED_MAX) {
+            return Err(mistake);
+        }
+    }
+    read(text, EXPANDED_MAX).map_err(|fault| fault.mistake)
+}
+
+/// What is wrong with a text.
+struct Fault {
+    mistake: Mistake,
+    /// Whether it is wrong with every text that begins like this one.
+    is_of_part: bool,
+}
+
+/// Reads a text whose values and bytes of text, once aliases are expanded, are at most `expanded_max`.
+fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     let mut documents = Deserializer::from_str(text);
-    let spent = Cell::new(0);
+    let account = Account { expanded_max, spent: Cell::new(0), refused: RefCell::new(None) };
     let node = match documents.next() {
-        Some(document) => Seed { spent: &spent }.deserialize(document).map_err(|error| syntax(text, &error))?,
+        Some(document) => {
+            let seed = Seed { account: &account, depth: 0 };
+            seed.deserialize(document).map_err(|error| fault(text, &account, &error))?
+        }
         None => Node::Null,
     };
     match documents.next() {
-        Some(second) => Err(Mistake {
-            place: locate::in_document(second, &[], Aim::Value),
-            path: String::new(),
-            message: "a second YAML document starts here, but a configuration is only one: remove the `---` before it"
-                .to_owned(),
+        Some(second) => Err(Fault {
+            mistake: Mistake {
+                place: locate::in_document(second, &[], Aim::Value),
+                path: String::new(),
+                message: "a second YAML document starts here, but a configuration is only one: remove the `---` \
+                          before it"
+                    .to_owned(),
+            },
+            is_of_part: true,
         }),
         None => Ok(node),
     }
 }
 
+fn fault(text: &str, account: &Account, error: &serde_yaml::Error) -> Fault {
+    if let Some(message) = account.refused.take() {
+        return Fault {
+            mistake: Mistake { place: place_of(text, error), path: String::new(), message },
+            is_of_part: true,
+        };
+    }
+    // The parser counts aliases, too, and does not tell where it stopped. As many values fit up to there.
+    let stopped_at = account.spent.get();
+    if error.to_string().contains("repetition limit exceeded")
+        && let Some(less) = stopped_at.checked_sub(1)
+        && let Err(Fault { mistake, is_of_part: true }) = read(text, less)
+    {
+        return Fault { mistake, is_of_part: true };
+    }
+    Fault { mistake: syntax(text, error), is_of_part: false }
+}
+
 /// The parser's own words, with the position moved to the front of the line where it belongs.
 fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
-    let mut message = error.to_string().replace("recursion limit exceeded", "nested too deeply");
-    let place = error.location().map(|at| Place { line: at.line(), column: at.column() });
+    let mut message = error.to_string().replace("repetition limit exceeded", ALIASES);
+    let place = located(error);
     if let Some(Place { line, column }) = place {
         message = message.replacen(&format!(" at line {line} column {column}"), "", 1);
         let before = text.lines().nth(line - 1).unwrap_or_default().chars().take(column);
@@ -119,10 +170,16 @@ fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     if place.and_then(at) == Some(':') && text.contains("::") {
         message.push_str(" (an IPv6 address that begins or ends with `:` has to be in quotes: \"2001:db8::\")");
     }
-    let end = Place::after(text.as_bytes());
-    // The parser adds the end of a line that a text lacks, and may then find fault with what follows it.
-    let place = place.map(|place| if place.line > lines(text) { end } else { place });
-    Mistake { place, path: String::new(), message }
+    Mistake { place: place_of(text, error), path: String::new(), message }
+}
+
+fn located(error: &serde_yaml::Error) -> Option<Place> {
+    error.location().map(|at| Place { line: at.line(), column: at.column() })
+}
+
+/// Where an error is. The parser adds the end of a line that a text lacks, and may then find fault with what follows.
+fn place_of(text: &str, error: &serde_yaml::Error) -> Option<Place> {
+    located(error).map(|place| if place.line > lines(text) { Place::after(text.as_bytes()) } else { place })
 }
 
 /// How many lines there are by YAML's line breaks.
@@ -130,19 +187,45 @@ fn lines(text: &str) -> usize {
     1 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() - text.matches("\r\n").count()
 }
 
-/// Builds a node and counts what it costs: aliases make a tree that is larger than its file.
+/// What is said of aliases that make too much of a small file.
+const ALIASES: &str = "the aliases (*name) before this place repeat too much: write fewer or smaller ones";
+
+/// What a tree costs: aliases make one that is larger than its file.
+struct Account {
+    expanded_max: usize,
+    spent: Cell<usize>,
+    /// Which limit was exceeded, in words.
+    refused: RefCell<Option<String>>,
+}
+
+/// Builds a node within so many others.
 #[derive(Clone, Copy)]
-struct Seed<'b> {
-    spent: &'b Cell<usize>,
+struct Seed<'a> {
+    account: &'a Account,
+    depth: usize,
 }
 
 impl Seed<'_> {
     fn spend<E: de::Error>(self, text_bytes: usize) -> Result<(), E> {
-        self.spent.set(self.spent.get() + 1 + text_bytes);
-        if self.spent.get() <= EXPANDED_MAX {
-            return Ok(());
+        let spent = self.account.spent.get() + 1 + text_bytes;
+        self.account.spent.set(spent);
+        if spent <= self.account.expanded_max { Ok(()) } else { Err(self.refuse(ALIASES)) }
+    }
+
+    /// The seed of what stands within a list or a map.
+    fn within<E: de::Error>(self) -> Result<Self, E> {
+        self.spend(0)?;
+        if self.depth < DEPTH_MAX {
+            return Ok(Self { depth: self.depth + 1, ..self });
         }
-        Err(E::custom("the aliases (*name) before this place repeat too much: write fewer or smaller ones"))
+        let why =
+            format!("nested too deeply: {DEPTH_MAX} lists and maps around this one are the most that are allowed");
+        Err(self.refuse(why))
+    }
+
+    fn refuse<E: de::Error>(self, why: impl fmt::Display) -> E {
+        self.account.refused.replace(Some(why.to_string()));
+        E::custom(why)
     }
 }
 
@@ -201,19 +284,19 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
-        self.spend(0)?;
+        let seed = self.within()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
+        while let Some(item) = items.next_element_seed(seed)? {
             list.push(item);
         }
         Ok(Node::List(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
-        self.spend(0)?;
+        let seed = self.within()?;
         let mut map = Vec::new();
-        while let Some(key) = entries.next_key_seed(self)? {
-            map.push((key.into_key(), entries.next_value_seed(self)?));
+        while let Some(key) = entries.next_key_seed(seed)? {
+            map.push((key.into_key(), entries.next_value_seed(seed)?));
         }
         Ok(Node::Map(map))
     }
@@ -221,7 +304,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Node, A::Error> {
         let (tag, content) = tagged.variant::<String>()?;
         self.spend(tag.len())?;
-        content.newtype_variant::<IgnoredAny>()?;
+        content.newtype_variant_seed(self)?;
         Ok(Node::Tagged(tag))
     }
 }

@@ -402,8 +402,11 @@ fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
     let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
     for field in field.list(SINKS_MAX, "[{type: stdout}]")? {
         let Some(sink) = field.section("{type: stdout}", sink).flatten() else { continue };
-        match taken.iter().find(|(_, earlier)| earlier.target.same_place(&sink.target)) {
-            Some((earlier, _)) => field.refuse(format!("sends to the same place as {}", earlier.path())),
+        let conflict = |(earlier, known): &(Field<'_>, Sink)| {
+            Some(format!("{} {}", sink.target.conflict(&known.target)?, earlier.path()))
+        };
+        match taken.iter().find_map(conflict) {
+            Some(why) => field.refuse(why),
             None => taken.push((field, sink)),
         }
     }

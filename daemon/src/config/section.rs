@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::limits::MISTAKES_MAX;
+use super::limits::{LOCATED_MAX, MISTAKES_MAX};
 use super::locate::{Aim, locate};
 use super::mistake::{Mistake, Mistakes};
 use super::node::Node;
@@ -43,8 +43,9 @@ impl Log {
         if found.is_empty() {
             return Ok(());
         }
-        let unlisted = found.len().saturating_sub(MISTAKES_MAX);
-        let list = found.into_iter().take(MISTAKES_MAX).map(|Found { steps, aim, path, message }| Mistake {
+        let listed = (LOCATED_MAX / text.len().max(1)).min(MISTAKES_MAX);
+        let unlisted = found.len().saturating_sub(listed);
+        let list = found.into_iter().take(listed).map(|Found { steps, aim, path, message }| Mistake {
             place: locate(text, &steps, aim),
             path,
             message,

@@ -602,7 +602,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         &["2:13: report.interval: 200ms is below the minimum of 1s", "4:8: report.top: 0 is below the minimum of 1"],
     ),
     ("report: {\r\n  interval: 200ms\r\n}\r\n", &["2:13: report.interval: 200ms is below the minimum of 1s"]),
-    ("\u{feff}observer: {site: \"日本\", naame: 1}", &["1:25: observer.naame: unknown key, did you mean name?"]),
+    ("\u{feff}observer: {site: \"日本\", naame: 1}", &["1:24: observer.naame: unknown key, did you mean name?"]),
     (
         "seen_flows: {generation: &short 5s}\nreport: {interval: 500ms}\ndatapath: {ring: *short}",
         &[
@@ -734,6 +734,29 @@ fn lists_have_limits() {
 }
 
 #[test]
+fn two_sinks_never_write_one_file() {
+    let of = |sinks: &str| mistakes(&format!("sinks:\n{sinks}"));
+    let rotated = "- {type: file, path: /nowhere/r, max_size: 1MiB, keep: 2}\n";
+    for (first, second, why) in [
+        ("- {type: file, path: /nowhere/r}\n", "/nowhere/a/../r", "sends to the same place as sinks[0]"),
+        ("- {type: file, path: r}\n", "./r", "sends to the same place as sinks[0]"),
+        (rotated, "/nowhere/r.2", "/nowhere/r.2 is where older reports go of sinks[0]"),
+        (rotated, "/nowhere/./r.1", "/nowhere/r.1 is where older reports go of sinks[0]"),
+    ] {
+        let found = of(&format!("{first}- {{type: file, path: {second}}}\n"));
+        assert_eq!(found, [format!("3:3: sinks[1]: {why}")]);
+    }
+    let found = of(&format!("- {{type: file, path: /nowhere/r.1}}\n{rotated}"));
+    assert_eq!(found, ["3:3: sinks[1]: its older reports go to /nowhere/r.1, which is the file of sinks[0]"]);
+    for other in ["/nowhere/r.3", "/nowhere/r.10", "/elsewhere/r.1", "/nowhere/r.1x"] {
+        let text = format!("sinks:\n{rotated}- {{type: file, path: {other}}}\n");
+        assert!(parse(&text).is_ok(), "{other}: {:?}", mistakes(&text));
+    }
+    // Without `max_size` nothing is renamed.
+    assert!(parse("sinks: [{type: file, path: r}, {type: file, path: r.1}]").is_ok());
+}
+
+#[test]
 fn many_mistakes_are_counted() {
     let text = (0..250).map(|i| format!("key{i}: 1\n")).collect::<String>();
     let mistakes = parse(&text).unwrap_err();
@@ -836,18 +859,71 @@ fn bombs_are_refused() {
             "{found:?}"
         );
     }
-    for text in ["a: &a [*a]".to_owned(), "[".repeat(50_000), "- ".repeat(50_000), "{a: ".repeat(20_000)] {
-        let found = mistakes(&text);
-        assert!(found.len() == 1 && found[0].contains("nested too deeply"), "{found:?}");
-    }
+    // Few values that are many: the parser counts the aliases, and does not tell where.
+    let few = format!("a: &a []\nb: &b [{0}]\nc: &c [{1}]\nd: [{1}]", ["*a"; 30].join(","), ["*b"; 30].join(","));
+    let few = few.replace("d: [*b", "d: [*c").replace(",*b,*b]", ",*c,*c,*c,*c,*c]");
+    let found = mistakes(&few);
+    assert!(found.len() == 1 && found[0].contains("(*name) before this place repeat too much"), "{found:?}");
+    assert!(found[0].starts_with(|c: char| c.is_ascii_digit()), "a place: {found:?}");
     let found = mistakes(&"a: b\n".repeat(FILE_MAX / 5 + 1));
     assert_eq!(found, [" longer than 128KiB, the limit for a configuration"]);
     assert_eq!(parse_bytes("128KiB"), Some(FILE_MAX as u64));
 }
 
 #[test]
+fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
+    let too_deep = " nested too deeply: 32 lists and maps around this one are the most that are allowed";
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert_eq!(mistakes(&nested(33)), [format!("1:33:{too_deep}")]);
+    assert!(!mistakes(&nested(32))[0].contains("nested"), "{:?}", mistakes(&nested(32)));
+    // The parser alone would take minutes for some of these. Where the rest of a text is broken, depth is still told.
+    for (text, place) in [
+        ("[".repeat(FILE_MAX), "1:33:"),
+        ("{a: ".repeat(FILE_MAX / 4), "1:129:"),
+        ("{? ".repeat(FILE_MAX / 3), "1:97:"),
+        ("{a: \n".repeat(FILE_MAX / 5), "33:1:"),
+        ("- ".repeat(FILE_MAX / 2), "1:65:"),
+        (format!("a: [{}{}", "{},".repeat(20_000), "{a: ".repeat(16_000)), "1:60125:"),
+        (format!("a: !b {}", "{a: ".repeat(30_000)), "1:131:"),
+        ("a: &a [*a]".to_owned(), "1:4:"),
+    ] {
+        let found = mistakes(&text);
+        assert_eq!(found, [format!("{place}{too_deep}")], "{}", &text[..10]);
+    }
+    // Many brackets that stand beside each other are no reason.
+    assert_eq!(mistakes(&format!("observer: [{}]", "[{}],".repeat(20_000))).len(), 1);
+    let second = format!("--- {{}}\n--- {}", "{a: ".repeat(30_000));
+    assert!(mistakes(&second)[0].starts_with("2:5: a second YAML document"), "{:?}", mistakes(&second));
+}
+
+#[test]
+fn of_a_very_long_file_fewer_mistakes_are_listed() {
+    let text = "a,".repeat(FILE_MAX / 2 - 1);
+    let mistakes = parse(&format!("{{{text}}}")).unwrap_err();
+    assert_eq!(mistakes.list().len(), limits::LOCATED_MAX / FILE_MAX);
+    assert!(mistakes.to_string().contains(", of which the first 16 are listed: "));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    assert_eq!(parse("\u{feff}report: {top: 3}").unwrap().report.top, 3);
+    assert_eq!(parse("\u{feff}").unwrap(), Config::default());
+    assert_eq!(mistakes("\u{feff}report: {top: 0}"), ["1:15: report.top: 0 is below the minimum of 1"]);
+    assert_eq!(mistakes("\u{feff}reprt: {}"), ["1:1: reprt: unknown key, did you mean report?"]);
+    assert!(mistakes("\u{feff}a: [")[0].starts_with("1:"), "{:?}", mistakes("\u{feff}a: ["));
+}
+
+#[test]
+fn a_file_of_two_bytes_a_character_says_so() {
+    let path = file("utf16", b"\xff\xfer\0e\0p\0");
+    let found = Config::read(&path).unwrap_err().to_string();
+    fs::remove_file(&path).unwrap();
+    assert!(found.contains(":1:1: this is UTF-16 text: save the file as UTF-8\n"), "{found}");
+}
+
+#[test]
 fn unreadable_files_say_why() {
-    let advice = "\n1 mistake: name another file with --config FILE";
+    let advice = "\n1 mistake: mend the file, or name another one when weir is started (--config FILE)";
     let shown = |path: &Path| Config::read(path).unwrap_err().to_string().replace(&path.display().to_string(), "F");
 
     let reason = "F: cannot read the configuration: No such file or directory (os error 2)";

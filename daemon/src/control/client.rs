@@ -33,6 +33,23 @@ pub enum AskError {
     /// Anything else of the system.
     #[error("cannot talk to the weir at {0}: {1}")]
     Broken(PathBuf, #[source] io::Error),
+    /// Its time is over.
+    #[error(
+        "the weir at {path} has not answered within {seconds} s: it is very busy, or was stopped. Ask again; what it does \
+         is in its log (`journalctl -u weir`)"
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+        /// How long it was asked.
+        seconds: u64,
+    },
+    /// The end instead of an answer.
+    #[error(
+        "the weir at {0} has ended the connection without an answer: it is stopping, or too many others ask it. Ask \
+         again; what it does is in its log (`journalctl -u weir`)"
+    )]
+    Silent(PathBuf),
     /// Not this protocol.
     #[error("what answers at {0} is no weir of this version")]
     Foreign(PathBuf),
@@ -50,24 +67,75 @@ pub enum AskError {
 ///
 /// Why there is none.
 pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
+    ask_within(PATIENCE, path, command)
+}
+
+fn ask_within(patience: Duration, path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
     let broken = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => AskError::NotThere(path.to_owned()),
         ErrorKind::ConnectionRefused => AskError::Gone(path.to_owned()),
         ErrorKind::PermissionDenied => AskError::NotPermitted(path.to_owned()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            AskError::Busy { path: path.to_owned(), seconds: patience.as_secs() }
+        }
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => AskError::Silent(path.to_owned()),
         _ => AskError::Broken(path.to_owned(), error),
     };
     let mut stream = UnixStream::connect(path).map_err(broken)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
+    stream.set_read_timeout(Some(patience)).map_err(broken)?;
+    stream.set_write_timeout(Some(patience)).map_err(broken)?;
     let foreign = || AskError::Foreign(path.to_owned());
     let mut request = serde_json::to_vec(&Request::new(command)).map_err(|_| foreign())?;
     request.push(b'\n');
     stream.write_all(&request).map_err(broken)?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).map_err(broken)?;
+    if answer.is_empty() {
+        return Err(AskError::Silent(path.to_owned()));
+    }
     match serde_json::from_slice(&answer).map_err(|_| foreign())? {
         Response::Answer(answer) => Ok(answer),
         Response::Refused(why) => Err(AskError::Refused(why)),
         Response::Unavailable(why) => Err(AskError::Unavailable(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::net::UnixListener, thread};
+
+    use super::*;
+
+    /// What is said of something at the socket that does this with a client.
+    fn said(name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> String {
+        let path = std::env::temp_dir().join(format!("weir-client-{name}-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || serve(listener.accept().unwrap().0));
+        let error = ask_within(Duration::from_millis(100), &path, Command::Reload).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        server.join().unwrap();
+        error.to_string()
+    }
+
+    fn hear(stream: &mut UnixStream) {
+        let mut request = [0; 64];
+        assert!(stream.read(&mut request).unwrap() > 0);
+    }
+
+    #[test]
+    fn no_answer_is_told_apart_from_a_wrong_one() {
+        let silent = said("silent", |mut stream| hear(&mut stream));
+        assert!(silent.contains("ended the connection without an answer"), "{silent}");
+        let busy = said("busy", |mut stream| {
+            hear(&mut stream);
+            // Until the client has gone.
+            let _ = stream.read(&mut [0]);
+        });
+        assert!(busy.contains("has not answered within 0 s"), "{busy}");
+        let foreign = said("foreign", |mut stream| {
+            hear(&mut stream);
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        });
+        assert!(foreign.contains("no weir of this version"), "{foreign}");
     }
 }

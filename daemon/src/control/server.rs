@@ -44,6 +44,9 @@ const REQUEST_MAX: usize = 16 << 10;
 const KEYS_MAX: usize = 64;
 /// What is said before the first report.
 const NO_WINDOW: &str = "no window has ended since weir was started";
+/// What is said to those whose configuration is not read in time.
+const STILL_READING: &str = "weir still reads the configuration, and has not decided about it: its log will say what \
+                             comes of that (`journalctl -u weir`)";
 /// Measuring goes first where the system lets a thread say so.
 const NICENESS: i32 = 10;
 
@@ -74,6 +77,8 @@ pub struct Server {
     /// The user that weir runs as.
     owner: Uid,
     clients: Vec<Client>,
+    /// [`PATIENCE`], but in tests.
+    patience: Duration,
 }
 
 struct Client {
@@ -120,7 +125,8 @@ impl Server {
     /// No file descriptor is left.
     pub fn new(listener: Listener, end: Waker, board: Arc<Board>, others: Others) -> io::Result<Self> {
         let (ready, owner) = (Waker::new()?, geteuid());
-        Ok(Self { listener, end, board, others, ready, owner, clients: Vec::with_capacity(CLIENTS_MAX) })
+        let clients = Vec::with_capacity(CLIENTS_MAX);
+        Ok(Self { listener, end, board, others, ready, owner, clients, patience: PATIENCE })
     }
 
     /// Answers until it is told to end.
@@ -131,7 +137,7 @@ impl Server {
             self.accept();
             let mut clients = std::mem::take(&mut self.clients);
             let now = clock::now().monotonic;
-            clients.retain_mut(|client| client.left(now) > Duration::ZERO && self.step(client));
+            clients.retain_mut(|client| self.has_time(client, now) && self.step(client));
             self.clients = clients;
             thread::sleep(REST);
         }
@@ -143,7 +149,7 @@ impl Server {
         let mut fds: Vec<_> = own.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, client.waits_for())));
         let now = clock::now().monotonic;
-        let left = self.clients.iter().map(|client| client.left(now)).min();
+        let left = self.clients.iter().map(|client| client.left(self.patience, now)).min();
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         // Interrupted, or without memory: whatever it is, looking at all of them does no harm.
         let _ = poll(&mut fds, left.as_ref());
@@ -166,6 +172,19 @@ impl Server {
             let since = clock::now().monotonic;
             self.clients.push(Client { stream, since, state: State::Asking(Vec::new()) });
         }
+    }
+
+    /// Whether the client stays. One that waits for a reload is told when its time is over, and gets time to read that.
+    fn has_time(&self, client: &mut Client, now: Duration) -> bool {
+        if client.left(self.patience, now) > Duration::ZERO {
+            return true;
+        }
+        let waits = matches!(client.state, State::Waiting(_));
+        if waits {
+            client.state = State::answered(&Response::Unavailable(STILL_READING.to_owned()));
+            client.since = now;
+        }
+        waits
     }
 
     /// Reads and writes what is possible now. Tells whether the client stays.
@@ -275,8 +294,8 @@ fn answered(answer: &impl Serialize) -> Response {
 }
 
 impl Client {
-    fn left(&self, now: Duration) -> Duration {
-        (self.since + PATIENCE).saturating_sub(now)
+    fn left(&self, patience: Duration, now: Duration) -> Duration {
+        (self.since + patience).saturating_sub(now)
     }
 
     const fn waits_for(&self) -> PollFlags {
@@ -346,6 +365,26 @@ mod tests {
 
     /// A server with the golden report, and a coordinator that knows nothing of any key.
     fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
+        // Its reloader refuses the first time, accepts the second time, and is gone then.
+        let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
+        let mut outcomes = [Err("line 3: no".to_owned()), Ok(accepted)].into_iter();
+        let reload = move |Request { reply, waker }| {
+            let outcome = outcomes.next().unwrap();
+            reply.send(outcome).unwrap();
+            waker.wake();
+            outcomes.len() > 0
+        };
+        with_reloader(name, has_report, PATIENCE, reload, test);
+    }
+
+    /// The same, with a reloader that goes on as long as it says so.
+    fn with_reloader(
+        name: &str,
+        has_report: bool,
+        patience: Duration,
+        mut reloader: impl FnMut(Request) -> bool + Send + 'static,
+        test: impl FnOnce(&Path),
+    ) {
         let directory: PathBuf = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
         let path = directory.join("control.sock");
         let listener = Listener::open(&path).unwrap();
@@ -367,18 +406,11 @@ mod tests {
             [] => Ok(vec!["eth0 (ingress)".to_owned()]),
             [name, ..] => Err(format!("{name}: no")),
         });
-        // Its reloader refuses the first time, accepts the second time, and is gone then.
         let (reload, requests) = bounded::<Request>(1);
-        let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
-        let outcomes = [Err("line 3: no".to_owned()), Ok(accepted)];
-        thread::spawn(move || {
-            for (Request { reply, waker }, outcome) in requests.iter().zip(outcomes) {
-                reply.send(outcome).unwrap();
-                waker.wake();
-            }
-        });
+        thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
         let end = Waker::new().unwrap();
-        let server = Server::new(listener, end.clone(), board, Others { coordinator, release, reload }).unwrap();
+        let mut server = Server::new(listener, end.clone(), board, Others { coordinator, release, reload }).unwrap();
+        server.patience = patience;
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
             // Also if the test fails: the scope waits for its threads.
@@ -454,6 +486,21 @@ mod tests {
             let detached = json!({"pid": std::process::id(), "from": ["eth0 (ingress)"]});
             assert_eq!(told(path, detach(&[])), detached);
             assert!(matches!(ask(path, detach(&["x"])), Err(AskError::Refused(why)) if why == "x: no"));
+            assert_eq!(told(path, Command::Status)["pid"], 7);
+        });
+    }
+
+    #[test]
+    fn a_reload_that_takes_long_is_told_so() {
+        // Each request is kept, and nothing comes of it.
+        let mut kept = Vec::new();
+        let reload = move |request| {
+            kept.push(request);
+            true
+        };
+        with_reloader("slow", true, Duration::from_millis(300), reload, |path| {
+            let error = ask(path, Command::Reload).unwrap_err();
+            assert!(matches!(&error, AskError::Unavailable(why) if why.contains("still reads")), "{error}");
             assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }

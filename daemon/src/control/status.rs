@@ -6,6 +6,7 @@ use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    measure::interface::NO_ROUTE,
     report::{Report, SinkMetrics},
     text::{grouped, visible},
 };
@@ -144,6 +145,7 @@ impl fmt::Display for Told<'_> {
             let name: String = name.chars().map(visible).collect();
             let way = if direction.as_deref() == Some("egress") { " egress" } else { "" };
             let per_second = |number: u64| grouped((number as f64 / seconds.max(f64::MIN_POSITIVE)).round() as u64);
+            let mode = if mode == NO_ROUTE { "carries no default route now" } else { mode };
             write!(f, "  {name}{way} ({mode}): {} packet/s, {} bit/s", per_second(*packets), per_second(8 * bytes))?;
             writeln!(
                 f,
@@ -177,4 +179,24 @@ fn ago(time: SignedDuration) -> String {
     jiff::Span::try_from(whole)
         .and_then(|span| span.round(round))
         .map_or_else(|_| whole.to_string(), |span| format!("{span:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_a_default_route_is_not_called_gone() {
+        let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let now = report.window.end;
+        let identity =
+            Identity { version: "0.1.0".to_owned(), pid: 7, started: now, interval_seconds: 10, memory_bytes: 1 << 20 };
+        let mut told = |mode: &str| {
+            mode.clone_into(&mut report.interfaces[0].mode);
+            Status::new(&identity, Some(&report)).at(now).to_string()
+        };
+        assert!(told("gone").contains(" (gone): "));
+        let without_route = told(NO_ROUTE);
+        assert!(without_route.contains(" (carries no default route now): "), "{without_route}");
+    }
 }

@@ -19,6 +19,9 @@ impl Counts {
     }
 }
 
+/// The mode of an interface that is measured only while a default route leaves by it, and none does.
+pub const NO_ROUTE: &str = "no-default-route";
+
 /// One direction of an interface, as a window's report names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {

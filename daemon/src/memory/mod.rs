@@ -1,6 +1,7 @@
 //! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to change
 //! when it is more than the configuration allows.
 
+pub mod allocator;
 mod budget;
 
 use std::{fmt, fs, sync::Arc, time::Duration};

@@ -9,6 +9,7 @@
 //! cannot change while weir runs is in [`difference`].
 
 pub mod difference;
+pub mod reading;
 pub mod reloader;
 
 use std::{
@@ -20,7 +21,11 @@ use crossbeam::channel::{Receiver, Sender};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::{difference::Started, reloader::Reloader};
+pub use self::{
+    difference::Started,
+    reading::{Read, aside},
+    reloader::Reloader,
+};
 use crate::{
     config::{Config, Sink},
     question::Views,
@@ -44,7 +49,7 @@ impl Reloaded {
     /// As a line for people, at this time.
     pub fn at(&self, now: Timestamp) -> String {
         let changed = if self.changed.is_empty() {
-            "nothing has changed, but files that it names".to_owned()
+            "no setting has changed; the files that it names are read again".to_owned()
         } else {
             format!("changed: {}", self.changed.join(", "))
         };

@@ -17,6 +17,7 @@ use tracing::{error, info};
 use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
     difference::{Started, changed, needs_restart, slots_between},
+    reading::{Read, Reading},
 };
 use crate::{
     config::{Config, Interface},
@@ -31,8 +32,11 @@ use crate::{
 /// How long the coordinator may take to answer: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reads the configuration, as it was read at the start; or tells what is wrong with it.
-pub type Reread<'a> = &'a (dyn Fn() -> Result<Config, String> + Sync);
+/// Begins to read the configuration, as it was read at the start.
+pub type Reread<'a> = &'a (dyn Fn() -> Reading + Sync);
+
+/// Why nothing comes of a reload while weir ends.
+const STOPPING: &str = "weir is stopping";
 
 /// Makes other configurations ready.
 pub struct Reloader<'a> {
@@ -108,28 +112,41 @@ impl<'a> Reloader<'a> {
     fn prepare(&self) -> Outcome {
         loop {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let config = (self.reread)()?;
-            let changed = changed(&base.config, &config).into_iter().map(str::to_owned).collect();
-            let prepared = self.make_ready(&base, config)?;
+            let read = self.read()?;
+            let changed = changed(&base.config, &read.config).into_iter().map(str::to_owned).collect();
+            let prepared = self.make_ready(&base, read)?;
             if let Some(applies_at) = self.offer(prepared)? {
                 return Ok(Reloaded { applies_at, changed });
             }
         }
     }
 
+    /// Waits for the configuration, but not longer than weir runs.
+    fn read(&self) -> Result<Read, String> {
+        let reading = (self.reread)();
+        select! {
+            recv(reading) -> read => {
+                read.map_err(|_| "reading the configuration failed: this is a defect of weir, please report it")?
+            }
+            recv(self.end) -> _ => Err(STOPPING.to_owned()),
+        }
+    }
+
     /// Makes everything that the configuration needs.
-    fn make_ready(&self, base: &InForce, config: Config) -> Result<Prepared, String> {
+    fn make_ready(&self, base: &InForce, Read { config, source }: Read) -> Result<Prepared, String> {
+        let at = |setting: &str, what: &str| format!("{}: {what}", source.place(setting));
         if config.interfaces.is_empty() {
-            return Err("it names no interface to measure: list some under `interfaces:`".to_owned());
+            return Err(at("interfaces", "it names no interface to measure: list some under `interfaces:`"));
         }
         let stays = needs_restart(&base.config, &config, self.started);
         if !stays.is_empty() {
-            return Err(stays.join("; "));
+            let one = |(name, why): &(&str, &str)| at(name, &format!("{name}: needs a restart: {why}"));
+            return Err(stays.iter().map(one).collect::<Vec<_>>().join("\n"));
         }
         let interfaces = slots_between(&base.config, &config, base.interfaces);
-        let views = Views::new(&config, interfaces).map_err(|error| with_causes(&error))?;
+        let views = Views::new(&config, interfaces).map_err(|error| at("geo", &with_causes(&error)))?;
         let memory = Memory::plan(&config, &views, self.cpus, self.started.has_programs);
-        memory.check_budget(&config, &views, self.cpus).map_err(|error| with_causes(&error))?;
+        memory.check_budget(&config, &views, self.cpus).map_err(|error| at("memory", &with_causes(&error)))?;
         if self.started.has_programs {
             let any_number = config.interfaces.iter().any(Interface::is_pattern);
             let provided = descriptors::provide(self.cpus.possible.into(), self.threads, any_number);
@@ -153,11 +170,80 @@ impl<'a> Reloader<'a> {
     /// Hands over what is ready. Gives the time from which it applies; nothing if something else has come into force since
     /// it was made.
     fn offer(&self, prepared: Prepared) -> Result<Option<Timestamp>, String> {
-        let ends = || "weir ends".to_owned();
+        let ends = || STOPPING.to_owned();
         let (reply, answer) = bounded(1);
         self.offers.send_timeout(Offer { prepared, reply }, PATIENCE).map_err(|error| {
             if error.is_timeout() { "weir is busy with the end of a window: reload again".to_owned() } else { ends() }
         })?;
         answer.recv_timeout(PATIENCE).map_err(|_| ends())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Source, waker::Waker};
+
+    const STARTED: Started = Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false };
+
+    /// What a weir that measures `eth0` says when its file is read again as `reread` has it. It is stopped after that,
+    /// or before, as soon as something comes from `stop`.
+    fn outcome(reread: Reread<'_>, stop: Option<&Receiver<()>>) -> Outcome {
+        let in_force = Config::parse("interfaces: [{name: eth0, mode: afpacket}]", "weir.yaml").unwrap();
+        let (ask, requests) = bounded(1);
+        let (reply, outcome) = bounded(1);
+        ask.send(Request { reply, waker: Waker::new().unwrap() }).unwrap();
+        let cpus = Cpus::of(1);
+        let (reloader, reloads) =
+            Reloader::new((reread, never()), requests, (Arc::new(in_force), 1), STARTED, (&cpus, 1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| reloader.run());
+            let early = stop.is_none().then(|| outcome.recv().unwrap());
+            stop.inspect(|stop| stop.recv().unwrap());
+            drop(reloads);
+            early.unwrap_or_else(|| outcome.recv().unwrap())
+        })
+    }
+
+    fn refused(text: &str) -> String {
+        let reread = || {
+            let (read, reading) = bounded(1);
+            let config = Config::parse(text, "F").unwrap();
+            read.send(Ok(Read { config, source: Source::new("F", text) })).unwrap();
+            reading
+        };
+        outcome(&reread, None).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_refused_has_the_file_with_line_and_column() {
+        for (text, expected) in [
+            ("", "F: it names no interface to measure: "),
+            ("report: {top: 3}\ninterfaces: []", "F:2:1: it names no interface to measure: "),
+            (
+                "interfaces: [{name: eth0, mode: afpacket}]\nobserver: {name: b}\ndatapath: {tunnels: inner}",
+                "F:2:1: observer: needs a restart: the numbers of reports go on for one observer\n\
+                 F:3:1: datapath: needs a restart: ",
+            ),
+            (
+                "interfaces: [{name: eth0, mode: afpacket}]\nmemory: 16MiB",
+                "F:2:1: memory: 16.0 MiB are allowed, but this configuration needs ",
+            ),
+        ] {
+            let why = refused(text);
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_weir_that_stops_waits_for_no_file() {
+        // The sender stays: this file is never read to its end.
+        let (begun, begins) = bounded(1);
+        let (_reader, reading) = bounded(1);
+        let reread = || {
+            begun.send(()).unwrap();
+            reading.clone()
+        };
+        assert_eq!(outcome(&reread, Some(&begins)), Err("weir is stopping".to_owned()));
     }
 }

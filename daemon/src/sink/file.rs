@@ -3,11 +3,14 @@
 use std::{
     fs,
     io::{self, ErrorKind},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{OFlags, fcntl_setfl};
+
 use super::{DeliveryError, Encoded, Sink, write_line};
+use crate::config;
 
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
@@ -15,7 +18,8 @@ const MODE: u32 = 0o640;
 /// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new one is
 /// created.
 ///
-/// A report is delivered when the system has accepted it; it is not synced to the disk.
+/// A report is delivered when the system has accepted it; it is not synced to the disk. A named pipe accepts reports
+/// only while somebody reads it.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -57,7 +61,13 @@ impl File {
             rotate(&self.path, keep)?;
         }
         let open = self.opened()?;
-        write_line(&mut open.file, &mut open.torn, line)
+        let written = write_line(&mut open.file, &mut open.torn, line);
+        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            // The next one who reads the pipe begins with a whole line.
+            self.open = None;
+            return Err(nobody_reads());
+        }
+        written
     }
 
     fn opened(&mut self) -> io::Result<&mut Open> {
@@ -80,14 +90,7 @@ impl File {
 
 /// Renames the file, and those that were renamed before; the oldest goes.
 fn rotate(path: &Path, keep: usize) -> io::Result<()> {
-    let name = |nth: usize| match nth {
-        0 => path.to_owned(),
-        _ => {
-            let mut name = path.as_os_str().to_owned();
-            name.push(format!(".{nth}"));
-            PathBuf::from(name)
-        }
-    };
+    let name = |nth: usize| if nth == 0 { path.to_owned() } else { config::rotated(path, nth) };
     for nth in (0..keep).rev() {
         match fs::rename(name(nth), name(nth + 1)) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -105,7 +108,12 @@ impl Open {
     }
 
     fn at(path: &PathBuf) -> io::Result<Self> {
-        let file = fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?;
+        let is_pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+        let file = if is_pipe {
+            open_pipe(path)?
+        } else {
+            fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?
+        };
         let metadata = file.metadata()?;
         let mut last = [b'\n'];
         if metadata.is_file() && metadata.len() > 0 {
@@ -113,6 +121,22 @@ impl Open {
         }
         Ok(Self { file, identity: identity(&metadata), torn: last != *b"\n" })
     }
+}
+
+/// Opens a named pipe for writing only. Who also reads it fills it for nobody; who waits for a reader waits for ever.
+fn open_pipe(path: &Path) -> io::Result<fs::File> {
+    let opened = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => nobody_reads(),
+        _ => error,
+    })?;
+    // From now on a slow reader is waited for, so that it gets whole lines.
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
+}
+
+fn nobody_reads() -> io::Error {
+    io::Error::new(ErrorKind::BrokenPipe, "it is a pipe, and nobody reads it")
 }
 
 fn identity(metadata: &fs::Metadata) -> (u64, u64) {
@@ -237,6 +261,30 @@ mod tests {
         fs::create_dir(path.parent().unwrap()).unwrap();
         sink.deliver(&encoded("a/b/1")).unwrap();
         assert_eq!(ids(&path), ["a/b/1"]);
+    }
+
+    #[test]
+    fn a_pipe_takes_reports_only_while_somebody_reads_it() {
+        let directory = Directory::new("pipe");
+        let path = directory.0.join("reports.pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 1 }));
+        let nobody = |sink: &mut File| {
+            let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
+            let expected = format!("cannot write to {}: it is a pipe, and nobody reads it", path.display());
+            assert_eq!(error, DeliveryError::Unavailable(expected));
+        };
+        nobody(&mut sink);
+        for id in ["a/b/1", "a/b/2"] {
+            let mut reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+            sink.deliver(&encoded(id)).unwrap();
+            let mut line = vec![0; encoded(id).line.len()];
+            io::Read::read_exact(&mut reader, &mut line).unwrap();
+            assert!(line == *encoded(id).line, "each reader gets whole lines");
+            drop(reader);
+            nobody(&mut sink);
+        }
     }
 
     #[test]

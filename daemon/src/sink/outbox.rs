@@ -132,9 +132,10 @@ impl Ending {
 
 /// Lets sinks deliver what waits within `timeout`, and says in the log what they did not deliver.
 pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
-    for sink in Outbox::finish_all(outboxes, timeout) {
+    let carried: Vec<_> = outboxes.iter().map(|outbox| outbox.account.carries).collect();
+    for (sink, [_, several]) in Outbox::finish_all(outboxes, timeout).into_iter().zip(carried) {
         if sink.queued > 0 {
-            warn!(sink = sink.name, reports = sink.queued, "these reports were not delivered");
+            warn!(sink = sink.name, waiting = sink.queued, "these {several} were not delivered");
         }
     }
 }

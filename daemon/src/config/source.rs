@@ -1,0 +1,61 @@
+//! Where settings stand in a file that was read: what is wrong with some of them is found out only later.
+
+use super::{
+    locate::{Aim, locate},
+    node::{self, Node},
+    without_mark,
+};
+
+/// The text of a configuration, and the name of its file.
+#[derive(Clone, Debug)]
+pub struct Source {
+    file: String,
+    text: String,
+}
+
+impl Source {
+    /// This text, of the file of this name.
+    pub fn new(file: impl Into<String>, text: &str) -> Self {
+        Self { file: file.into(), text: without_mark(text).to_owned() }
+    }
+
+    /// The file, with line and column of a setting such as `sampling.packets`, or of the section around it, if it is
+    /// there.
+    pub fn place(&self, setting: &str) -> String {
+        let Self { file, text } = self;
+        let mut steps = Vec::new();
+        if let Ok(root) = node::parse(text) {
+            let mut node = &root;
+            for key in setting.split('.') {
+                let Node::Map(entries) = node else { break };
+                let Some(index) = entries.iter().position(|(name, _)| name == key) else { break };
+                steps.push(index);
+                node = &entries[index].1;
+            }
+        }
+        let place = if steps.is_empty() { None } else { locate(text, &steps, Aim::Key) };
+        place.map_or_else(|| file.clone(), |place| format!("{file}:{}:{}", place.line, place.column))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_has_its_place_and_what_is_not_there_has_the_file() {
+        let source = Source::new("F", "\u{feff}interfaces: [eth0]\nsampling:\n  cpu: 0.3\n  packets: 10\nmemory: 1GiB");
+        for (setting, place) in [
+            ("interfaces", "F:1:1"),
+            ("sampling", "F:2:1"),
+            ("sampling.packets", "F:4:3"),
+            ("sampling.other", "F:2:1"),
+            ("memory", "F:5:1"),
+            ("memory.more", "F:5:1"),
+            ("hash_key", "F"),
+        ] {
+            assert_eq!(source.place(setting), place, "{setting}");
+        }
+        assert_eq!(Source::new("F", "").place("interfaces"), "F");
+    }
+}
