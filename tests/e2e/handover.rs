@@ -25,7 +25,7 @@ use crate::{
         machine::Installed,
         service::{self, INTERFACE, Service, run_of},
     },
-    watch::{self, QUIET_LINK, TIMEOUT, check_accounts, number, seen_in},
+    watch::{self, QUIET_LINK, TIMEOUT, check_accounts, seen_in},
 };
 
 tests![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
@@ -94,14 +94,16 @@ fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> 
         watcher.join().expect("it does not panic").context("while weir was ended and began")?;
         ended.and(sent)
     })?;
-    let all_seen = || Ok((seen(&service.reports()?)? >= sent.packets).then_some(()));
-    let found = clock::wait_for("reports of all packets", TIMEOUT, all_seen);
+    // Two whole windows without a packet: all that will ever be reported is.
+    let is_quiet = || {
+        let reports = service.reports()?;
+        Ok((reports.len() > 2 && seen(&reports[reports.len() - 2..])? == 0).then_some(()))
+    };
+    let found = clock::wait_for("reports of all packets", TIMEOUT, is_quiet);
     machine.done("systemctl stop weir")?;
     service.is_attached(false).context("after it was stopped")?;
     let (reports, log) = (service.reports()?, machine.done("journalctl --no-pager --unit=weir")?);
-    found.with_context(|| {
-        format!("{} of {} packets are in reports\n{log}", seen(&reports).unwrap_or(0), sent.packets)
-    })?;
+    found.with_context(|| log.clone())?;
     check_accounts(&reports, Loss::Possible(&["restart"])).context(log.clone())?;
     Ok(Outcome { sent, flows: oracle.distinct(Dimension::Flows), reports, log })
 }
@@ -111,19 +113,26 @@ fn seen(reports: &[Value]) -> Result<u64> {
 }
 
 impl Outcome {
-    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap.
-    fn is_whole(&self) -> Result<()> {
+    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. So many reports may
+    /// be missing that a killed weir had made and not delivered: the next one names it.
+    fn is_whole(&self, missing_most: usize) -> Result<()> {
         let Self { sent, flows: _, reports, log } = self;
-        let received = seen_in(INTERFACE, "ingress", reports)?;
-        ensure!(received == *sent, "{sent:?} were sent and {received:?} are in reports\n{log}");
+        let mut missing = 0;
         for (before, after) in reports.iter().zip(&reports[1..]) {
-            ensure!(after["previous"] == before["id"], "{} follows {}\n{log}", after["id"], before["id"]);
+            if after["previous"] != before["id"] {
+                missing += 1;
+                continue;
+            }
             let (end, start) = (&before["window"]["end"], &after["window"]["start"]);
             ensure!(end == start, "a gap between windows, from {end} to {start}\n{log}");
         }
+        ensure!(missing <= missing_most, "{missing} reports are missing\n{log}");
+        let received = seen_in(INTERFACE, "ingress", reports)?;
+        let all = if missing == 0 { received == *sent } else { received.packets < sent.packets };
+        ensure!(all, "{sent:?} were sent and {received:?} are in reports, of which {missing} are missing\n{log}");
         // One that is killed early has no report.
         let runs: BTreeSet<_> = reports.iter().map(run_of).collect();
-        ensure!(runs.len() > times() as usize / 2, "only {} runs have reported\n{log}", runs.len());
+        ensure!(runs.len() > times() as usize / 4, "only {} runs have reported\n{log}", runs.len());
         let keys: BTreeSet<_> = reports.iter().map(|report| report["key_id"].to_string()).collect();
         // Midnight may have been meanwhile.
         ensure!(keys.len() <= 2, "{} keys: what was seen before is not known any more", keys.len());
@@ -138,7 +147,7 @@ impl Outcome {
 
 fn restarts_lose_no_packet() -> Result<()> {
     let outcome = beside_traffic("systemctl restart weir", (Duration::from_millis(400), 95))?;
-    outcome.is_whole()?;
+    outcome.is_whole(0)?;
     account::check(&outcome.reports, Loss::None).context(outcome.log.clone())?;
     // No flow is new twice.
     let new: u64 = outcome.reports.iter().filter_map(|report| report["new_flows"]["lower"].as_u64()).sum();
@@ -148,10 +157,9 @@ fn restarts_lose_no_packet() -> Result<()> {
 
 fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
     let outcome = beside_traffic("systemctl kill -s KILL weir", (Duration::from_millis(700), 96))?;
-    outcome.is_whole()?;
+    // It takes some milliseconds of each second to deliver one.
+    outcome.is_whole(1 + times() as usize / 20)?;
     let lost = account::check(&outcome.reports, Loss::Provoked(&["restart"])).context(outcome.log.clone())?.all_lost();
     ensure!(lost.packets < outcome.sent.packets, "{lost:?} of {:?} are lost", outcome.sent);
-    let without: u64 = outcome.reports.iter().map(|report| number(&report["totals"]["packets"])).sum::<Result<_>>()?;
-    ensure!(without >= outcome.sent.packets, "what is lost is counted in totals, too");
     Ok(())
 }

@@ -946,7 +946,7 @@ fn unreadable_files_say_why() {
 
 #[test]
 fn damaged_files_never_panic() {
-    const ROUNDS: u64 = 2000;
+    const ROUNDS: u64 = 10_000;
     const NASTY: &[u8] = b":-?[]{},&*!|>'\"%@`#\t\n\r 0\\~<\xff\xc3\0";
     let texts = [SHIPPED.as_bytes(), EVERYTHING.as_bytes()];
     let mut state = 1_u64;
