@@ -1,7 +1,7 @@
 //! The Debian package, in a small Debian with a real systemd: it is installed, upgraded and purged as an operator does
 //! it. `scripts/package --check` makes the package and runs this.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
 
     // The same package again is an upgrade to a rebuilt one. What was edited stays.
     let pid = status(&machine)?["pid"].clone();
-    machine.done("dpkg --install /root/weir.deb")?;
+    upgrades_beside_traffic(&machine, &pair)?;
     let upgraded = || Ok(status(&machine).ok().filter(|told| told["pid"] != pid).map(drop));
     clock::wait_for("the upgraded weir", TIMEOUT, upgraded).with_context(|| machine.log())?;
     ensure!(fs::read_to_string(machine.path(CONFIG))? == text, "the configuration was overwritten");
@@ -99,16 +99,47 @@ fn files(machine: &Machine) -> Result<Vec<String>> {
     Ok(found.lines().map(str::to_owned).collect())
 }
 
+/// Installs the package again while packets come: each is in a report, and programs stay on the interface.
+fn upgrades_beside_traffic(machine: &Machine, pair: &QuietPair) -> Result<()> {
+    const RATE: u32 = 5_000;
+    let known = reports(machine)?.len();
+    let plan = Plan { seed: 83, packets: u64::from(RATE) * 6, mix: Mix::PLAIN, ..Plan::default() };
+    let mut oracle = Oracle::new();
+    let sent = thread::scope(|scope| -> Result<_> {
+        let sender = scope
+            .spawn(|| watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut oracle));
+        let installed = thread::scope(|inner| -> Result<()> {
+            let install = inner.spawn(|| machine.done("dpkg --install /root/weir.deb"));
+            while !install.is_finished() {
+                ensure!(has_programs(pair)?, "no program is attached during the upgrade\n{}", machine.log());
+                thread::sleep(Duration::from_millis(10));
+            }
+            install.join().expect("it does not panic").map(drop)
+        });
+        let sent = sender.join().expect("it does not panic");
+        installed.and(sent)
+    })?;
+    let after = clock::wait_for("reports of all packets", TIMEOUT, || {
+        let after = reports(machine)?.split_off(known);
+        Ok((watch::seen_in(INTERFACE, "ingress", &after)?.packets >= sent.packets).then_some(after))
+    });
+    let after = after.with_context(|| machine.log())?;
+    ensure!(watch::seen_in(INTERFACE, "ingress", &after)? == sent, "more than was sent");
+    check_accounts(&after, Loss::None).with_context(|| machine.log()).map(drop)
+}
+
+/// All reports so far.
+fn reports(machine: &Machine) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(machine.path(REPORTS)).unwrap_or_default();
+    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+    complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
 /// Sends packets, and waits until the run that measures now has reported them, right to the packet.
 fn measures(machine: &Machine, pair: &QuietPair, seed: u64) -> Result<()> {
-    let reports = || -> Result<Vec<Value>> {
-        let text = fs::read_to_string(machine.path(REPORTS)).unwrap_or_default();
-        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
-        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
-    };
     let known = clock::wait_for("a report", TIMEOUT, || {
         // By this run: it has attached both directions.
-        let all = reports()?;
+        let all = reports(machine)?;
         Ok(all.last().is_some_and(|last| last["window"]["seconds"].as_f64() < Some(2.0)).then_some(all.len()))
     });
     let known = known.with_context(|| machine.log())?;
@@ -116,7 +147,7 @@ fn measures(machine: &Machine, pair: &QuietPair, seed: u64) -> Result<()> {
     let plan = Plan { seed, packets: 5_000, mix: Mix::PLAIN, ..Plan::default() };
     let sent = watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
     let after = clock::wait_for("reports of all packets", TIMEOUT, || {
-        let after: Vec<Value> = reports()?.split_off(known);
+        let after: Vec<Value> = reports(machine)?.split_off(known);
         let seen: u64 = after.iter().map(|report| number(&report["totals"]["packets"])).sum::<Result<_>>()?;
         Ok((seen >= sent.packets).then_some(after))
     });
