@@ -86,7 +86,7 @@ fn every_field_is_explained() -> Result<()> {
 /// The headings of the tables that list values, not fields.
 const LISTS: [&str; 3] = ["Modes", "Reasons for skipped", "Reasons for lost"];
 
-const MODES: [Obtained; 8] = [
+const MODES: [Obtained; 9] = [
     Obtained::Native,
     Obtained::Generic,
     Obtained::Tcx,
@@ -94,6 +94,7 @@ const MODES: [Obtained; 8] = [
     Obtained::AfPacket,
     Obtained::Absent,
     Obtained::Gone,
+    Obtained::Detached,
     Obtained::Shared,
 ];
 
