@@ -367,7 +367,7 @@ impl Coordinator<'_, '_> {
         if let Some(handover) = handover {
             let until = Moment { wall: span.end, monotonic: now.monotonic };
             let last = Last { seq: report.observer.seq, id: report.id.clone() };
-            handover.report(until, last, attachments.pages());
+            handover.report(until, last, &closing.alerts, attachments.pages());
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);

@@ -186,6 +186,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             handover.note(attachments.pages());
         }
         let last = inheritance.book().and_then(|book| book.last.clone());
+        let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
+        alerts.resume(inheritance.book().map_or(&[], |book| &book.alerts));
         let inherited = inherit(inheritance, &mut attachments, (&mut first, &seen), interfaces);
         let mut first = Some(first.into_shard());
         let mut shard = |keys: &mut Keys| first.take().unwrap_or_else(|| keys.shard(&config.estimates, &views));
@@ -226,7 +228,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
             doubt: None,
-            alerts: Alerts::new(&config.alerts.rules, config.report.interval),
+            alerts,
         };
         if needs.has_tcx {
             attachments.load_all();

@@ -57,6 +57,22 @@ impl Alerts {
         alerts
     }
 
+    /// Where each rule is that is not inactive, with the rule in words.
+    pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
+        let active = self.rules.iter().filter(|standing| standing.state != State::Inactive);
+        active.map(|standing| (standing.rule.to_string(), standing.state)).collect()
+    }
+
+    /// Goes on where an earlier weir has stopped, as far as the rules are the same.
+    pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
+        for standing in &mut self.rules {
+            let rule = standing.rule.to_string();
+            if let Some((_, state)) = states.iter().find(|(known, _)| *known == rule) {
+                standing.state = *state;
+            }
+        }
+    }
+
     /// What the rules say of a report, which is that of the next window. Rules that are inactive say nothing.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
         let is_whole = report.window.seconds >= self.shortest;

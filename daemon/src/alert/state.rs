@@ -10,6 +10,8 @@
 //!                        for so many windows
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 /// What a window says of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -24,7 +26,7 @@ pub enum Verdict {
 }
 
 /// Where a rule is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum State<T> {
     /// Nothing is wrong.
     #[default]
@@ -41,7 +43,7 @@ pub enum State<T> {
 }
 
 /// Since when a number has been beyond the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Since<T> {
     /// The start of the first such window.
     pub start: T,

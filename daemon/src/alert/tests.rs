@@ -52,6 +52,23 @@ fn fires(text: &str, report: &Report) -> bool {
 }
 
 #[test]
+fn rules_that_are_the_same_go_on_after_a_restart() {
+    let report = golden();
+    let rule = |text: &str| Rule { windows: 3, ..rule(text) };
+    let (same, other) = (rule("packets > 1"), rule("packets > 2"));
+    let mut before = Alerts::new(&[same.clone(), rule("lost > 1e9")], TEN);
+    assert!(before.judge(&report).is_empty() || before.states().len() == 1);
+    before.judge(&report);
+    let states: Vec<_> = serde_json::from_str(&serde_json::to_string(&before.states()).unwrap()).unwrap();
+    assert_eq!(states.len(), 1, "one of them is inactive");
+    let mut after = Alerts::new(&[other, same], TEN);
+    after.resume(&states);
+    let told = after.judge(&report);
+    assert!(told.iter().any(|alert| alert.windows == 3), "{told:?}");
+    assert_eq!(after.states()[0].1, State::Pending(Since { start: report.window.start, windows: 1 }));
+}
+
+#[test]
 fn numbers_are_found_under_the_names_of_the_report() {
     let report = golden();
     // Beyond and not beyond what the golden report has there.

@@ -11,12 +11,13 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_common::ledger::Counters;
 
-use crate::{clock::Moment, interface::Way, state::Last};
+use crate::{alert::state::State, clock::Moment, interface::Way, state::Last};
 
 /// The largest book: 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;
@@ -40,6 +41,8 @@ pub struct Book {
     pub last: Option<Last>,
     /// When the open generation of seen flows began, by the monotonic clock, if that is known.
     pub generation_begun: Option<Duration>,
+    /// Where each rule of alerts is that is not inactive.
+    pub alerts: Vec<(String, State<Timestamp>)>,
     /// The interfaces.
     pub pages: Vec<Page>,
     /// Packets by size class in all reports so far.
@@ -157,10 +160,10 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use weir_common::ledger::Tally;
 
     use super::*;
+    use crate::alert::state::Since;
 
     fn book(seq: u64) -> Book {
         let counters = Counters { seen: Tally::new(u64::MAX, 2), ..Counters::default() };
@@ -179,6 +182,10 @@ mod tests {
             until: Moment { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::new(5, 999_999_999) },
             last: Some(Last { seq, id: "a/b/1".to_owned() }),
             generation_begun: None,
+            alerts: vec![(
+                "when: packets > 1".to_owned(),
+                State::Pending(Since { start: Timestamp::UNIX_EPOCH, windows: 2 }),
+            )],
             pages: vec![page],
             sizes: vec![seq; 342],
         }

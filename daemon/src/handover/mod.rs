@@ -32,6 +32,7 @@ use std::{
 };
 
 use aya::maps::MapData;
+use jiff::Timestamp;
 use tracing::warn;
 use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record, size::SIZE_CLASSES};
 use weir_sketch::{Seen, hash::Key};
@@ -43,6 +44,7 @@ use self::{
     name::Name,
 };
 use crate::{
+    alert::{Alerts, state::State},
     clock::Moment,
     datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
     state::Last,
@@ -171,6 +173,7 @@ pub struct Handover {
     until: Moment,
     last: Option<Last>,
     generation_begun: Option<Duration>,
+    alerts: Vec<(String, State<Timestamp>)>,
     records: Vec<Record>,
     /// What was written last of the interfaces.
     pages: Vec<Page>,
@@ -208,6 +211,7 @@ impl Handover {
             until: begin,
             last: inheritance.book().and_then(|book| book.last.clone()),
             generation_begun: None,
+            alerts: inheritance.book().map_or_else(Vec::new, |book| book.alerts.clone()),
             records: Vec::new(),
             pages: Vec::new(),
             earlier: inheritance.names.clone(),
@@ -237,10 +241,10 @@ impl Handover {
         (self.reported, self.sizes) = (sum.counters, sum.sizes);
     }
 
-    /// Writes down that a report is made, of the window that ended at `until`; what earlier weirs have left is needed no
-    /// longer. `pages` are the interfaces now.
-    pub fn report(&mut self, until: Moment, last: Last, pages: Vec<Page>) {
-        (self.until, self.last) = (until, Some(last));
+    /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after it;
+    /// what earlier weirs have left is needed no longer. `pages` are the interfaces now.
+    pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<Page>) {
+        (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(pages);
         self.earlier.drain(..).for_each(store::forget);
     }
@@ -282,6 +286,7 @@ impl Handover {
             until: self.until,
             last: self.last.clone(),
             generation_begun: self.generation_begun,
+            alerts: self.alerts.clone(),
             pages,
             sizes: self.sizes.clone(),
         };
