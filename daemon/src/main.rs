@@ -28,7 +28,7 @@ use weir::{
     crew::CrewError,
     datapath::{Cpus, KernelError, tap},
     doctor,
-    log::Log,
+    log::{self, Format, say},
     measure::price::Prices,
     memory::Memory,
     names::GeoError,
@@ -94,8 +94,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn run(RunArgs { config: config_args, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
-    log();
+fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs) -> Result<Exit, Failure> {
+    let _log = log::begin(chosen(log_format)?);
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
     let read = || {
         let mut read = read_config(&config_args)?;
@@ -341,27 +341,20 @@ fn read_config(ConfigArgs { config }: &ConfigArgs) -> Result<Config, Failure> {
     read.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })
 }
 
-/// Logs go to standard error; `WEIR_LOG` filters them (`debug`, `weir=trace`, ...).
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(Log::new(io::stderr()))
-        // Whoever read them is gone: that is no reason to panic.
-        .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+/// The format of the log: what the command line says, or else the variable.
+fn chosen(format: Option<Format>) -> Result<Format, Failure> {
+    let asked_for = match format {
+        Some(format) => Some(format),
+        None => {
+            Format::of_environment().map_err(|why| Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) })?
+        }
+    };
+    Ok(asked_for.unwrap_or_default())
 }
 
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
     writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
     Ok(Exit::Done)
-}
-
-fn say(message: fmt::Arguments<'_>) {
-    Log::new(io::stderr()).line(&format!("{message}\n"));
 }
 
 impl From<RunError> for Failure {
