@@ -109,6 +109,9 @@ pub struct DoctorArgs {
     /// Print one line of JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Also write a file for a developer: this, `weir check` and the last report, without secrets and addresses
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
 }
 
 /// `weir check`.
