@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use weir_common::control::CPUS_MAX;
 
-use crate::replay::Windows;
+use crate::{log::Format, replay::Windows};
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
@@ -63,6 +63,9 @@ pub struct RunArgs {
     /// Do not start if an interface is not there; otherwise weir waits for it
     #[arg(long)]
     pub strict: bool,
+    /// How lines of the log look [default: the variable `WEIR_LOG_FORMAT`, else auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<Format>,
 }
 
 /// `weir replay`.
@@ -106,6 +109,9 @@ pub struct DoctorArgs {
     /// Print one line of JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Also write a file for a developer: this, `weir check` and the last report, without secrets and addresses
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
 }
 
 /// `weir check`.

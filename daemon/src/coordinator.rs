@@ -7,7 +7,7 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, never, select};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -234,7 +234,7 @@ impl Coordinator<'_, '_> {
                 }
                 warn_of_step(span.clock_step);
                 self.attachments.look();
-                let edge = Edge { span, now, next: window.start(), patience: patience(before.min(interval)) };
+                let edge = Edge { span, now, next: window.begin(), patience: patience(before.min(interval)) };
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
                     self.install(next);
@@ -251,7 +251,7 @@ impl Coordinator<'_, '_> {
         }
         self.crew.end();
         let now = clock::now();
-        let edge = Edge { span: window.cut(now), now, next: now.wall, patience: FAREWELL };
+        let edge = Edge { span: window.cut(now), now, next: now, patience: FAREWELL };
         self.close(edge, pulse.close(), None).map(drop)
     }
 
@@ -308,7 +308,7 @@ impl Coordinator<'_, '_> {
         });
         let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
         let emptied = closing.rotate(times);
-        closing.advance(next);
+        closing.advance(next.wall);
         let mut window = crew.close(patience, change, |spare| closing.keys.equip(spare))?;
         let late = window.late.iter().flat_map(|nth| fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
         let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
@@ -365,9 +365,8 @@ impl Coordinator<'_, '_> {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
         if let Some(handover) = handover {
-            let until = Moment { wall: span.end, monotonic: now.monotonic };
             let last = Last { seq: report.observer.seq, id: report.id.clone() };
-            handover.report(until, last, &closing.alerts, attachments.pages());
+            handover.report(next, last, &closing.alerts, attachments.pages());
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);
@@ -444,7 +443,7 @@ struct Edge {
     /// When it is closed.
     now: Moment,
     /// When the next one begins.
-    next: Timestamp,
+    next: Moment,
     /// How long to wait for those who measure.
     patience: Duration,
 }

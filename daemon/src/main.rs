@@ -27,8 +27,11 @@ use weir::{
     coordinator::MeasureError,
     crew::CrewError,
     datapath::{Cpus, KernelError, tap},
-    doctor,
-    log::Log,
+    doctor::{
+        self, Diagnosis,
+        bundle::{self, Known},
+    },
+    log::{self, Format, say},
     measure::price::Prices,
     memory::{Memory, allocator},
     names::GeoError,
@@ -94,8 +97,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn run(RunArgs { config: config_args, interfaces, strict }: RunArgs) -> Result<Exit, Failure> {
-    log();
+fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs) -> Result<Exit, Failure> {
+    let _log = log::begin(chosen(log_format)?);
     allocator::give_back_what_is_freed();
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
     let read = move |config_args: &ConfigArgs| {
@@ -199,16 +202,20 @@ fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
 }
 
 fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
-    let config = read_config(config)?;
+    print(plan(&read_config(config)?, *cpus)?)
+}
+
+/// What a configuration means, and what it costs on a machine with so many CPUs.
+fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     config.hash_key.check_kept().map_err(RunError::from)?;
     let cpus = match cpus {
-        Some(count) => Cpus::of(*count),
+        Some(count) => Cpus::of(count),
         None => Cpus::of_this_machine().map_err(RunError::from)?,
     };
     let has_programs = tap::needs_programs(&config.interfaces);
-    let views = Views::new(&config, slots(&config.interfaces))?;
-    let memory = Memory::plan(&config, &views, &cpus, has_programs);
-    memory.check_budget(&config, &views, &cpus).map_err(RunError::from)?;
+    let views = Views::new(config, slots(&config.interfaces))?;
+    let memory = Memory::plan(config, &views, &cpus, has_programs);
+    memory.check_budget(config, &views, &cpus).map_err(RunError::from)?;
     let mut plan = format!("# settings in force\n{}", config.to_yaml());
     if !config.interfaces.is_empty() {
         plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";
@@ -223,10 +230,10 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
         plan += "\n# alerts: each report is judged by these rules\n";
         config.alerts.rules.iter().for_each(|rule| plan += &format!("  {rule}\n"));
     }
-    print(format!("{plan}\n# memory, fixed\n{memory}").trim_end())
+    Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }
 
-fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, Failure> {
+fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Result<Exit, Failure> {
     let mut config = read_config(&config)?;
     if !interfaces.is_empty() {
         config.interfaces = named(interfaces)?;
@@ -234,7 +241,30 @@ fn examine(DoctorArgs { interfaces, config, json }: DoctorArgs) -> Result<Exit, 
     let diagnosis = doctor::examine(&config);
     let written = if json { diagnosis.write_json(&mut io::stdout()) } else { writeln!(io::stdout(), "{diagnosis}") };
     written.map_err(ReplayError::from)?;
+    if let Some(path) = bundle {
+        write_bundle(&path, &config, &diagnosis)?;
+        if !json {
+            let path = path.display();
+            print(format!(
+                "\n{path} has this and more, with stand-ins for addresses and names. Read it before you send it."
+            ))?;
+        }
+    }
     Ok(if diagnosis.possible { Exit::Done } else { Exit::Impossible })
+}
+
+fn write_bundle(path: &Path, config: &Config, diagnosis: &Diagnosis) -> Result<(), Failure> {
+    let report = match &config.control.socket {
+        Some(socket) => client::ask(socket, protocol::Command::Report)
+            .map_err(|error| error.to_string())
+            .and_then(|report| serde_json::from_str(report.get()).map_err(|error| error.to_string())),
+        None => Err("the configuration has no control socket".to_owned()),
+    };
+    let check = plan(config, None).map_err(|failure| format!("{:#}", failure.error));
+    bundle::write(path, &Known { config, diagnosis, check, report }).map_err(|error| Failure {
+        exit: Exit::Broken,
+        error: anyhow::anyhow!("cannot write {}: {error}", path.display()),
+    })
 }
 
 /// The socket of the weir that is asked. Who may not read the configuration can still be a member of the socket's group.
@@ -377,27 +407,20 @@ fn read_source(ConfigArgs { config }: &ConfigArgs) -> Result<(Config, Source), F
     read.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })
 }
 
-/// Logs go to standard error; `WEIR_LOG` filters them (`debug`, `weir=trace`, ...).
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(Log::new(io::stderr()))
-        // Whoever read them is gone: that is no reason to panic.
-        .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+/// The format of the log: what the command line says, or else the variable.
+fn chosen(format: Option<Format>) -> Result<Format, Failure> {
+    let asked_for = match format {
+        Some(format) => Some(format),
+        None => {
+            Format::of_environment().map_err(|why| Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) })?
+        }
+    };
+    Ok(asked_for.unwrap_or_default())
 }
 
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
     writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
     Ok(Exit::Done)
-}
-
-fn say(message: fmt::Arguments<'_>) {
-    Log::new(io::stderr()).line(&format!("{message}\n"));
 }
 
 impl From<RunError> for Failure {

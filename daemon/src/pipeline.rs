@@ -188,7 +188,13 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let last = inheritance.book().and_then(|book| book.last.clone());
         let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
         alerts.resume(inheritance.book().map_or(&[], |book| &book.alerts));
+        let earlier = inheritance.names();
         let inherited = inherit(inheritance, &mut attachments, (&mut first, &seen), interfaces);
+        match &mut handover {
+            Some(handover) => handover.take_over(earlier),
+            // Nobody else will.
+            None => Inheritance::forget(earlier),
+        }
         let mut first = Some(first.into_shard());
         let mut shard = |keys: &mut Keys| first.take().unwrap_or_else(|| keys.shard(&config.estimates, &views));
         for (nth, (mut valves, events, newcomers)) in desks.into_iter().enumerate() {
@@ -296,7 +302,7 @@ fn inherit(
     (batch, seen): (&mut Batch, &Seen),
     interfaces: usize,
 ) -> Option<Edge> {
-    attachments.clear_inherited();
+    attachments.settle_inherited();
     let pages = inheritance.book()?.pages.clone();
     attachments.resume(&pages);
     // A CPU may still be in an old program that was replaced.
@@ -304,12 +310,20 @@ fn inherit(
     let mut edge = Edge::empty(interfaces);
     for estate in inheritance.estates {
         match estate.settle(|page| attachments.slot_of(page), (batch, seen), &mut edge) {
-            Ok(Inherited { packets, lost, left_out }) => info!(
-                packets = packets.packets,
-                lost = lost.packets,
-                left_out = left_out.packets,
-                "took over from an earlier weir: the first report begins where its last one ended"
-            ),
+            Ok(Inherited { packets, lost, left_out }) => {
+                info!(
+                    packets = packets.packets,
+                    lost = lost.packets,
+                    "took over from an earlier weir: the first report begins where its last one ended"
+                );
+                if !left_out.is_zero() {
+                    warn!(
+                        packets = left_out.packets,
+                        "an earlier weir has measured an interface that is not measured now: these packets of it, since its \
+                         last report, are in no report"
+                    );
+                }
+            }
             Err(error) => warn!("cannot read what an earlier weir has left: {}", with_causes(&error)),
         }
     }

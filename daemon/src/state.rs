@@ -29,7 +29,7 @@ const LOCK: &str = "last-report.lock";
 /// Bytes of the file at most: it has some 100.
 const BYTES_MAX: u64 = 4096;
 /// The largest number that every reader of JSON keeps whole. A report each second reaches it in 285 million years.
-const SEQ_MAX: u64 = 1 << 53;
+pub const SEQ_MAX: u64 = 1 << 53;
 /// How long a report waits for a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 

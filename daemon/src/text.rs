@@ -34,6 +34,21 @@ pub fn visible(character: char) -> char {
     if obeyed || character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
 }
 
+/// A text in one line, in which nothing is left that a terminal obeys: it is written as in Rust, `\u{1b}`.
+pub fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if visible(character) == character {
+            line.push(character);
+        } else if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.extend(character.escape_unicode());
+        }
+    }
+    line
+}
+
 /// An error, then what caused it, then what caused that.
 pub fn causes<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'e)> {
     successors(Some(error), |&error| error.source())
@@ -63,6 +78,14 @@ mod tests {
         assert_eq!(shown("up\x1b[31mlink\u{202e}7\u{2066}\n"), "up\u{fffd}[31mlink\u{fffd}7\u{fffd}\u{fffd}");
         for plain in ["Zürich – Köln", "上行", "עברית"] {
             assert_eq!(shown(plain), plain);
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(escaped("up\x1b[31m\u{202e}7\n\t\u{9b}"), "up\\u{1b}[31m\\u{202e}7\\n\\t\\u{9b}");
+        for plain in ["Zürich – Köln", "עברית", "C:\\path \"quoted\""] {
+            assert_eq!(escaped(plain), plain);
         }
     }
 

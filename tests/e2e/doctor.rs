@@ -1,16 +1,23 @@
 //! What `weir doctor` says agrees with what `weir run` can do, and it attaches nothing to find out.
 
+use std::{collections::BTreeSet, fs, net::IpAddr, os::unix::fs::PermissionsExt};
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use weir::datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     daemon::weir_binary,
+    foreign::{Does, Foreign},
     netns::{Lab, QuietPair},
+    oracle::Oracle,
+    scratch::Scratch,
+    traffic::{Mix, Plan},
 };
 
 use crate::{
     usage::{NOBODY, Public},
-    watch::{Ended, Watch, has_program, list, number, weir},
+    watch::{Ended, TIMEOUT, Watch, has_program, list, number, weir},
 };
 
 tests![
@@ -19,6 +26,9 @@ tests![
     an_interface_that_is_taken_is_told_with_the_program,
     an_interface_that_is_not_there_is_told_with_those_that_are,
     native_mode_that_is_not_to_be_had_matters_where_it_was_asked_for,
+    programs_of_others_are_named_at_every_hook,
+    what_becomes_of_rights_and_restarts_is_told,
+    a_bundle_shows_neither_addresses_nor_secrets,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -130,4 +140,104 @@ fn native_mode_that_is_not_to_be_had_matters_where_it_was_asked_for() -> Result<
         ensure!(forbids == expected, "{mode}: {forbids:?} in {found}");
     }
     Ok(())
+}
+
+fn programs_of_others_are_named_at_every_hook() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let before = doctor(&pair, INTERFACE)?;
+    for hook in ["TCX, received", "TCX, sent", "tc, received", "tc, sent"] {
+        ensure!(on_interface(&before, hook).is_err(), "nothing is there: {before}");
+    }
+    let mut command = pair.observer.command("tc");
+    Ended::of(command.args(["qdisc", "add", "dev", INTERFACE, "clsact"]))?.check(0, &[])?;
+    let _programs =
+        [Foreign::attach(&pair.observer, INTERFACE, Does::Pass)?, Foreign::attach_tc(&pair.observer, INTERFACE)?];
+    let tcx = if matches!(has_tcx(), Ok(true)) { Some(Foreign::attach_tcx(&pair.observer, INTERFACE)?) } else { None };
+    let found = doctor(&pair, INTERFACE)?;
+    let hooks = ["free for XDP", "tc, received", "TCX, received"];
+    for hook in hooks.into_iter().take(if tcx.is_some() { 3 } else { 2 }) {
+        let (_, detail) = on_interface(&found, hook)?;
+        ensure!(detail.contains("\"foreign\"") && detail.contains("somebody else"), "{hook}: {detail}");
+    }
+    ensure!(on_interface(&found, "tc, sent").is_err(), "nothing is there: {found}");
+    ensure!(found["possible"] == true, "{found}");
+    Ok(())
+}
+
+fn what_becomes_of_rights_and_restarts_is_told() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    for (mode, kept, has_gap) in
+        [("native", "", false), ("tc", "CAP_NET_ADMIN", true), ("afpacket", "CAP_NET_RAW", true)]
+    {
+        let public = Public::new(&format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n"))?;
+        let mut command = pair.observer.command(weir_binary()?);
+        command.args(["doctor", "--json", "--config"]).arg(public.config());
+        let found = diagnosis(&Ended::of(&mut command)?)?;
+        let of_machine = |name: &str| -> Result<Vec<&str>> {
+            let findings = list(&found["machine"])?.iter().filter(|finding| finding["name"] == name);
+            Ok(findings.filter_map(|finding| finding["detail"].as_str()).collect())
+        };
+        let rights = of_machine("rights kept")?;
+        ensure!(rights.iter().any(|right| right.starts_with(kept)), "{mode}: {rights:?}");
+        ensure!(of_machine("restart")?.len() == 1 && of_machine("clock")?.len() == 1, "{found}");
+        ensure!(on_interface(&found, "restart").is_ok() == has_gap, "{mode}: {found}");
+        let (_, queues) = on_interface(&found, "queues")?;
+        ensure!(queues.contains("receive queue"), "{queues}");
+    }
+    Ok(())
+}
+
+/// All addresses in JSON, also those of prefixes.
+fn addresses(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            let address = text.split_once('/').map_or(text.as_str(), |(address, _)| address);
+            found.extend(address.parse::<IpAddr>().is_ok().then(|| address.to_owned()));
+        }
+        Value::Array(all) => all.iter().for_each(|one| addresses(one, found)),
+        Value::Object(fields) => fields.values().for_each(|one| addresses(one, found)),
+        _ => {}
+    }
+}
+
+fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let [socket, config, file] = ["control.sock", "weir.yaml", "bundle.json"].map(|name| scratch.file(name));
+    let shared = format!("observer: {{name: core7, site: fra1}}\ncontrol: {{socket: {}}}\n", socket.display());
+    let mut watch = Watch::start(&format!("report: {{interval: 5s}}\n{shared}"))?;
+    watch.pair.observer.ip(&format!("link set {INTERFACE} alias Acme-uplink"))?;
+    let plan = Plan { seed: 71, packets: 5_000, flows: 500, mix: Mix::odd(), ..Plan::default() };
+    watch.send(plan, &mut Oracle::new())?;
+    let reported = watch.daemon.reports()?.len();
+    // The bundle has this one: the next one comes after some seconds.
+    watch.daemon.wait_for_reports(reported + 1, TIMEOUT)?;
+    let secrets = "hash_key: 00112233445566778899aabbccddeeff\n\
+                   networks: {acme: {prefixes: [198.51.100.0/24]}}\n\
+                   sinks:\n  - {type: http, url: \"https://collector.example/path-token\", \
+                   headers: {Authorization: hidden}}\n";
+    fs::write(&config, format!("interfaces: [{INTERFACE}]\n{shared}{secrets}"))?;
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600))?;
+    let mut command = watch.pair.observer.command(weir_binary()?);
+    command.args(["doctor", "--config"]).arg(&config).arg("--bundle").arg(&file);
+    let ended = Ended::of(&mut command)?;
+    ended.check(0, &[])?;
+    ensure!(ended.out.contains("Read it before you send it"), "{}", ended.out);
+    ensure!(fs::metadata(&file)?.permissions().mode() & 0o077 == 0, "others may read it");
+    let text = fs::read_to_string(&file)?;
+    let bundle: Value = serde_json::from_str(&text)?;
+    let shown = &bundle["report"]["interfaces"][0];
+    ensure!(shown["name"] == INTERFACE && shown["alias"] == "alias-1", "{shown}");
+    ensure!(list(&bundle["doctor"]["interfaces"])?.len() == 1 && list(&bundle["check"])?.len() > 20, "{text}");
+    let mut known = BTreeSet::new();
+    watch.daemon.reports()?.iter().for_each(|report| addresses(report, &mut known));
+    ensure!(text.contains("\"v4-") && text.contains("\"v6-"), "the report has no traffic: {text}");
+    ensure!(known.len() > 20, "the traffic had addresses: {known:?}");
+    let mac = fs::read_to_string("/sys/class/net/lo/address").unwrap_or_default();
+    let others =
+        ["core7", "fra1", "Acme", "acme", "198.51.100", "00112233", "collector.example", "path-token", "hidden"];
+    for secret in known.iter().map(String::as_str).chain(others).chain([mac.trim()]).filter(|text| text.len() > 2) {
+        ensure!(!text.contains(secret), "{secret} is in {text}");
+    }
+    Ended::of(&mut command)?.check(1, &["bundle.json", "File exists"])?;
+    watch.stop(Loss::None).map(drop)
 }

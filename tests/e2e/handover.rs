@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -28,7 +29,12 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, seen_in},
 };
 
-tests![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
+tests![
+    restarts_lose_no_packet,
+    what_a_killed_weir_had_read_is_declared,
+    another_mode_may_come_with_a_restart,
+    a_start_that_fails_detaches_nothing,
+];
 
 /// Packets a second beside restarts.
 const RATE: u32 = 20_000;
@@ -52,8 +58,12 @@ fn times() -> u32 {
 }
 
 fn settings() -> String {
+    settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"))
+}
+
+fn settings_of(interfaces: &str) -> String {
     format!(
-        "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
+        "interfaces: [{interfaces}]\n\
          report: {{interval: 1s}}\n\
          datapath: {{ring: 4 MiB}}\n\
          sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}]\n"
@@ -162,4 +172,68 @@ fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
     let lost = account::check(&outcome.reports, Loss::Provoked(&["restart"])).context(outcome.log.clone())?.all_lost();
     ensure!(lost.packets < outcome.sent.packets, "{lost:?} of {:?} are lost", outcome.sent);
     Ok(())
+}
+
+/// Sends some packets and waits until that many in all are in reports.
+fn send(service: &Service<'_>, seed: u64, all: &mut u64) -> Result<()> {
+    let plan = Plan { seed, packets: 3_000, flows: 100, ..Plan::default() };
+    let traffic = Traffic::new(plan)?;
+    *all += watch::send(service.pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
+    let all_seen = || Ok((seen(&service.reports()?)? >= *all).then_some(()));
+    clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| service.machine.log())
+}
+
+fn another_mode_may_come_with_a_restart() -> Result<()> {
+    const MODES: [(&str, &str); 4] =
+        [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("native", "xdp-native")];
+    let rule = |mode: &str| settings_of(&format!("{{name: {INTERFACE}, mode: {mode}}}"));
+    let machine = service::boot(&rule("native"), &[])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+    let mut all = 0;
+    for (nth, (mode, _)) in MODES.iter().enumerate() {
+        fs::write(machine.path("etc/weir/weir.yaml"), rule(mode))?;
+        machine.done("systemctl restart weir")?;
+        send(&service, 70 + nth as u64, &mut all)?;
+    }
+    machine.done("systemctl stop weir")?;
+    let reports = service.reports()?;
+    check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
+    ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
+    let mut modes = watch::modes(INTERFACE, &reports);
+    modes.dedup();
+    ensure!(modes == MODES.map(|(_, obtained)| obtained), "{modes:?}\n{}", machine.log());
+    Ok(())
+}
+
+fn a_start_that_fails_detaches_nothing() -> Result<()> {
+    let machine = service::boot(&settings(), &[])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+    machine.done("systemctl start weir")?;
+    let mut all = 0;
+    send(&service, 80, &mut all)?;
+    // XDP in the driver is not to be had there.
+    let wrong =
+        settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}, {{name: lo, mode: native}}"));
+    fs::write(machine.path("etc/weir/weir.yaml"), wrong)?;
+    ensure!(machine.run("systemctl restart weir")?.code != Some(0), "it has started\n{}", machine.log());
+    for _ in 0..2 {
+        service.is_attached(true).context("after a start that failed")?;
+        thread::sleep(Duration::from_millis(1_500));
+    }
+    let plan = Plan { seed: 81, packets: 3_000, flows: 100, ..Plan::default() };
+    let unseen = watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
+    all += unseen.packets;
+    let kept = |service: &Service<'_>| -> Result<u64> { Ok(service.property("NFileDescriptorStore")?.parse()?) };
+    let before = kept(&service)?;
+    thread::sleep(Duration::from_secs(3));
+    ensure!(kept(&service)? <= before + 1, "each start leaves descriptors: {before}, {}", kept(&service)?);
+    fs::write(machine.path("etc/weir/weir.yaml"), settings())?;
+    machine.done("systemctl restart weir")?;
+    send(&service, 82, &mut all)?;
+    machine.done("systemctl stop weir")?;
+    let reports = service.reports()?;
+    ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
+    check_accounts(&reports, Loss::None).with_context(|| machine.log()).map(drop)
 }

@@ -39,6 +39,7 @@ mod forwarding;
 mod handover;
 mod interfaces;
 mod ledger;
+mod log;
 mod memory;
 mod notify;
 mod package;
@@ -65,8 +66,9 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 33] = [
+const SUITES: [Suite; 34] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
+    Suite::in_namespaces("log", log::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("forwarding", forwarding::TESTS),

@@ -1,6 +1,6 @@
 //! weir as a service of `Type=notify`: it tells systemd its true state, at the right time.
 
-use std::{io, os::unix::net::UnixDatagram, path::PathBuf, time::Duration};
+use std::{fs, io, os::unix::net::UnixDatagram, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use weir_tests::{
@@ -12,7 +12,11 @@ use weir_tests::{
 
 use crate::watch::{TIMEOUT, config, has_program, native, stop, weir_with};
 
-tests![ready_once_attached_and_stopping_at_the_end, never_ready_where_it_cannot_attach];
+tests![
+    ready_once_attached_and_stopping_at_the_end,
+    never_ready_where_it_cannot_attach,
+    a_systemd_that_does_not_read_stops_no_report,
+];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
@@ -79,4 +83,16 @@ fn never_ready_where_it_cannot_attach() -> Result<()> {
     let told = service.told(Duration::from_millis(100))?;
     ensure!(told.is_none(), "it told: {told:?}");
     Ok(())
+}
+
+fn a_systemd_that_does_not_read_stops_no_report() -> Result<()> {
+    let service = Service::new()?;
+    let pair = Lab::quiet_pair()?;
+    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", native(INTERFACE));
+    let mut daemon =
+        Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
+    // Each window it is told something, and its queue has room for a few messages.
+    let most = fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen")?.trim().parse::<usize>()?;
+    daemon.wait_for_reports(most.min(15), TIMEOUT)?;
+    stop(&mut daemon, Loss::None).map(drop)
 }

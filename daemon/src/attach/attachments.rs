@@ -482,26 +482,37 @@ impl<'a> Attachments<'a> {
         if earlier.slot == Others::SLOT {
             return self.others.as_ref().map(|_| Others::SLOT);
         }
-        let found = self.slots.numbered().find(|(_, one)| one.way == earlier.way && one.name == earlier.name);
-        found.map(|(slot, _)| slot)
+        let is_same = |one: &Attachment| {
+            let now = one.present.as_ref().map(|present| present.ifindex);
+            one.way == earlier.way && now.is_some() && now == earlier.ifindex
+        };
+        let found = self.slots.numbered().find(|(_, one)| is_same(one)).map(|(slot, _)| slot);
+        found.or_else(|| {
+            let mut slots = self.slots.numbered();
+            slots.find(|(_, one)| one.way == earlier.way && one.name == earlier.name).map(|(slot, _)| slot)
+        })
     }
 
     /// Goes on where an earlier weir has stopped: the first window's coverage begins with the end of its last one.
     pub fn resume(&mut self, pages: &[Page]) {
         for attachment in self.slots.iter_mut() {
             let Some(present) = &attachment.present else { continue };
-            let is_same = |page: &&Page| {
-                page.way == attachment.way && page.name == attachment.name && page.ifindex == Some(present.ifindex)
-            };
+            let is_same = |page: &&Page| page.way == attachment.way && page.ifindex == Some(present.ifindex);
             if let Some(page) = pages.iter().find(is_same) {
                 attachment.coverage = Coverage::new(page.own);
             }
         }
     }
 
-    /// Detaches from what an earlier weir has measured and this one does not.
-    pub fn clear_inherited(&mut self) {
+    /// Everything that was to be attached is: what was taken over goes with this weir from now on. Detaches from what an
+    /// earlier weir has measured and this one does not.
+    pub fn settle_inherited(&mut self) {
         self.ladder.inherited.clear();
+        let presents = self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut());
+        presents.filter_map(|present| present.hold.as_mut()).for_each(Hold::settle);
+        if let Some(others) = &mut self.others {
+            others.settle();
+        }
     }
 
     /// Lets go of every interface. Programs stay there, for the next weir.

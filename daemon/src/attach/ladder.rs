@@ -112,6 +112,13 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// What was taken over from an earlier weir goes with this one from now on.
+    pub const fn settle(&mut self) {
+        if let Self::Program { link } = self {
+            link.settle();
+        }
+    }
+
     /// Lets go of it. A program stays on its interface, for the next weir; nothing else can.
     pub fn leave_behind(self) {
         if let Self::Program { link } = self {
@@ -142,6 +149,7 @@ impl Ladder<'_> {
         {
             return Ok(taken_over);
         }
+        self.make_room(device, way, rungs);
         let mut refusals: Vec<AttachError> = Vec::new();
         for &rung in rungs {
             let attached = match (rung, &mut self.programs) {
@@ -164,6 +172,20 @@ impl Ladder<'_> {
             }
         }
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
+    }
+
+    /// Detaches what an earlier weir has left for this direction in another way. With both, packets would count twice, and
+    /// the kernel has room for one XDP program.
+    fn make_room(&mut self, device: &Device, way: Way, rungs: &[Obtained]) {
+        const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
+        if let Some(programs) = &mut self.programs {
+            // Loaded before, so that the interface is without a program for a moment only. Why not is told when it is attached.
+            rungs.iter().for_each(|rung| drop(programs.of(device, way, *rung)));
+        }
+        if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
+            let (interface, direction) = (&device.name, way.name());
+            info!(%interface, direction, "detached what an earlier weir has left, as another mode is asked for now");
+        }
     }
 
     fn tap(&self, device: &Device, way: Way, (slot, feeds): (usize, Feeds)) -> Result<Tap, AttachError> {

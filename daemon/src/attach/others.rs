@@ -109,6 +109,11 @@ impl Others {
         self.members.clear();
     }
 
+    /// What was taken over from an earlier weir goes with this one from now on.
+    pub fn settle(&mut self) {
+        self.members.values_mut().filter_map(|member| member.hold.as_mut()).for_each(Hold::settle);
+    }
+
     /// Lets go of all. Programs stay on their interfaces, for the next weir.
     pub fn leave_behind(&mut self) {
         self.members.drain().filter_map(|(_, member)| member.hold).for_each(Hold::leave_behind);

@@ -1,12 +1,15 @@
 //! What can be found out about an interface without attaching to it.
 
-use std::{fs, io, path::Path, slice};
-
-use aya::programs::loaded_programs;
+use std::{collections::HashMap, io, slice};
 
 use weir_common::packet;
 
-use super::{Answer, Finding, InterfaceFindings};
+use super::{
+    Answer, Finding, InterfaceFindings,
+    hooks::{self, Hooks},
+    restart,
+    sysfs::{self, Queues},
+};
 use crate::{
     attach::{
         NO_DEFAULT_ROUTE, NONE_FITS, Obtained, link_layer, list,
@@ -14,8 +17,9 @@ use crate::{
         rungs,
     },
     config::{Direction, Interface, Mode},
-    datapath::{Features, has_tcx, tap::PacketSocket},
+    datapath::{Features, has_tcx, online_cpus, tap::PacketSocket},
     interface::Way,
+    text::grouped,
 };
 
 /// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
@@ -72,16 +76,21 @@ fn names() -> io::Result<Vec<String>> {
 fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFindings {
     let findings = match Devices::open().and_then(|mut devices| devices.find(name)) {
         Ok(Some(device)) => {
+            let discipline = Traffic::open().and_then(|mut traffic| traffic.discipline(device.ifindex)).ok().flatten();
             let facts = Facts {
-                driver: driver(&device),
+                driver: sysfs::driver(&device),
                 xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
                 tcx: has_tcx().ok(),
-                discipline: Traffic::open().and_then(|mut traffic| traffic.discipline(device.ifindex)).ok().flatten(),
+                discipline,
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
                 offloads: netlink::offloads(device.ifindex).unwrap_or_default(),
-                owner: device.xdp.and_then(|program| name_of(program.id?)),
+                hooks: Way::ALL.map(|way| hooks::examine(&device, way, discipline)),
+                programs: hooks::names(),
+                queues: sysfs::queues(&device),
+                cpus: online_cpus().map_or(0, |cpus| cpus.len()),
+                losses: netlink::losses(device.ifindex).unwrap_or_default(),
                 device,
             };
             judge(&facts, rule.mode, rule.direction)
@@ -111,24 +120,15 @@ struct Facts {
     has_programs: bool,
     packet_sockets: bool,
     offloads: Vec<String>,
-    /// The name of the XDP program on it.
-    owner: Option<String>,
-}
-
-/// The driver's name; a virtual interface's kind is that of its driver.
-fn driver(device: &Device) -> Option<String> {
-    let directory = Path::new("/sys/class/net").join(&device.name);
-    // `/sys` may be that of another network namespace.
-    let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
-    let bound = (index == Some(device.ifindex)).then(|| fs::read_link(directory.join("device/driver")).ok()).flatten();
-    let bound = bound.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    bound.or_else(|| device.kind.clone()).or_else(|| device.loopback.then(|| "loopback".to_owned()))
-}
-
-/// A program's name, which needs more privilege than weir has as a service.
-fn name_of(id: u32) -> Option<String> {
-    let program = loaded_programs().map_while(Result::ok).find(|program| program.id() == id)?;
-    program.name_as_str().map(str::to_owned)
+    /// What is on the hooks for what it receives, and for what it sends.
+    hooks: [Hooks; 2],
+    /// The names of loaded programs.
+    programs: HashMap<u32, String>,
+    queues: Option<Queues>,
+    /// CPUs that run.
+    cpus: usize,
+    /// Its own counters of lost packets that are not zero.
+    losses: Vec<(&'static str, u64)>,
 }
 
 fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
@@ -142,11 +142,34 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
             Finding::new("up", Answer::No, format!("it receives no packets: ip link set {} up", device.name))
         },
         native(facts),
-        free(device, facts.owner.as_deref()),
+        free(device, facts.owner()),
     ];
+    let has_tcx = facts.tcx == Some(true);
+    for (way, hooks) in Way::ALL.into_iter().zip(&facts.hooks) {
+        findings.extend(hooks::judge(hooks, way, has_tcx, &facts.programs));
+    }
     findings.extend(direction.ways().iter().map(|&way| measured(facts, mode, way)));
+    let likely: Vec<_> = direction.ways().iter().filter_map(|&way| Some((way, likely(facts, mode, way)?))).collect();
+    findings.extend(restart::of_interface(&likely, mode, has_tcx));
     findings.extend(hints(facts));
+    findings.extend(facts.queues.as_ref().map(|queues| spread(queues, facts)));
+    findings.extend(lost(&facts.losses));
     findings
+}
+
+impl Facts {
+    /// The name of the XDP program on it.
+    fn owner(&self) -> Option<&str> {
+        self.programs.get(&self.device.xdp?.id?).map(String::as_str)
+    }
+}
+
+/// How `weir run` is likely to see the packets of this direction: the first of its ways that is not known to fail.
+fn likely(facts: &Facts, mode: Mode, way: Way) -> Option<Obtained> {
+    // A program of weir that is there already is one.
+    let ours = facts.owner().is_some_and(hooks::is_ours) && way == Way::Ingress;
+    let fails = |rung| holds(facts, way, rung) == Answer::No && !(ours && rung == Obtained::Native);
+    rungs(&facts.device, mode, way, facts.has_programs).iter().copied().find(|&rung| !fails(rung))
 }
 
 /// How `weir run` would see the packets of this direction: the first of its ways that works.
@@ -242,9 +265,10 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
     let detail = match owner {
-        Some("weir" | "weir_linear") => format!("weir is there already: program{id}, {place}"),
+        Some(owner) if hooks::is_ours(owner) => format!("weir is there already: program{id}, {place}"),
         owner => format!(
-            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it: ip link set dev {} xdp off",
+            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it: ip link set dev {} xdp \
+             off. At other hooks weir sees only what that program passes on",
             owner.unwrap_or("(name not known)"),
             device.name
         ),
@@ -275,10 +299,60 @@ fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
                 .to_owned(),
         );
     }
+    if on("rx-gro-list") {
+        hint(
+            "GRO by lists",
+            "on: generic XDP may count packets of one flow as one (ethtool -K DEVICE rx-gro-list off)"
+                .replace("DEVICE", &device.name),
+        );
+    }
     if on("hw-tc-offload") {
         hint("hw-tc-offload", "on: no program sees packets that the hardware forwards".to_owned());
     }
     hints
+}
+
+/// Which CPUs have a part in what it receives.
+fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, .. }: &Facts) -> Finding {
+    let several = if *receive == 1 { "1 receive queue".to_owned() } else { format!("{receive} receive queues") };
+    let interrupted = match interrupts {
+        Some(cpus) => format!("; the interrupts of its card go to CPU {}", sysfs::listed(cpus)),
+        None => String::new(),
+    };
+    let handed_on = match rps.is_empty() {
+        true => String::new(),
+        false => format!("; RPS hands packets on to CPU {} (native XDP runs before that)", sysfs::listed(rps)),
+    };
+    // Where the packets of a card come to a single CPU, and there are more.
+    let is_alone = interrupts.as_ref().is_some_and(|cpus| *receive == 1 || cpus.len() == 1);
+    let consequence = if is_alone && rps.is_empty() && *cpus > 1 {
+        format!(
+            ". One CPU at a time handles all that it receives, of {cpus}: more queues (ethtool -L {} combined {cpus}), \
+             interrupts on more CPUs (/proc/irq/*/smp_affinity_list), or RPS change that",
+            device.name
+        )
+    } else {
+        String::new()
+    };
+    Finding::new("queues", Answer::Note, format!("{several}{interrupted}{handed_on}{consequence}"))
+}
+
+/// What it lost itself.
+fn lost(losses: &[(&'static str, u64)]) -> Option<Finding> {
+    if losses.is_empty() {
+        return None;
+    }
+    let all: Vec<_> = losses.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+    let any = |names: &[&str]| losses.iter().any(|(name, _)| names.contains(name));
+    let mut detail = format!("by the interface's own count: {}", all.join(", "));
+    if any(&["rx_missed_errors", "rx_over_errors", "rx_fifo_errors"]) {
+        detail +=
+            ". Missed packets found no room in the card or its ring: weir cannot see them (ethtool -G makes it larger)";
+    }
+    if any(&["rx_dropped", "rx_nohandler"]) {
+        detail += ". Dropped packets may be those that no protocol of this machine wanted: weir has seen those";
+    }
+    Some(Finding::new("dropped", Answer::Note, detail))
 }
 
 #[cfg(test)]
@@ -379,8 +453,49 @@ mod tests {
     fn offloads_that_change_what_is_seen_are_told() {
         let mut quiet = facts("ixgbe", 1500, None);
         assert!(hints(&quiet).is_empty());
-        quiet.offloads = ["rx-lro", "tx-checksum-ipv4", "hw-tc-offload"].map(String::from).into();
+        quiet.offloads = ["rx-lro", "tx-checksum-ipv4", "rx-gro-list", "hw-tc-offload"].map(String::from).into();
         let names: Vec<_> = hints(&quiet).iter().map(|finding| finding.name).collect();
-        assert_eq!(names, ["LRO", "hw-tc-offload"]);
+        assert_eq!(names, ["LRO", "GRO by lists", "hw-tc-offload"]);
+    }
+
+    #[test]
+    fn queues_are_told_and_what_is_alone_is_said_to_be() {
+        let of = |receive, rps: &[u32], interrupts: Option<&[u32]>| {
+            let set = |cpus: &[u32]| cpus.iter().copied().collect();
+            let queues = Queues { receive, rps: set(rps), interrupts: interrupts.map(set) };
+            spread(&queues, &Facts { cpus: 4, ..facts("ixgbe", 1500, None) }).detail
+        };
+        assert_eq!(of(4, &[], Some(&[0, 1, 2, 3])), "4 receive queues; the interrupts of its card go to CPU 0-3");
+        assert_eq!(of(1, &[], None), "1 receive queue", "nothing is known of who handles it");
+        for (receive, cpus) in [(1, &[0, 1][..]), (4, &[2])] {
+            let alone = of(receive, &[], Some(cpus));
+            assert!(alone.contains("One CPU at a time") && alone.contains("ethtool -L eth0 combined 4"), "{alone}");
+        }
+        let handed_on = of(1, &[0, 1], Some(&[0]));
+        assert!(handed_on.contains("RPS hands packets on to CPU 0-1") && !handed_on.contains("One CPU"), "{handed_on}");
+    }
+
+    #[test]
+    fn what_was_lost_is_told_in_one_line_and_nothing_where_nothing_was() {
+        assert_eq!(lost(&[]), None);
+        let missed = lost(&[("rx_missed_errors", 12_345)]).unwrap().detail;
+        assert!(missed.contains("rx_missed_errors 12,345. Missed packets"), "{missed}");
+        let dropped = lost(&[("rx_dropped", 3), ("tx_errors", 1)]).unwrap().detail;
+        assert!(dropped.contains("rx_dropped 3, tx_errors 1. Dropped packets"), "{dropped}");
+    }
+
+    #[test]
+    fn an_interface_that_a_restart_detaches_from_is_told() {
+        let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
+        let tells =
+            |facts: &Facts, mode| judge(facts, mode, Direction::Both).iter().any(|finding| finding.name == "restart");
+        assert!(!tells(&card, Mode::Auto));
+        assert!(tells(&card, Mode::Tc) && tells(&card, Mode::AfPacket));
+        assert!(tells(&Facts { tcx: Some(false), ..card.clone() }, Mode::Auto), "what it sends needs the tc hook");
+        assert!(tells(&Facts { has_programs: false, ..card.clone() }, Mode::Auto));
+        let mut running = Facts { tcx: Some(false), programs: HashMap::from([(9, "weir".to_owned())]), ..card };
+        running.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
+        let received = judge(&running, Mode::Auto, Direction::Ingress);
+        assert!(received.iter().all(|finding| finding.name != "restart"), "by XDP, as it is now: {received:?}");
     }
 }

@@ -11,7 +11,7 @@ use rustix::{
 use weir_common::packet::Link;
 use weir_sketch::hash::Key;
 
-use super::{Answer, Finding, reasons};
+use super::{Answer, Finding, reasons, restart, rights, time};
 use crate::{
     config::Config,
     datapath::{
@@ -56,6 +56,7 @@ pub fn examine(config: &Config) -> Machine {
         tcx(),
         btf(),
         compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").ok().as_deref()),
+        time::examine(),
     ]);
     let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
@@ -64,6 +65,8 @@ pub fn examine(config: &Config) -> Machine {
         findings.iter_mut().filter(|finding| finding.name != KERNEL).for_each(|finding| finding.needed = false);
         findings.push(packet_sockets(PacketSocket::is_permitted()));
     }
+    findings.extend(rights::examine(&config.interfaces, has_programs, has_tcx()));
+    findings.push(restart::examine(config));
     Machine { findings, programs, has_programs }
 }
 

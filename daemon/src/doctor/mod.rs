@@ -3,8 +3,16 @@
 //! It attaches nothing. It loads the programs, runs them on a packet of its own, and asks the kernel for the rest. What
 //! only attaching can show is reported as unknown.
 
+pub mod bundle;
+mod command;
+mod hooks;
 mod interface;
 mod machine;
+mod restart;
+mod rights;
+mod stand_ins;
+mod sysfs;
+mod time;
 
 use std::{
     error::Error,

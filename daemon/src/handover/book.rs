@@ -15,9 +15,14 @@ use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_common::ledger::Counters;
+use weir_common::{control::INTERFACES_MAX, ledger::Counters, size::SIZE_CLASSES};
 
-use crate::{alert::state::State, clock::Moment, interface::Way, state::Last};
+use crate::{
+    alert::state::State,
+    clock::Moment,
+    interface::Way,
+    state::{Last, SEQ_MAX},
+};
 
 /// The largest book: 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;
@@ -89,6 +94,9 @@ pub enum Unreadable {
     /// Nothing was written yet.
     #[error("nothing is written in it")]
     Empty,
+    /// Its numbers are out of range.
+    #[error("its numbers are out of range")]
+    Wild,
     /// It was written by a weir that is very different.
     #[error("another version of weir has written it: {0}")]
     Other(#[from] serde_json::Error),
@@ -155,7 +163,10 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
     let place = COPIES.get(copy).filter(|_| (1..=BYTES_MAX).contains(&bytes)).ok_or(Unreadable::Empty)?;
     let mut text = vec![0; bytes];
     file.read_exact_at(&mut text, *place)?;
-    Ok(serde_json::from_slice(&text)?)
+    let book: Book = serde_json::from_slice(&text)?;
+    let slots = book.pages.iter().all(|page| page.slot < INTERFACES_MAX as usize);
+    let seq = book.last.as_ref().is_none_or(|last| last.seq < SEQ_MAX);
+    if slots && seq && book.sizes.len() == SIZE_CLASSES { Ok(book) } else { Err(Unreadable::Wild) }
 }
 
 #[cfg(test)]
@@ -187,7 +198,7 @@ mod tests {
                 State::Pending(Since { start: Timestamp::UNIX_EPOCH, windows: 2 }),
             )],
             pages: vec![page],
-            sizes: vec![seq; 342],
+            sizes: vec![seq; SIZE_CLASSES],
         }
     }
 
@@ -199,11 +210,19 @@ mod tests {
     fn the_latest_book_is_read_whole() {
         let mut paper = Paper::new().unwrap();
         assert!(matches!(read(copy(&paper)), Err(Unreadable::Empty)));
-        for seq in [1, u64::MAX, 7] {
+        for seq in [1, SEQ_MAX - 1, 7] {
             paper.write(&book(seq)).unwrap();
             assert_eq!(read(copy(&paper)).unwrap(), book(seq));
         }
         assert_eq!(book(1).pages[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
+        for wild in [
+            book(SEQ_MAX),
+            Book { sizes: vec![1], ..book(1) },
+            Book { pages: vec![Page { slot: 256, ..book(1).pages[0].clone() }], ..book(1) },
+        ] {
+            paper.write(&wild).unwrap();
+            assert!(matches!(read(copy(&paper)), Err(Unreadable::Wild)), "{wild:?}");
+        }
         let short = Page { reported: vec![1], ..book(1).pages[0].clone() };
         assert_eq!(short.reported(), None);
     }

@@ -102,8 +102,11 @@ impl Estate {
             inherited.lost.add(lost);
             add(counters, rest);
         }
-        for (class, (now, reported)) in sizes.iter().zip(&self.book.sizes).enumerate() {
-            counted.sizes[class] = now.wrapping_sub(*reported);
+        // They are of all interfaces together: if one of them is in no report any more, nobody can tell its part.
+        if inherited.left_out.is_zero() {
+            for (class, (now, reported)) in sizes.iter().zip(&self.book.sizes).enumerate() {
+                counted.sizes[class] = now.wrapping_sub(*reported);
+            }
         }
         edge.add(&counted);
         Ok(inherited)
@@ -211,7 +214,10 @@ fn add(sum: &mut Counters, counters: Counters) {
 /// What the earlier weir had read of these packets, and not reported: all that are in no record, and for no other reason.
 fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
-    rest.seen.since(elsewhere)
+    let elsewhere: Tally = elsewhere;
+    // Less than nothing only if the maps were not those of the book; the ledger tells then.
+    let Tally { packets, bytes } = rest.seen;
+    Tally::new(packets.saturating_sub(elsewhere.packets), bytes.saturating_sub(elsewhere.bytes))
 }
 
 /// The same record in another slot, in no window yet.

@@ -23,7 +23,7 @@ pub mod store;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::MetadataExt as _,
@@ -38,7 +38,7 @@ use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record, size::SIZE_CLAS
 use weir_sketch::{Seen, hash::Key};
 
 use self::{
-    book::{Book, Page, Paper, words},
+    book::{Book, Page, Paper, Unreadable, words},
     estate::Estate,
     link::Links,
     name::Name,
@@ -98,21 +98,27 @@ impl Inheritance {
                 Name::Link { .. } => {}
             }
         }
-        let here = network().unwrap_or_default();
+        let here = network();
         for (generation, mut descriptors) in generations {
             all.seen = descriptors.seen.take();
             match descriptors.open() {
-                Ok(estate) if estate.book.network != here => {
-                    warn!("an earlier weir ran in another network namespace: weir begins anew");
-                    all.links.clear();
+                Ok(Some(estate)) if estate.book.network == here => {
+                    all.estates.push(estate);
+                    continue;
                 }
-                Ok(estate) => all.estates.push(estate),
+                Ok(Some(_)) => {
+                    warn!("an earlier weir ran in another network namespace: what it has left is let go");
+                }
+                // It was killed before it had attached anything.
+                Ok(None) => {}
                 Err(reason) => warn!(
                     generation,
                     "cannot read what an earlier weir has left: {reason}. Its programs are replaced, and the packets since \
                      its last report are in no report"
                 ),
             }
+            // It is of no use to anybody.
+            all.names.iter().filter(|name| name.generation() == Some(generation)).for_each(|name| store::forget(*name));
         }
         all
     }
@@ -134,18 +140,33 @@ impl Inheritance {
         Some((seen, self.book()?.generation_begun))
     }
 
-    /// The number of the next generation.
+    /// The number of the next generation. The first one is drawn: systemd may keep others that this weir was not given.
     fn next(&self) -> u32 {
-        self.names.iter().filter_map(|name| name.generation()).max().map_or(1, |last| last.wrapping_add(1))
+        let last = self.names.iter().filter_map(|name| name.generation()).max();
+        last.unwrap_or_else(|| getrandom::u32().unwrap_or_default() >> 1).wrapping_add(1)
+    }
+
+    /// Lets go of everything but links, where nobody else will: see [`Handover::report`].
+    pub fn forget(names: Vec<Name>) {
+        names.into_iter().for_each(store::forget);
+    }
+
+    /// The names of everything but links.
+    pub fn names(&self) -> Vec<Name> {
+        self.names.clone()
     }
 }
 
 impl Descriptors {
-    fn open(self) -> Result<Estate, String> {
+    /// `None` if nothing was written down yet.
+    fn open(self) -> Result<Option<Estate>, String> {
         let there = |what: Option<OwnedFd>, name: &str| what.ok_or_else(|| format!("its {name} is missing"));
         let (book, flush) = (there(self.book, "book")?, there(self.flush, "program `flush`")?);
         let (cpus, handed_over) = (there(self.cpus, "map CPUS")?, there(self.handed_over, "map HANDED_OVER")?);
-        let book = book::read(book).map_err(|error| error.to_string())?;
+        let book = match book::read(book) {
+            Err(Unreadable::Empty) => return Ok(None),
+            read => read.map_err(|error| error.to_string())?,
+        };
         if book.layout != LAYOUT {
             return Err(format!("it is of another version ({}, not {LAYOUT})", book.layout));
         }
@@ -155,9 +176,11 @@ impl Descriptors {
             let bytes = map.info()?.max_entries();
             Ring::new(cpu, map, bytes)
         };
-        let rings = self.rings.into_iter().map(ring).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        // Without a ring its records are missing, and the counters tell of them.
+        let told = |error: &KernelError| warn!("cannot read a ring that an earlier weir has left: {error}");
+        let rings = self.rings.into_iter().filter_map(|one| ring(one).inspect_err(told).ok()).collect();
         let records = self.records.map(estate::read_records).transpose().map_err(|error| error.to_string())?;
-        Ok(Estate { book, records: records.unwrap_or_default(), blocks, flush, rings })
+        Ok(Some(Estate { book, records: records.unwrap_or_default(), blocks, flush, rings }))
     }
 }
 
@@ -179,7 +202,15 @@ pub struct Handover {
     pages: Vec<Page>,
     /// What earlier generations have left, until this one has reported.
     earlier: Vec<Name>,
+    /// What it has left itself, until everything is attached.
+    own: Vec<Name>,
     fails: bool,
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        self.own.drain(..).for_each(store::forget);
+    }
 }
 
 impl Handover {
@@ -205,7 +236,7 @@ impl Handover {
             generation,
             paper,
             secret,
-            network: network().unwrap_or_default(),
+            network: network(),
             reported: Vec::new(),
             sizes: vec![0; SIZE_CLASSES],
             until: begin,
@@ -214,9 +245,17 @@ impl Handover {
             alerts: inheritance.book().map_or_else(Vec::new, |book| book.alerts.clone()),
             records: Vec::new(),
             pages: Vec::new(),
-            earlier: inheritance.names.clone(),
+            earlier: Vec::new(),
+            own: Name::of_generation(generation, flush.blocks().len()).collect(),
             fails: false,
         })
+    }
+
+    /// Everything is attached: this weir measures, and lets go of what earlier ones have left, under these names, with its
+    /// first report. One that does not come so far leaves nothing but links.
+    pub fn take_over(&mut self, earlier: Vec<Name>) {
+        self.earlier = earlier;
+        self.own.clear();
     }
 
     /// The number of this generation.
@@ -307,7 +346,7 @@ pub fn keep_ring(generation: u32, cpu: u32, ring: impl AsFd) {
     store::keep(Name::Ring { generation, cpu }, ring);
 }
 
-/// The number of this process's network namespace.
-fn network() -> io::Result<u64> {
-    Ok(fs::metadata("/proc/self/ns/net")?.ino())
+/// The number of this process's network namespace; 0 where `/proc` does not tell.
+fn network() -> u64 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino())
 }

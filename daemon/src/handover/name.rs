@@ -14,6 +14,8 @@ pub enum Name {
         hook: Hook,
         /// The interface's index.
         ifindex: u32,
+        /// The network namespace that it is in: its number.
+        network: u64,
     },
     /// What a generation has reported so far.
     Book(u32),
@@ -45,6 +47,15 @@ const HOOKS: [(Hook, &str); 4] = [
 ];
 
 impl Name {
+    /// All names of a generation that may have rings of so many CPUs.
+    pub fn of_generation(generation: u32, cpus: u32) -> impl Iterator<Item = Self> {
+        let rings = (0..cpus).map(move |cpu| Self::Ring { generation, cpu });
+        [Self::Book, Self::Seen, Self::Records, Self::Flush, Self::Cpus, Self::HandedOver]
+            .into_iter()
+            .map(move |name| name(generation))
+            .chain(rings)
+    }
+
     /// The generation that it belongs to; `None` for a link.
     pub const fn generation(self) -> Option<u32> {
         match self {
@@ -63,9 +74,9 @@ impl Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Link { hook, ifindex } => {
+            Self::Link { hook, ifindex, network } => {
                 let word = HOOKS.iter().find(|(one, _)| one == hook).map_or("", |(_, word)| word);
-                write!(f, "link.{word}.{ifindex}")
+                write!(f, "link.{word}.{ifindex}.{network}")
             }
             Self::Book(generation) => write!(f, "book.{generation}"),
             Self::Seen(generation) => write!(f, "seen.{generation}"),
@@ -89,9 +100,9 @@ impl FromStr for Name {
         let number = |text: &str| text.parse().map_err(|_| NotOurs);
         let parts: Vec<_> = text.split('.').collect();
         Ok(match parts[..] {
-            ["link", word, ifindex] => {
+            ["link", word, ifindex, network] => {
                 let (hook, _) = HOOKS.into_iter().find(|(_, one)| *one == word).ok_or(NotOurs)?;
-                Self::Link { hook, ifindex: number(ifindex)? }
+                Self::Link { hook, ifindex: number(ifindex)?, network: network.parse().map_err(|_| NotOurs)? }
             }
             ["book", generation] => Self::Book(number(generation)?),
             ["seen", generation] => Self::Seen(number(generation)?),
@@ -111,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_name_is_read_as_it_was_written() {
-        let links = HOOKS.map(|(hook, _)| Name::Link { hook, ifindex: 7 });
+        let links = HOOKS.map(|(hook, _)| Name::Link { hook, ifindex: 7, network: 4_026_531_840 });
         let others = [
             Name::Book(1),
             Name::Seen(6),

@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 use tracing::warn;
 
 use super::name::Name;
-use crate::notify::notify;
+use crate::notify::{notify, notify_with};
 
 /// systemd is not to look whether a descriptor has something to say: the kernel calls each map that is no ring an error
 /// then, and systemd would let it go.
@@ -31,7 +31,7 @@ pub fn keep(name: Name, descriptor: impl AsFd) {
     }
     let name = name.to_string();
     let states = [NotifyState::FdStore, UNWATCHED, NotifyState::FdName(&name)];
-    if let Err(error) = sd_notify::notify_with_fds(&states, &[descriptor.as_fd()]) {
+    if let Err(error) = notify_with(&states, descriptor.as_fd()) {
         warn!("cannot hand a descriptor to systemd: {error}. A restart will miss packets");
     }
 }

@@ -2,7 +2,7 @@
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
 //! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces,
-//! `routes` says which of them carry a default route, `generic` what their drivers can do, and `traffic` attaches filters
+//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost, and `traffic` attaches filters
 //! at the classic tc hook. All integers are in the byte order of the machine. To read needs no privilege; to attach needs `CAP_NET_ADMIN`.
 //!
 //! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
@@ -10,6 +10,7 @@
 //! changes would remain.
 
 mod generic;
+mod losses;
 mod message;
 mod routes;
 mod routing;
@@ -18,6 +19,7 @@ mod traffic;
 
 pub use self::{
     generic::{XDP_BASIC, XDP_FRAGMENTS, offloads, xdp_features},
+    losses::losses,
     routing::{Device, Devices, Ender, Events, News, XdpProgram},
     traffic::{Discipline, Filter, Traffic},
 };

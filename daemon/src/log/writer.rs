@@ -1,16 +1,17 @@
-//! The log: lines on standard error, which nobody may be reading.
+//! Writes lines where they fit.
 //!
-//! A full pipe must not stop a window. So a line is written only where it fits, and else counted; the next line that fits
-//! is told how many were dropped.
+//! A full pipe must not stop a window. So a line is written only where it fits, and else counted; the next line that
+//! fits is told how many were dropped.
 
 use std::{
-    io::{self, Write},
     os::fd::{AsFd, BorrowedFd},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
+
+use super::format::Style;
 
 /// A pipe that is ready has room for this much: a page (pipe(7), `PIPE_BUF`).
 const ROOM: usize = 4096;
@@ -22,29 +23,27 @@ pub struct Log<F>(Mutex<Lines<F>>);
 #[derive(Debug)]
 struct Lines<F> {
     file: F,
+    style: Style,
     dropped: u64,
 }
 
-/// Writes lines while it is held.
-#[derive(Debug)]
-pub struct Writer<'a, F>(MutexGuard<'a, Lines<F>>);
-
 impl<F: AsFd> Log<F> {
-    /// A log that writes to `file`.
-    pub const fn new(file: F) -> Self {
-        Self(Mutex::new(Lines { file, dropped: 0 }))
+    /// A log that writes to `file`. What it says itself is in this style.
+    pub const fn new(file: F, style: Style) -> Self {
+        Self(Mutex::new(Lines { file, style, dropped: 0 }))
     }
 
-    /// Writes a line, its end included, if there is room.
+    /// Writes a line or several, each with its end, if there is room.
     pub fn line(&self, line: &str) {
-        Writer(self.0.lock().unwrap_or_else(PoisonError::into_inner)).0.write(line.as_bytes());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(line.as_bytes());
     }
 }
 
 impl<F: AsFd> Lines<F> {
     fn write(&mut self, line: &[u8]) {
         if self.dropped > 0 {
-            let notice = format!("weir: {} lines of the log were dropped: nobody read standard error\n", self.dropped);
+            let notice = format!("weir: {} lines of the log were dropped: nobody read standard error", self.dropped);
+            let notice = self.style.told(Level::WARN, &notice);
             if !write_where_it_fits(self.file.as_fd(), notice.as_bytes()) {
                 self.dropped += 1;
                 return;
@@ -70,25 +69,6 @@ fn write_where_it_fits(file: BorrowedFd<'_>, line: &[u8]) -> bool {
     })
 }
 
-impl<F: AsFd> Write for Writer<'_, F> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write(line);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a, F: AsFd + 'a> MakeWriter<'a> for Log<F> {
-    type Writer = Writer<'a, F>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        Writer(self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs::File, io::Read};
@@ -98,7 +78,7 @@ mod tests {
     #[test]
     fn a_pipe_that_nobody_reads_stops_nobody_and_what_is_dropped_is_counted() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let log = Log::new(writer);
+        let log = Log::new(writer, Style::default());
         let line = format!("{}\n", "x".repeat(99));
         // Ten times what a pipe holds by default.
         let lines = 10 * (64 << 10) / line.len();
@@ -121,7 +101,7 @@ mod tests {
     fn a_pipe_that_is_closed_is_no_error() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
-        let log = Log::new(writer);
+        let log = Log::new(writer, Style::default());
         (0..3).for_each(|_| log.line("nobody is there\n"));
         assert_eq!(log.0.lock().unwrap().dropped, 0);
     }

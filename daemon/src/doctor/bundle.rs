@@ -1,0 +1,165 @@
+//! `weir doctor --bundle`: what a developer needs to know of a machine, in one file, without secrets and without
+//! addresses.
+//!
+//! The configuration never shows its secrets. All else that says who and where somebody is has a stand-in.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use rustix::system::uname;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Diagnosis, stand_ins::StandIns};
+use crate::config::{Config, Target};
+
+/// What this JSON is.
+const SCHEMA: &str = "weir.bundle/1";
+
+/// What is known. Of the last two, the second is why there is none.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// What was found.
+    pub diagnosis: &'a Diagnosis,
+    /// What `weir check` prints.
+    pub check: Result<String, String>,
+    /// The last report of the weir that runs.
+    pub report: Result<Value, String>,
+}
+
+#[derive(Serialize)]
+struct Bundle {
+    schema: &'static str,
+    version: &'static str,
+    kernel: [String; 3],
+    doctor: Value,
+    check: Vec<String>,
+    report: Value,
+}
+
+/// Writes the file, which must not be there yet. Only its owner may read it.
+///
+/// # Errors
+///
+/// It is there, or cannot be written.
+pub fn write(path: &Path, known: &Known<'_>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bundle(known)?.as_bytes())
+}
+
+fn bundle(Known { config, diagnosis, check, report }: &Known<'_>) -> io::Result<String> {
+    let uname = uname();
+    let mut stand_ins = StandIns::default();
+    names(&mut stand_ins, config, &uname.nodename().to_string_lossy());
+    if let Ok(report) = report {
+        for (kind, field) in [("host", "name"), ("site", "site")] {
+            stand_ins.add(kind, report["observer"][field].as_str().unwrap_or_default());
+        }
+    }
+    let (Ok(check) | Err(check)) = check;
+    let bundle = Bundle {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        kernel: [uname.release(), uname.version(), uname.machine()].map(|text| stand_ins.text(&text.to_string_lossy())),
+        doctor: stand_ins.json(&serde_json::to_value(diagnosis)?),
+        check: check.lines().map(|line| stand_ins.text(line)).collect(),
+        report: match report {
+            Ok(report) => stand_ins.json(report),
+            Err(why) => json!({"none": stand_ins.text(why)}),
+        },
+    };
+    Ok(serde_json::to_string_pretty(&bundle)? + "\n")
+}
+
+/// Names that say who and where this is.
+fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
+    let Config { observer, networks, sinks, alerts, .. } = config;
+    let short = host.split('.').next().unwrap_or_default();
+    [host, short].into_iter().chain(observer.name.as_deref()).for_each(|name| stand_ins.add("host", name));
+    observer.site.iter().for_each(|site| stand_ins.add("site", site));
+    networks.iter().for_each(|network| stand_ins.add("network", &network.name));
+    let urls = sinks.iter().filter_map(|sink| match &sink.target {
+        Target::Http(http) => Some(&http.url),
+        _ => None,
+    });
+    let urls = urls.chain(alerts.webhook.iter().map(|webhook| &webhook.url));
+    urls.filter_map(|url| url.host()).for_each(|host| stand_ins.add("collector", host));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_says_who_and_where_this_is() {
+        const CONFIG: &str = "
+observer: {name: core7, site: fra1}
+interfaces: [eth0]
+networks: {acme: {prefixes: [192.0.2.0/24, \"2001:db8::/32\"]}}
+views: [{name: to_acme, match: {dst_net: acme}, by: [src_ip]}, {name: one, match: {dst_ip: 198.51.100.9}, by: [src_ip]}]
+hash_key: \"00112233445566778899aabbccddeeff\"
+sinks: [{type: http, url: \"https://collector.example/path-token\", headers: {Authorization: Bearer hidden-token}}]
+";
+        let config = Config::parse(CONFIG, "weir.yaml").unwrap();
+        let diagnosis = Diagnosis {
+            schema: "weir.doctor/1",
+            version: "",
+            possible: true,
+            machine: Vec::new(),
+            programs: Vec::new(),
+            interfaces: Vec::new(),
+        };
+        let report = json!({
+            "observer": {"name": "core7", "site": "fra1"},
+            "interfaces": [{"name": "enx525400123456", "alias": "Acme uplink"}],
+            "top": {"sources": [{"src_ip": "203.0.113.5"}, {"src_ip": "2001:db8::5"}]},
+            "self": {"sinks": ["https://collector.example/path-token"]},
+        });
+        let known = Known { config: &config, diagnosis: &diagnosis, check: Ok(config.to_yaml()), report: Ok(report) };
+        let text = bundle(&known).unwrap();
+        for secret in [
+            "core7",
+            "fra1",
+            "acme uplink",
+            "192.0.2",
+            "198.51.100",
+            "2001:db8",
+            "203.0.113",
+            "525400",
+            "collector.example",
+            "path-token",
+            "hidden-token",
+            "00112233",
+            "aabbccdd",
+        ] {
+            assert!(!text.to_lowercase().contains(secret), "{secret} is in {text}");
+        }
+        let bundle: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(bundle["report"]["observer"]["site"], "site-1");
+        assert_eq!(bundle["report"]["interfaces"][0]["name"], "enxmac-1");
+        assert!(bundle["check"].as_array().unwrap().iter().any(|line| line == "  top: 10"), "{text}");
+        assert!(text.contains("network-1") && text.contains("v4-1/24"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_is_there_stays() {
+        let path = std::env::temp_dir().join(format!("weir-bundle-{}", std::process::id()));
+        std::fs::write(&path, "mine").unwrap();
+        let config = Config::default();
+        let (machine, programs, interfaces) = (Vec::new(), Vec::new(), Vec::new());
+        let diagnosis = Diagnosis { schema: "", version: "", possible: true, machine, programs, interfaces };
+        let [check, report] = [Err("none".to_owned()), Err("none".to_owned())];
+        let report = report.map(|text: String| json!(text));
+        let known = Known { config: &config, diagnosis: &diagnosis, check, report };
+        let refused = write(&path, &known).map_err(|error| error.kind());
+        let kept = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((refused, kept.as_str()), (Err(io::ErrorKind::AlreadyExists), "mine"));
+    }
+}

@@ -1,0 +1,50 @@
+//! Asks another program of the machine, such as `systemctl`, and does not wait for it for long.
+
+use std::{
+    io::Read as _,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// How long a program may take. It may wait for a service that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often it is asked whether it has ended.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What it writes to its standard output. `None` if it is not there, fails, or takes too long. What it writes has to
+/// fit into a pipe.
+pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LC_ALL", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                let mut text = String::new();
+                child.stdout.take()?.read_to_string(&mut text).ok()?;
+                return status.success().then_some(text);
+            }
+            Ok(None) => thread::sleep(PAUSE),
+            Err(_) => break,
+        }
+    }
+    // It may have ended just now.
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_hangs_or_is_not_there_tells_nothing() {
+        assert_eq!(output("echo", &["yes"]).as_deref(), Some("yes\n"));
+        assert_eq!(output("false", &[]), None);
+        assert_eq!(output("sleep", &["600"]), None);
+        assert_eq!(output("weir-no-such-program", &[]), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Which programs are on the hooks of an interface beside weir's: TCX, and the classic tc hook.
+
+use std::{collections::HashMap, io};
+
+use aya::programs::{SchedClassifier, loaded_programs, tc::TcAttachType};
+
+use super::{Answer, Finding};
+use crate::{
+    attach::netlink::{Device, Discipline, Filter, Traffic},
+    interface::Way,
+};
+
+/// The names of all loaded programs, by their numbers; none without the privilege to see them.
+pub fn names() -> HashMap<u32, String> {
+    let programs = loaded_programs().map_while(Result::ok);
+    programs.filter_map(|program| Some((program.id(), program.name_as_str()?.to_owned()))).collect()
+}
+
+/// Whether a program with this name is weir's.
+pub fn is_ours(name: &str) -> bool {
+    name == "weir" || name.starts_with("weir_")
+}
+
+/// A program, as messages name it.
+fn named(id: u32, name: Option<&str>) -> String {
+    match name {
+        Some(name) if is_ours(name) => format!("weir (program {id})"),
+        Some(name) if !name.is_empty() => format!("\"{name}\" (program {id}) of somebody else"),
+        _ => format!("program {id}"),
+    }
+}
+
+/// What is on the hooks for one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Hooks {
+    /// The chain of TCX, in the order in which it runs: numbers and names. `None` if it is not to be seen.
+    pub chain: Option<Vec<(u32, Option<String>)>>,
+    /// Filters of the classic tc hook, in their order.
+    pub filters: Vec<Filter>,
+}
+
+/// Looks at the hooks for one direction.
+pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hooks {
+    let place = match way {
+        Way::Ingress => TcAttachType::Ingress,
+        Way::Egress => TcAttachType::Egress,
+    };
+    let chain = SchedClassifier::query_tcx(&device.name, place).ok().map(|(_, programs)| {
+        programs.iter().map(|program| (program.id(), program.name_as_str().map(str::to_owned))).collect()
+    });
+    let filters = || -> io::Result<Vec<Filter>> { Traffic::open()?.filters(device.ifindex, way) };
+    let has_filters = match discipline {
+        Some(Discipline::Clsact) => true,
+        Some(Discipline::Ingress) => way == Way::Ingress,
+        None => false,
+    };
+    Hooks { chain, filters: if has_filters { filters().unwrap_or_default() } else { Vec::new() } }
+}
+
+/// What is to be said of one direction. `has_tcx`: the kernel is known to have it.
+pub fn judge(hooks: &Hooks, way: Way, has_tcx: bool, names: &HashMap<u32, String>) -> Vec<Finding> {
+    let [tcx, tc] = match way {
+        Way::Ingress => ["TCX, received", "tc, received"],
+        Way::Egress => ["TCX, sent", "tc, sent"],
+    };
+    let mut findings = Vec::new();
+    match &hooks.chain {
+        Some(chain) if !chain.is_empty() => findings.push(Finding::new(tcx, Answer::Note, of_chain(chain))),
+        None if has_tcx => {
+            let detail = "there are programs, and only root may see which";
+            findings.push(Finding::new(tcx, Answer::Unknown, detail));
+        }
+        _ => {}
+    }
+    if !hooks.filters.is_empty() {
+        findings.push(Finding::new(tc, Answer::Note, of_filters(&hooks.filters, names)));
+    }
+    findings
+}
+
+fn of_chain(chain: &[(u32, Option<String>)]) -> String {
+    let ours = chain.iter().position(|(_, name)| name.as_deref().is_some_and(is_ours));
+    let all: Vec<_> = chain.iter().map(|(id, name)| named(*id, name.as_deref())).collect();
+    let consequence = match ours {
+        Some(0) if all.len() == 1 => "",
+        Some(0) => ". The first one sees every packet",
+        Some(_) => ". weir does not see packets that a program before it drops or redirects",
+        None => ". weir puts its own program before these",
+    };
+    format!("in this order: {}{consequence}", all.join(", "))
+}
+
+fn of_filters(filters: &[Filter], names: &HashMap<u32, String>) -> String {
+    let one = |Filter { priority, kind, program, .. }: &Filter| match program {
+        Some(id) => format!("priority {priority}: {}", named(*id, names.get(id).map(String::as_str))),
+        None => format!("priority {priority}: {kind}"),
+    };
+    let all: Vec<_> = filters.iter().map(one).collect();
+    format!("{}. They run after XDP and TCX; of weir's modes only `tc` is among them", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(names: &[&str]) -> Hooks {
+        let chain = (7..).zip(names.iter().map(|name| Some((*name).to_owned()))).collect();
+        Hooks { chain: Some(chain), filters: Vec::new() }
+    }
+
+    fn said(hooks: &Hooks, way: Way) -> Vec<(&'static str, String)> {
+        let names = HashMap::from([(42, "cls_main".to_owned())]);
+        judge(hooks, way, true, &names).into_iter().map(|finding| (finding.name, finding.detail)).collect()
+    }
+
+    #[test]
+    fn a_chain_is_told_in_its_order_with_what_it_means() {
+        assert_eq!(said(&chain(&[]), Way::Ingress), []);
+        for (names, expected) in [
+            (&["weir_tc"][..], "in this order: weir (program 7)"),
+            (
+                &["weir_tc", "cil_from"],
+                "in this order: weir (program 7), \"cil_from\" (program 8) of somebody else. The first one sees every \
+                 packet",
+            ),
+            (
+                &["cil_from", "weir_tc"],
+                "in this order: \"cil_from\" (program 7) of somebody else, weir (program 8). weir does not see packets \
+                 that a program before it drops or redirects",
+            ),
+            (
+                &["weirdo"],
+                "in this order: \"weirdo\" (program 7) of somebody else. weir puts its own program before these",
+            ),
+        ] {
+            assert_eq!(said(&chain(names), Way::Egress), [("TCX, sent", expected.to_owned())]);
+        }
+        assert_eq!(judge(&Hooks::default(), Way::Ingress, true, &HashMap::new())[0].answer, Answer::Unknown);
+        assert_eq!(judge(&Hooks::default(), Way::Ingress, false, &HashMap::new()), []);
+    }
+
+    #[test]
+    fn filters_are_told_with_their_programs() {
+        let filter = |priority, kind: &str, program| {
+            let kind = kind.to_owned();
+            Filter { priority, handle: 1, protocol: 3_u16.to_be(), kind, chain: 0, program }
+        };
+        let filters = vec![filter(1, "bpf", Some(42)), filter(2, "bpf", Some(43)), filter(49_152, "flower", None)];
+        let hooks = Hooks { chain: Some(Vec::new()), filters };
+        let [(name, detail)] = &said(&hooks, Way::Ingress)[..] else { panic!("one finding") };
+        let expected =
+            "priority 1: \"cls_main\" (program 42) of somebody else, priority 2: program 43, priority 49152: flower.";
+        assert!(*name == "tc, received" && detail.starts_with(expected), "{name}: {detail}");
+    }
+}

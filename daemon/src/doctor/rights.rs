@@ -1,0 +1,62 @@
+//! Which capabilities weir keeps once it measures.
+
+use aya::programs::ProgramError;
+
+use super::{Answer, Finding};
+use crate::{
+    config::Interface,
+    datapath::Cpus,
+    privileges::{Kept, Needs, still_needed},
+};
+
+/// For these interfaces, on this machine.
+pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<bool, ProgramError>) -> Vec<Finding> {
+    match (has_programs, has_tcx) {
+        (true, Err(_)) => {
+            let detail =
+                "whether the kernel has TCX decides which capabilities weir keeps, and that only more privilege shows";
+            vec![Finding::new(NAME, Answer::Unknown, detail)]
+        }
+        (_, has_tcx) => {
+            let cpus_may_come = Cpus::of_this_machine().is_ok_and(|cpus| cpus.online.len() < cpus.possible as usize);
+            let has_tcx = has_tcx.unwrap_or_default();
+            judge(&still_needed(interfaces, Needs { has_programs, has_tcx, cpus_may_come }))
+        }
+    }
+}
+
+const NAME: &str = "rights kept";
+
+fn judge(kept: &[Kept]) -> Vec<Finding> {
+    if kept.is_empty() {
+        return vec![Finding::new(NAME, Answer::Note, "none: weir gives up all capabilities once it measures")];
+    }
+    let one = |(_, name, purpose): &Kept| {
+        Finding::new(NAME, Answer::Note, format!("{name}, also while weir measures: {purpose}"))
+    };
+    kept.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn each_right_that_stays_is_told_with_its_purpose() {
+        let config = Config::parse("interfaces: [eth0, {name: eth1, mode: tc}]", "weir.yaml").unwrap();
+        let needs = Needs { has_programs: true, has_tcx: true, cpus_may_come: true };
+        let details: Vec<_> =
+            judge(&still_needed(&config.interfaces, needs)).into_iter().map(|finding| finding.detail).collect();
+        assert_eq!(
+            details,
+            [
+                "CAP_BPF, also while weir measures: a CPU that comes gets a ring, which is a map",
+                "CAP_NET_ADMIN, also while weir measures: filters of the classic tc hook",
+            ]
+        );
+        assert!(judge(&[])[0].detail.starts_with("none"));
+        let only_sockets = examine(&config.interfaces, false, Ok(false));
+        assert!(only_sockets[0].detail.starts_with("CAP_NET_RAW"), "{only_sockets:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Whether the wall clock is synchronised.
+
+use std::path::Path;
+
+use super::{Answer, Finding, command::output};
+
+/// Made by systemd-timesyncd once it has synchronised the clock.
+const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
+
+/// What those say who can know. `None`: not here, or no answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The kernel, as `timedatectl` asks it.
+    kernel: Option<bool>,
+    /// systemd-timesyncd. It only ever says yes.
+    timesyncd: Option<bool>,
+    /// chronyd. It need not tell the kernel (`rtcsync` in its configuration).
+    chrony: Option<bool>,
+}
+
+/// Asks.
+pub fn examine() -> Finding {
+    judge(Told {
+        kernel: output("timedatectl", &["show", "--property=NTPSynchronized"]).as_deref().and_then(of_timedatectl),
+        timesyncd: Path::new(TIMESYNCD).exists().then_some(true),
+        chrony: output("chronyc", &["-n", "-c", "tracking"]).as_deref().and_then(of_chrony),
+    })
+}
+
+fn of_timedatectl(text: &str) -> Option<bool> {
+    match text.trim().strip_prefix("NTPSynchronized=")? {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// The last of its fields, which commas separate, is the state of leap seconds, or that it is not synchronised.
+fn of_chrony(text: &str) -> Option<bool> {
+    let (_, state) = text.trim().rsplit_once(',')?;
+    Some(!state.to_ascii_lowercase().starts_with("not sync"))
+}
+
+fn judge(Told { kernel, timesyncd, chrony }: Told) -> Finding {
+    let name = "clock";
+    let said = [(kernel, "the kernel"), (chrony, "chronyd"), (timesyncd, "systemd-timesyncd")];
+    let by = |answer| said.into_iter().find(|(told, _)| *told == Some(answer)).map(|(_, who)| who);
+    if let Some(who) = by(true) {
+        return Finding::new(
+            name,
+            Answer::Yes,
+            format!("synchronised, says {who}: windows begin at the same times as elsewhere"),
+        );
+    }
+    let consequence = "windows begin at round times of this clock. If it is wrong, reports do not fit to those of other \
+                       machines. If it is set, a window is shorter or longer than the interval, and its report says so";
+    match by(false) {
+        Some(who) => {
+            let detail = format!(
+                "not synchronised, says {who}: {consequence}. Run a time service: systemd-timesyncd (timedatectl \
+                 set-ntp true) or chronyd"
+            );
+            Finding::new(name, Answer::No, detail)
+        }
+        None => {
+            let detail = format!("neither timedatectl nor chronyc tells whether it is synchronised: {consequence}");
+            Finding::new(name, Answer::Unknown, detail)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_knows_that_it_is_synchronised_is_believed() {
+        let told = Told::default();
+        for (told, expected) in [
+            (told, Answer::Unknown),
+            (Told { kernel: Some(true), ..told }, Answer::Yes),
+            (Told { kernel: Some(false), ..told }, Answer::No),
+            (Told { kernel: Some(false), chrony: Some(true), ..told }, Answer::Yes),
+            (Told { timesyncd: Some(true), ..told }, Answer::Yes),
+            (Told { chrony: Some(false), ..told }, Answer::No),
+        ] {
+            let finding = judge(told);
+            assert_eq!(finding.answer, expected, "{told:?}");
+            assert_eq!(finding.detail.contains("If it is set"), expected != Answer::Yes, "{told:?}");
+            assert!(!finding.forbids());
+        }
+    }
+
+    #[test]
+    fn what_timedatectl_and_chrony_write_is_understood() {
+        assert_eq!(of_timedatectl("NTPSynchronized=yes\n"), Some(true));
+        assert_eq!(of_timedatectl("NTPSynchronized=no\n"), Some(false));
+        assert_eq!(of_timedatectl("Failed to parse\n"), None);
+        let tracking = |leap: &str| format!("A29FC801,192.0.2.1,3,1763900000.1,-0.00002,0.00001,{leap}\n");
+        assert_eq!(of_chrony(&tracking("Normal")), Some(true));
+        assert_eq!(of_chrony(&tracking("Insert second")), Some(true));
+        assert_eq!(of_chrony(&tracking("Not synchronised")), Some(false));
+        assert_eq!(of_chrony("506 Cannot talk to daemon\n"), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! What a line of the log looks like.
+//!
+//! Names in it come from anywhere: interfaces, their aliases, paths, what a collector answers. What a terminal would
+//! obey is escaped, in every format, and an entry is always one line.
+
+use std::{env, fmt, io::IsTerminal as _, os::fd::AsFd};
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use rustix::fs::fstat;
+use serde_json::{Map, Value, json};
+use tracing::{
+    Event, Level,
+    field::{Field, Visit},
+};
+
+use crate::{
+    clock,
+    text::{escaped, visible},
+};
+
+/// The variable that chooses the format, where the command line does not.
+pub const VARIABLE: &str = "WEIR_LOG_FORMAT";
+/// By this systemd tells a service which file is the journal: its device and its inode.
+const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
+/// Where it is set, terminals get no colours (no-color.org).
+const NO_COLOR: &str = "NO_COLOR";
+
+/// The formats that can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// As the reader needs it: for the journal of systemd a priority and no time, else as `plain`
+    #[default]
+    Auto,
+    /// Text, with the time
+    Plain,
+    /// An object a line: time, level, message, fields
+    Json,
+}
+
+impl Format {
+    /// What the variable says, if it says something.
+    ///
+    /// # Errors
+    ///
+    /// It says something else.
+    pub fn of_environment() -> Result<Option<Self>, String> {
+        match env::var(VARIABLE) {
+            Ok(text) if !text.is_empty() => Self::of(&text).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn of(text: &str) -> Result<Self, String> {
+        Self::from_str(text, false)
+            .map_err(|_| format!("{VARIABLE}={text}: use plain, json or auto", text = escaped(text)))
+    }
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// JSON, not text.
+    pub json: bool,
+    /// With the priority in front that journald takes off, `<4>` (sd-daemon(3)). It has a time of its own for each
+    /// line.
+    pub journal: bool,
+    /// With colours.
+    pub colours: bool,
+}
+
+impl Style {
+    /// For this format on standard error, as it is.
+    pub fn of_stderr(format: Format) -> Self {
+        let stderr = std::io::stderr();
+        let journal = env::var(JOURNAL_STREAM).is_ok_and(|stream| is_the_file(stderr.as_fd(), &stream));
+        Self::new(format, journal, stderr.is_terminal() && env::var_os(NO_COLOR).is_none_or(|value| value.is_empty()))
+    }
+
+    const fn new(format: Format, journal: bool, colours: bool) -> Self {
+        match format {
+            Format::Auto => Self { json: false, journal, colours: colours && !journal },
+            Format::Plain => Self { json: false, journal: false, colours },
+            Format::Json => Self { json: true, journal, colours: false },
+        }
+    }
+
+    /// An entry as a line, its end included.
+    pub fn line(self, level: Level, time: Timestamp, entry: &Entry) -> String {
+        let priority = self.priority(level);
+        if self.json {
+            return format!("{priority}{}\n", object(level, time, entry));
+        }
+        let mut line = priority.to_owned();
+        if !self.journal {
+            let (dim, colour, end) = if self.colours { ("\x1b[2m", colour(level), "\x1b[0m") } else { ("", "", "") };
+            line += &format!("{dim}{time:.6}{end} {colour}{:>5}{end} ", level.as_str());
+        }
+        line += &escaped(&entry.message);
+        for (name, value) in &entry.fields {
+            let shown = match value {
+                Told::Text(text) => format!("{text:?}"),
+                Told::Shown(text) => text.clone(),
+                Told::Value(value) => value.to_string(),
+            };
+            let space = if line.is_empty() { "" } else { " " };
+            line += &format!("{space}{name}={}", escaped(&shown));
+        }
+        line + "\n"
+    }
+
+    /// Something that is said without a time, in one or more lines.
+    pub fn told(self, level: Level, text: &str) -> String {
+        if self.json {
+            let entry = Entry { message: text.to_owned(), ..Entry::default() };
+            return self.line(level, clock::now().wall, &entry);
+        }
+        text.lines().map(|line| format!("{}{}\n", self.priority(level), escaped(line))).collect()
+    }
+
+    fn priority(self, level: Level) -> &'static str {
+        match level {
+            _ if !self.journal => "",
+            Level::ERROR => "<3>",
+            Level::WARN => "<4>",
+            Level::INFO => "<6>",
+            _ => "<7>",
+        }
+    }
+}
+
+const fn colour(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "\x1b[31m",
+        Level::WARN => "\x1b[33m",
+        Level::INFO => "\x1b[32m",
+        Level::DEBUG => "\x1b[34m",
+        Level::TRACE => "\x1b[35m",
+    }
+}
+
+/// Whether a file is that of a device and an inode, `8:1234`.
+fn is_the_file(file: impl AsFd, stream: &str) -> bool {
+    let Some((device, inode)) = stream.split_once(':') else { return false };
+    fstat(file).is_ok_and(|stat| Ok(stat.st_dev) == device.parse() && Ok(stat.st_ino) == inode.parse())
+}
+
+/// An object without anything that a terminal would obey.
+fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> String {
+    let fields: Map<_, _> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_json())).collect();
+    let level = level.as_str().to_ascii_lowercase();
+    let object =
+        json!({"time": format!("{time:.6}"), "level": level, "message": message, "fields": fields}).to_string();
+    let mut safe = String::with_capacity(object.len());
+    for character in object.chars() {
+        // JSON has escaped those below 0x20 itself. All others that are obeyed have at most four digits.
+        match visible(character) == character {
+            true => safe.push(character),
+            false => safe += &format!("\\u{:04x}", u32::from(character)),
+        }
+    }
+    safe
+}
+
+/// What is logged.
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// What happened.
+    pub message: String,
+    /// To what, and how much.
+    pub fields: Vec<(&'static str, Told)>,
+}
+
+/// The value of a field.
+#[derive(Debug)]
+pub enum Told {
+    /// Text that is quoted.
+    Text(String),
+    /// Text as it is.
+    Shown(String),
+    /// A number, or yes or no.
+    Value(Value),
+}
+
+impl Told {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) | Self::Shown(text) => Value::from(text.as_str()),
+            Self::Value(value) => value.clone(),
+        }
+    }
+}
+
+impl Entry {
+    /// What was logged.
+    pub fn of(event: &Event<'_>) -> Self {
+        let mut entry = Self::default();
+        event.record(&mut entry);
+        entry
+    }
+
+    fn take(&mut self, field: &Field, value: Told) {
+        match (field.name(), value) {
+            ("message", Told::Text(text) | Told::Shown(text)) => self.message = text,
+            // What libraries log by the crate `log` comes with the place in their code.
+            (name, _) if name.starts_with("log.") => {}
+            (name, value) => self.fields.push((name.trim_start_matches("r#"), value)),
+        }
+    }
+}
+
+impl Visit for Entry {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.take(field, Told::Shown(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, Told::Text(value.to_owned()));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.take(field, Told::Value(value.into()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, Told::Value(value.into()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, Told::Value(value.into()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, Told::Value(value.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn entry(message: &str, value: &str) -> Entry {
+        let fields = vec![("shown", Told::Shown(value.to_owned())), ("text", Told::Text(value.to_owned()))];
+        Entry { message: message.to_owned(), fields }
+    }
+
+    #[test]
+    fn the_journal_gets_priorities_and_neither_time_nor_colours() {
+        let journal = Style::new(Format::Auto, true, true);
+        let line = |level| journal.line(level, Timestamp::UNIX_EPOCH, &entry("gone", "wan0"));
+        assert_eq!(line(Level::WARN), "<4>gone shown=wan0 text=\"wan0\"\n");
+        let priorities =
+            [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE].map(|level| line(level)[..3].to_owned());
+        assert_eq!(priorities, ["<3>", "<6>", "<7>", "<7>"]);
+        assert_eq!(journal.told(Level::ERROR, "a: wrong\nb: wrong"), "<3>a: wrong\n<3>b: wrong\n");
+        let json =
+            Style::new(Format::Json, true, true).line(Level::INFO, Timestamp::UNIX_EPOCH, &entry("gone", "wan0"));
+        let expected = r#"<6>{"fields":{"shown":"wan0","text":"wan0"},"level":"info","message":"gone","time":"1970-01"#;
+        assert_eq!(json, format!("{expected}-01T00:00:00.000000Z\"}}\n"));
+        assert_eq!(Style::new(Format::Plain, true, false), Style::default(), "where it is asked for");
+    }
+
+    #[test]
+    fn a_terminal_gets_colours_and_everybody_else_the_time() {
+        let line = |style: Style| {
+            style.line(Level::INFO, Timestamp::UNIX_EPOCH, &Entry { message: "up".into(), ..Entry::default() })
+        };
+        assert_eq!(line(Style::default()), "1970-01-01T00:00:00.000000Z  INFO up\n");
+        let coloured = line(Style::new(Format::Auto, false, true));
+        assert_eq!(coloured, "\x1b[2m1970-01-01T00:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m up\n");
+    }
+
+    #[test]
+    fn no_name_can_make_a_line_of_its_own_or_turn_text_around() {
+        let evil = "x\n<0>forged\r\x1b[2J\u{9b}31m\u{202e}\u{2066}\u{7f}";
+        for format in [Format::Auto, Format::Plain, Format::Json] {
+            for journal in [false, true] {
+                let style = Style::new(format, journal, false);
+                for line in [
+                    style.line(Level::WARN, Timestamp::UNIX_EPOCH, &entry(evil, evil)),
+                    style.told(Level::WARN, &evil.replace('\n', " ")),
+                ] {
+                    let text = line.strip_suffix('\n').unwrap();
+                    assert!(text.chars().all(|character| visible(character) == character), "{style:?}: {text:?}");
+                }
+            }
+        }
+        let json =
+            Style { json: true, ..Style::default() }.line(Level::WARN, Timestamp::UNIX_EPOCH, &entry(evil, evil));
+        let object: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((object["message"].as_str(), object["fields"]["text"].as_str()), (Some(evil), Some(evil)));
+    }
+
+    #[test]
+    fn the_journal_is_known_by_device_and_inode() {
+        let file = File::open("/dev/null").unwrap();
+        let stat = fstat(&file).unwrap();
+        assert!(is_the_file(&file, &format!("{}:{}", stat.st_dev, stat.st_ino)));
+        for other in ["", "1", "1:", "x:y", &format!("{}:{}", stat.st_dev, stat.st_ino + 1)] {
+            assert!(!is_the_file(&file, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_format_that_is_none_is_refused_with_those_that_are() {
+        assert_eq!(Format::of("json"), Ok(Format::Json));
+        assert_eq!(Format::of("xml"), Err("WEIR_LOG_FORMAT=xml: use plain, json or auto".to_owned()));
+    }
+}

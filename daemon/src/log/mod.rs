@@ -1,0 +1,168 @@
+//! The log: lines on standard error, which nobody may be reading.
+//!
+//! `format` makes a line of what happened: as text, as text for the journal of systemd, or as JSON. `limit` leaves out
+//! lines of which there are too many. `writer` writes a line where it fits, and never waits for a reader. Whoever logs
+//! does so by [`tracing`], and comes here.
+
+mod format;
+mod limit;
+mod writer;
+
+use std::{
+    fmt,
+    io::{self, Stderr},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    layer::{Context, SubscriberExt as _},
+    util::SubscriberInitExt as _,
+};
+
+pub use self::format::{Format, VARIABLE};
+use self::{
+    format::{Entry, Style},
+    limit::{Limiter, More},
+    writer::Log,
+};
+use crate::clock;
+
+/// The variable that says which lines there are: `debug`, `weir=trace`, ...
+const FILTER: &str = "WEIR_LOG";
+
+/// How lines look since [`begin`].
+static STYLE: OnceLock<Style> = OnceLock::new();
+
+/// The log of this process. Dropping it says what was left out.
+#[derive(Debug)]
+pub struct Ended(Arc<Lines>);
+
+/// Begins the log of this process on standard error.
+pub fn begin(format: Format) -> Ended {
+    let style = *STYLE.get_or_init(|| Style::of_stderr(format));
+    let lines = Arc::new(Lines { log: Log::new(io::stderr(), style), style, limiter: Mutex::default() });
+    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::registry().with(filter).with(ToLines(lines.clone())).init();
+    Ended(lines)
+}
+
+/// Says something to whoever started weir, beside what is logged: why it ends.
+pub fn say(message: fmt::Arguments<'_>) {
+    let style = *STYLE.get_or_init(|| Style::of_stderr(Format::Auto));
+    Log::new(io::stderr(), style).line(&style.told(Level::ERROR, &message.to_string()));
+}
+
+#[derive(Debug)]
+struct Lines<F = Stderr> {
+    log: Log<F>,
+    style: Style,
+    limiter: Mutex<Limiter>,
+}
+
+impl<F: std::os::fd::AsFd> Lines<F> {
+    fn limiter(&self) -> MutexGuard<'_, Limiter> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how many lines were left out.
+    fn tell(&self, now: clock::Moment, more: impl IntoIterator<Item = More>) {
+        for More { level, lines, last } in more {
+            let message = format!("{lines} more like it: {last}");
+            self.log.line(&self.style.line(level, now.wall, &Entry { message, ..Entry::default() }));
+        }
+    }
+
+    fn event(&self, event: &Event<'_>, now: clock::Moment) {
+        let entry = Entry::of(event);
+        let (callsite, level) = (event.metadata().callsite(), *event.metadata().level());
+        let mut limiter = self.limiter();
+        let more = limiter.over(now.monotonic);
+        let is_admitted = limiter.admit(callsite, level, &entry.message, now.monotonic);
+        drop(limiter);
+        self.tell(now, more);
+        if is_admitted {
+            self.log.line(&self.style.line(level, now.wall, &entry));
+        }
+    }
+}
+
+/// Passes on what was logged.
+struct ToLines(Arc<Lines>);
+
+impl<S: Subscriber> Layer<S> for ToLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        self.0.event(event, clock::now());
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let more = self.0.limiter().rest();
+        self.0.tell(clock::now(), more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read as _, os::fd::OwnedFd};
+
+    use tracing::{info, subscriber::with_default, warn};
+
+    use super::*;
+
+    struct Into(Arc<Lines<OwnedFd>>);
+
+    impl<S: Subscriber> Layer<S> for Into {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.event(event, clock::now());
+        }
+    }
+
+    fn written(style: Style, happens: impl FnOnce()) -> String {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let lines = Arc::new(Lines { log: Log::new(writer, style), style, limiter: Mutex::default() });
+        with_default(tracing_subscriber::registry().with(Into(lines.clone())), happens);
+        let more = lines.limiter().rest();
+        lines.tell(clock::now(), more);
+        drop(lines);
+        let mut text = String::new();
+        File::from(reader).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn what_repeats_is_limited_and_counted_and_other_messages_are_not() {
+        let text = written(Style { journal: true, ..Style::default() }, || {
+            for flap in 0..1_000 {
+                warn!(flap, "the interface is gone");
+            }
+            info!("something else");
+        });
+        let lines: Vec<_> = text.lines().collect();
+        let gone = lines.iter().filter(|line| line.starts_with("<4>the interface is gone flap=")).count();
+        assert_eq!(gone, limit::LINES_MAX as usize, "{text}");
+        assert!(lines.contains(&"<6>something else"), "{text}");
+        let more = format!("<4>{} more like it: the interface is gone", 1_000 - limit::LINES_MAX);
+        assert_eq!(lines.last(), Some(&more.as_str()), "once");
+        assert_eq!(lines.len(), gone + 2, "{text}");
+    }
+
+    #[test]
+    fn what_is_logged_comes_with_its_fields_in_every_format() {
+        let happens =
+            || warn!(interface = %"wan0", packets = 7, direction = "ingress", "the \u{202e}link\n{}", "is down");
+        let text = written(Style::default(), happens);
+        let (time, rest) = text.split_once(' ').unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{text}");
+        let expected = " WARN the \\u{202e}link\\nis down interface=wan0 packets=7 direction=\"ingress\"\n";
+        assert_eq!(rest, expected);
+        let text = written(Style { json: true, ..Style::default() }, happens);
+        assert!(text.is_ascii() && text.lines().count() == 1, "{text}");
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(object["level"], "warn");
+        assert_eq!(object["message"], "the \u{202e}link\nis down");
+        assert_eq!(object["fields"], serde_json::json!({"interface": "wan0", "packets": 7, "direction": "ingress"}));
+    }
+}

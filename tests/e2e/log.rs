@@ -1,0 +1,81 @@
+//! What weir logs, as its reader needs it: text, JSON, or lines for the journal of systemd.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    daemon::{Daemon, weir_binary},
+    netns::{Lab, QuietPair},
+    scratch::Scratch,
+};
+
+use crate::watch::{Ended, TIMEOUT, config, stop, weir};
+
+tests![
+    the_journal_gets_priorities,
+    json_is_an_object_a_line_and_names_cannot_forge_one,
+    a_format_that_is_none_is_refused
+];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// weir with something in its environment, as a script; `variable` is written as shells have it.
+fn weir_with(variable: &str, scratch: &Scratch) -> Result<PathBuf> {
+    let program = scratch.file("weir");
+    fs::write(&program, format!("#!/bin/sh\n{variable} exec '{}' \"$@\"\n", weir_binary()?.canonicalize()?.display()))?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+    Ok(program)
+}
+
+fn the_journal_gets_priorities() -> Result<()> {
+    let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
+    // As systemd names the file that is standard error.
+    let program = weir_with("JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2)", &scratch)?;
+    // The second is not there, which is a warning.
+    let settings = format!("interfaces: [{INTERFACE}, absent0]\n");
+    let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| config(&settings, reports))?;
+    daemon.wait_for_line("<6>measuring ", TIMEOUT)?;
+    stop(&mut daemon, Loss::None)?;
+    let log = daemon.log()?;
+    for line in log.lines() {
+        let text = ["<3>", "<4>", "<6>"].iter().find_map(|priority| line.strip_prefix(priority));
+        let text = text.with_context(|| format!("no priority: {line:?}"))?;
+        ensure!(!text.contains('\u{1b}') && !text.starts_with("20"), "colours, or a time: {line:?}");
+    }
+    ensure!(log.lines().any(|line| line.starts_with("<4>") && line.contains("absent0")), "{log}");
+    Ok(())
+}
+
+fn json_is_an_object_a_line_and_names_cannot_forge_one() -> Result<()> {
+    const NAME: &str = "w\u{202e}\u{1b}[2J0";
+    let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
+    pair.observer.ip(&format!("link set {INTERFACE} down"))?;
+    pair.observer.ip(&format!("link set {INTERFACE} name {NAME}"))?;
+    pair.observer.ip(&format!("link set {NAME} up"))?;
+    let program = weir_with("WEIR_LOG_FORMAT=json", &scratch)?;
+    let mut daemon =
+        Daemon::start_program(&program, Some(&pair.observer), |reports| config("interfaces: [\"w*\"]\n", reports))?;
+    daemon.wait_for_line("\"measuring ", TIMEOUT)?;
+    stop(&mut daemon, Loss::None)?;
+    let log = daemon.log()?;
+    ensure!(!log.contains('\u{202e}') && !log.contains('\u{1b}'), "{log:?}");
+    let lines: Result<Vec<Value>, _> = log.lines().map(serde_json::from_str).collect();
+    let lines = lines.with_context(|| log.clone())?;
+    for line in &lines {
+        let text = |name: &str| line[name].as_str().with_context(|| format!("no {name}: {line}"));
+        text("time")?.parse::<jiff::Timestamp>()?;
+        ensure!(["info", "warn", "error"].contains(&text("level")?), "{line}");
+        ensure!(!text("message")?.is_empty() && line["fields"].is_object(), "{line}");
+    }
+    ensure!(lines.iter().any(|line| line["fields"]["interface"] == NAME), "{log}");
+    Ok(())
+}
+
+fn a_format_that_is_none_is_refused() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mut command = std::process::Command::new(weir_with("WEIR_LOG_FORMAT=xml", &scratch)?);
+    Ended::of(command.args(["run", "--interface", "lo"]))?.check(2, &["WEIR_LOG_FORMAT=xml", "plain, json or auto"])?;
+    weir(&["run", "--log-format", "xml"])?.check(2, &["possible values", "json"])
+}
