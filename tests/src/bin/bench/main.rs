@@ -10,6 +10,7 @@ mod closing;
 mod datapath;
 mod frames;
 mod heavy_hitters;
+mod idle;
 mod machine;
 mod networks;
 mod peers;
@@ -29,6 +30,8 @@ enum Bench {
     HeavyHitters,
     /// Nanoseconds to find the network of an address
     Networks,
+    /// CPU time and memory of the daemon while there is no traffic (needs root)
+    Idle,
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// weir and flowsketch on the same capture, with the same questions: time, memory, and how true the answers are
@@ -54,6 +57,7 @@ fn main() -> Result<()> {
         Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
         Bench::HeavyHitters => heavy_hitters::bench(),
         Bench::Networks => networks::bench(),
+        Bench::Idle => idle::bench(),
         Bench::Replay => replay::bench(),
         Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),
         Bench::Tax { flood: true, .. } => tax::flood(),

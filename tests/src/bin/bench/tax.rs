@@ -16,7 +16,7 @@ use crate::table::{self, least_and_median, thousands};
 
 mod flood;
 mod paced;
-mod process;
+pub mod process;
 mod route;
 mod tool;
 
