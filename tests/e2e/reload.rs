@@ -120,7 +120,7 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
         "report: {interval: 1s}\nviews: [{name: a, by: [src_ip], top: 5}]\n",
         "report: {interval: 2s, top: 20}\nestimates: {top_error: 0.001}\n",
         "report: {interval: 1s}\nnetworks: {n: {prefixes: [10.0.0.0/8]}}\nviews: [{name: b, by: [dst_net]}]\n",
-        "report: {interval: 1s}\nstandard_views: [flows, sources]\nseen_flows: {generation: 1m}\n",
+        "report: {interval: 1s}\nstandard_views: [flows, sources]\nseen_flows: {generation: 20m}\n",
         "report: {interval: 1s}\nviews: [{name: a, measure: {distinct: src_ip}, by: [dst_ip]}]\nsampling: {cpu: 0.4}\n",
     ];
     let Watch { pair, daemon } = &mut reloaded.watch;
