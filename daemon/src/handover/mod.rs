@@ -34,7 +34,7 @@ use std::{
 use aya::maps::MapData;
 use jiff::Timestamp;
 use tracing::warn;
-use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record, size::SIZE_CLASSES};
+use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record};
 use weir_sketch::{Seen, hash::Key};
 
 use self::{
@@ -190,9 +190,8 @@ pub struct Handover {
     paper: Paper,
     secret: Option<Key>,
     network: u64,
-    /// The counters of each slot in all reports so far.
-    reported: Vec<Counters>,
-    sizes: Vec<u64>,
+    /// What was counted in all reports so far.
+    reported: Edge,
     until: Moment,
     last: Option<Last>,
     generation_begun: Option<Duration>,
@@ -237,8 +236,7 @@ impl Handover {
             paper,
             secret,
             network: network(),
-            reported: Vec::new(),
-            sizes: vec![0; SIZE_CLASSES],
+            reported: Edge::empty(0),
             until: begin,
             last: inheritance.book().and_then(|book| book.last.clone()),
             generation_begun: None,
@@ -263,21 +261,11 @@ impl Handover {
         self.generation
     }
 
-    /// The last report that was numbered, by this weir or by one before it.
-    pub const fn last(&self) -> Option<&Last> {
-        self.last.as_ref()
-    }
-
     /// Takes note of counters that the next report has, and of records that it has not, as it is the last one.
     pub fn add(&mut self, edge: &Edge, rest: Vec<Record>) {
         self.records.extend(rest);
-        if self.reported.len() < edge.counters.len() {
-            self.reported.resize(edge.counters.len(), Counters::default());
-        }
-        let mut sum = Edge { counters: std::mem::take(&mut self.reported), ..Edge::empty(0) };
-        sum.sizes = std::mem::take(&mut self.sizes);
-        sum.add(edge);
-        (self.reported, self.sizes) = (sum.counters, sum.sizes);
+        self.reported.provide(edge.counters.len());
+        self.reported.add(edge);
     }
 
     /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after it;
@@ -316,7 +304,7 @@ impl Handover {
 
     fn write(&mut self, mut pages: Vec<Page>) {
         for page in &mut pages {
-            page.reported = words(self.reported.get(page.slot).unwrap_or(&Counters::default()));
+            page.reported = words(self.reported.counters.get(page.slot).unwrap_or(&Counters::default()));
         }
         let book = Book {
             layout: LAYOUT,
@@ -327,7 +315,7 @@ impl Handover {
             generation_begun: self.generation_begun,
             alerts: self.alerts.clone(),
             pages,
-            sizes: self.sizes.clone(),
+            sizes: self.reported.sizes.clone(),
         };
         let written = self.paper.write(&book);
         self.pages = book.pages;
