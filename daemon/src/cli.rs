@@ -38,6 +38,9 @@ pub enum Command {
     Reload(ReloadArgs),
     /// Have the running weir detach from interfaces, and remove what a killed weir has left at their tc hooks (as root)
     Detach(DetachArgs),
+    /// Show or remove what waits on disk for a sink
+    #[command(subcommand)]
+    Spool(SpoolCommand),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
@@ -186,11 +189,68 @@ pub struct DetachArgs {
     pub socket: SocketArgs,
 }
 
+/// `weir spool`.
+#[derive(Debug, Subcommand)]
+pub enum SpoolCommand {
+    /// List reports, refused reports and tombstones, in the order in which they are delivered
+    Ls(SpoolListArgs),
+    /// Print reports as JSON, one a line
+    Cat(SpoolArgs),
+    /// Remove reports; a tombstone is delivered in the place of each one that was waiting
+    Rm(SpoolRemoveArgs),
+}
+
+/// `weir spool ls`.
+#[derive(Args, Debug)]
+pub struct SpoolListArgs {
+    /// What to list.
+    #[command(flatten)]
+    pub what: SpoolArgs,
+    /// Print a line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir spool cat`.
+#[derive(Args, Debug)]
+pub struct SpoolArgs {
+    /// Only these: names of sinks' folders, or ids of reports [default: all]
+    #[arg(value_name = "SINK|ID")]
+    pub names: Vec<String>,
+    /// Where.
+    #[command(flatten)]
+    pub place: SpoolPlaceArgs,
+}
+
+/// `weir spool rm`.
+#[derive(Args, Debug)]
+pub struct SpoolRemoveArgs {
+    /// Names of sinks' folders, or ids of reports
+    #[arg(required = true, value_name = "SINK|ID")]
+    pub names: Vec<String>,
+    /// Where.
+    #[command(flatten)]
+    pub place: SpoolPlaceArgs,
+}
+
+/// Where the spools are.
+#[derive(Args, Debug)]
+pub struct SpoolPlaceArgs {
+    /// The folder of all spools [default: that of the configuration, else /var/lib/weir/spool]
+    #[arg(short, long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
 /// The schemas.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Schema {
     /// The schema of a report
     Report,
+    /// The schema of a tombstone, which is delivered in the place of reports that are lost
+    Tombstone,
 }
 
 fn windows(text: &str) -> Result<Windows, String> {

@@ -134,8 +134,19 @@ impl Closing {
             kernel_ns_per_packet: None,
             rings: Rings { peak_fill: summary.ring_peak },
             late_cpus,
-            spool: Spool::default(),
+            spool: spool_of(&sinks),
             sinks,
         }
     }
+}
+
+/// All spools together.
+fn spool_of(sinks: &[SinkMetrics]) -> Spool {
+    let mut all = Spool::default();
+    for (sink, spool) in sinks.iter().filter_map(|sink| Some((sink, sink.spool?))) {
+        all.reports += spool.reports;
+        all.bytes += spool.bytes;
+        all.dropped += sink.dropped;
+    }
+    all
 }

@@ -15,7 +15,7 @@ use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{
         AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, RunArgs, Schema,
-        SocketArgs, StatusArgs,
+        SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs,
     },
     clock,
     config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
@@ -39,15 +39,18 @@ use weir::{
     question::Views,
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
-    report::{report_schema, write_answers, write_tables},
+    report::{report_schema, tombstone_schema, write_answers, write_tables},
     signals,
     sink::OpenError,
+    spool::command::{self, SpoolError, Spools},
 };
 
 /// Where the configuration is unless told otherwise.
 const CONFIG: &str = "/etc/weir/weir.yaml";
 /// The variable by which systemd names the directories of a service that outlive it (`StateDirectory=`).
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+/// The one that it gives weir.
+const STATE_DIRECTORY_DEFAULT: &str = "/var/lib/weir";
 
 /// How weir ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,9 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask(args),
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
+        Command::Spool(command) => spool(&command),
         Command::Schema(Schema::Report) => print(report_schema()),
+        Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
         // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has seen enough.
@@ -393,6 +398,56 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
     Ok(true)
 }
 
+fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
+    let impossible = |error: SpoolError| Failure { exit: Exit::Impossible, error: error.into() };
+    let (SpoolCommand::Ls(SpoolListArgs { what: SpoolArgs { names, place }, .. })
+    | SpoolCommand::Cat(SpoolArgs { names, place })
+    | SpoolCommand::Rm(SpoolRemoveArgs { names, place })) = command;
+    let spools = Spools::new(spool_folder(place)?);
+    let items = spools.list(names).map_err(|error| match error {
+        SpoolError::NotThere { .. } => Failure { exit: Exit::Usage, error: error.into() },
+        _ => impossible(error),
+    })?;
+    let mut out = io::stdout().lock();
+    let mut exit = Exit::Done;
+    match command {
+        SpoolCommand::Ls(SpoolListArgs { json, .. }) => {
+            let write = if *json { command::write_json } else { command::write_list };
+            write(&items, &mut out).map_err(ReplayError::from)?;
+        }
+        SpoolCommand::Cat(_) => {
+            for item in &items {
+                match item.line() {
+                    Ok(line) => out.write_all(&line).map_err(ReplayError::from)?,
+                    Err(error) => {
+                        say(format_args!("weir: {error}"));
+                        exit = Exit::Broken;
+                    }
+                }
+            }
+        }
+        SpoolCommand::Rm(_) => {
+            for item in &items {
+                spools.remove(item).map_err(impossible)?;
+                writeln!(out, "{}: removed {}", item.sink, item.id).map_err(ReplayError::from)?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The folder that is meant: as it is given, or as the service has it.
+fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<PathBuf, Failure> {
+    if let Some(path) = path {
+        return Ok(path.clone());
+    }
+    let state_directory = state_directory().unwrap_or_else(|| PathBuf::from(STATE_DIRECTORY_DEFAULT));
+    read_config(config)?.spool.folder(Some(&state_directory)).ok_or_else(|| Failure {
+        exit: Exit::Usage,
+        error: anyhow::anyhow!("the configuration says `spool: {{path: none}}`: nothing waits on disk"),
+    })
+}
+
 fn read_config(args: &ConfigArgs) -> Result<Config, Failure> {
     read_source(args).map(|(config, _)| config)
 }
@@ -432,6 +487,7 @@ impl From<RunError> for Failure {
             | RunError::Budget(_)
             | RunError::Sink(OpenError::Http(_)) => Exit::Usage,
             RunError::Kernel(_)
+            | RunError::Taken(_)
             | RunError::Attach(_)
             | RunError::Taps(_)
             | RunError::Thread(_)

@@ -23,7 +23,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, Interface, KeyError, slots},
+    config::{Config, HashKey, Interface, KeyError, Where, slots},
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
@@ -34,6 +34,7 @@ use crate::{
     fleet::{Berth, Fleet},
     handover::{Handover, Inheritance, estate::Inherited},
     keys::Keys,
+    lock::LockError,
     measure::{
         batch::Batch,
         collector::Collector,
@@ -50,6 +51,7 @@ use crate::{
     reload::{Reloader, Started, reloader::Reread},
     signals::Signals,
     sink,
+    spool::place::Place,
     state::{Last, State},
     text::with_causes,
 };
@@ -78,6 +80,9 @@ pub enum RunError {
     /// More memory than the configuration allows.
     #[error(transparent)]
     Budget(#[from] OverBudget),
+    /// A folder that another weir has.
+    #[error(transparent)]
+    Taken(#[from] LockError),
     /// A sink.
     #[error(transparent)]
     Sink(#[from] sink::OpenError),
@@ -113,6 +118,11 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         (HashKey::Random, Some(secret)) => secret,
         (hash_key, _) => hash_key.key()?,
     };
+    // Before anything is attached: a second weir with the same folders must not disturb the first one.
+    let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
+    let (state, known) =
+        start.directory.map_or(Ok((None, None)), |directory| State::open(directory, observer.identity()))?;
+    let spools = spools(config, start.directory)?;
     let cpus = Cpus::of_this_machine()?;
     let plan = Plan::new(config, key, &cpus);
     let interfaces = plan.interfaces as usize;
@@ -140,7 +150,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
     let seen = Arc::new(seen);
     let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));
-    let outboxes = sink::open(&config.sinks)?;
+    let outboxes = sink::open(&config.sinks, spools.as_ref())?;
     let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
@@ -219,9 +229,6 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
                 events.watch(&news_in);
             })
             .map_err(RunError::Thread)?;
-        let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
-        let (state, known) =
-            start.directory.map_or((None, None), |directory| State::open(directory, observer.identity()));
         let closing = Closing {
             key_id: keys.id(),
             keys,
@@ -260,7 +267,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             (start.reread, hangups),
             requests,
             (config.clone(), interfaces),
-            started,
+            (started, spools),
             (&cpus, memory.workers + memory.readers),
         );
         thread::Builder::new()
@@ -328,6 +335,32 @@ fn inherit(
         }
     }
     Some(edge)
+}
+
+/// Where reports wait for their sinks on disk; `None` if they wait in memory, which the log says.
+fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
+    let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
+    if targets.is_empty() {
+        return Ok(None);
+    }
+    let in_memory = "reports wait in memory, where there is room for a few: a restart loses those that wait";
+    let Some(folder) = config.spool.folder(state_directory) else {
+        if config.spool.path == Where::StateDirectory {
+            warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
+        }
+        return Ok(None);
+    };
+    match Place::take(&folder, config.spool.limits()) {
+        Ok(place) => {
+            place.tell_unused(&targets);
+            Ok(Some(place))
+        }
+        Err(taken @ LockError::Taken { .. }) => Err(taken),
+        Err(error) => {
+            warn!("the spool cannot be used: {error}; {in_memory}");
+            Ok(None)
+        }
+    }
 }
 
 /// The later of two reports that may be the last one.

@@ -4,7 +4,7 @@
 //! names it; no number is given twice. Nothing that is wrong with the directory stops the daemon: it says so and goes on.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -18,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use crate::privileges;
+use crate::{
+    lock::{Lock, LockError},
+    privileges,
+};
 
 /// The format of the file.
 const SCHEMA: &str = "weir.state/1";
@@ -40,17 +43,6 @@ pub struct Last {
     pub seq: u64,
     /// Its id.
     pub id: String,
-}
-
-/// Why the state directory cannot be used.
-#[derive(Debug, Error)]
-enum StateError {
-    /// Another daemon has it.
-    #[error("another weir uses {}", .0.display())]
-    Taken(PathBuf),
-    /// The system refuses something.
-    #[error("cannot {what} {}: {error}", path.display())]
-    System { what: &'static str, path: PathBuf, error: io::Error },
 }
 
 /// Why the file says nothing of the last report.
@@ -88,29 +80,27 @@ pub struct State {
 impl State {
     /// Takes a directory, and what is known there of the last report of the observer with this identity. If something
     /// is wrong with it, the log says so.
-    pub fn open(directory: &Path, observer: &str) -> (Option<Self>, Option<Last>) {
+    ///
+    /// # Errors
+    ///
+    /// Another weir has this directory: two of them would give the same numbers.
+    pub fn open(directory: &Path, observer: &str) -> Result<(Option<Self>, Option<Last>), LockError> {
         match Self::take(directory, observer) {
-            Ok((state, last)) => (Some(state), last),
+            Ok((state, last)) => Ok((Some(state), last)),
+            Err(taken @ LockError::Taken { .. }) => Err(taken),
             Err(error) => {
                 warn!("{error}. Reports are numbered from 1 again, and the first one does not name the one before");
-                (None, None)
+                Ok((None, None))
             }
         }
     }
 
-    fn take(directory: &Path, observer: &str) -> Result<(Self, Option<Last>), StateError> {
+    fn take(directory: &Path, observer: &str) -> Result<(Self, Option<Last>), LockError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
-            move |error| StateError::System { what, path, error }
+            move |error| LockError::System { what, path, error }
         };
-        let path = directory.join(LOCK);
-        let mut options = OpenOptions::new();
-        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(never_waiting());
-        let lock = options.open(&path).map_err(failed("open", &path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => StateError::Taken(directory.to_owned()),
-            TryLockError::Error(error) => failed("lock", &path)(error),
-        })?;
+        let lock = Lock::take(directory, LOCK)?;
         let path = directory.join(KEPT);
         let last = match read(&path).map_err(failed("read", &path))? {
             None => None,
@@ -129,7 +119,7 @@ impl State {
         Ok((Self::start(directory.to_owned(), lock).map_err(failed("start a thread for", directory))?, last))
     }
 
-    fn start(directory: PathBuf, lock: File) -> io::Result<Self> {
+    fn start(directory: PathBuf, lock: Lock) -> io::Result<Self> {
         let (orders, waiting) = bounded::<Last>(1);
         let (written_in, written) = bounded(1);
         let taken = waiting.clone();
@@ -255,11 +245,6 @@ mod tests {
             fs::create_dir(&path).unwrap();
             Self(path)
         }
-
-        /// What is known after a restart.
-        fn known(&self) -> Option<Last> {
-            State::open(&self.0, OBSERVER).1
-        }
     }
 
     impl Drop for Directory {
@@ -271,10 +256,10 @@ mod tests {
     /// The lock goes with the thread, which ends soon after its state.
     fn when_free(directory: &Directory) -> (State, Option<Last>) {
         loop {
-            if let (Some(state), last) = State::open(&directory.0, OBSERVER) {
-                return (state, last);
+            match State::open(&directory.0, OBSERVER) {
+                Ok((Some(state), last)) => return (state, last),
+                _ => thread::yield_now(),
             }
-            thread::yield_now();
         }
     }
 
@@ -298,8 +283,8 @@ mod tests {
         let directory = Directory::new("two");
         let (mut state, _) = when_free(&directory);
         state.keep(last(7));
-        assert!(matches!(State::take(&directory.0, OBSERVER), Err(StateError::Taken(_))));
-        assert_eq!(directory.known(), None, "the second one counts for itself");
+        let why = State::open(&directory.0, OBSERVER).unwrap_err();
+        assert!(why.to_string().contains(&format!("the weir with process id {}", process::id())), "{why}");
     }
 
     #[test]
@@ -340,7 +325,7 @@ mod tests {
         let directory = Directory::new("unusable");
         assert!(matches!(
             State::take(&directory.0.join("missing"), OBSERVER),
-            Err(StateError::System { what: "open", .. })
+            Err(LockError::System { what: "open", .. })
         ));
         fs::create_dir(directory.0.join(KEPT)).unwrap();
         let (mut state, known) = when_free(&directory);

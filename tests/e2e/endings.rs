@@ -19,7 +19,7 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::watch::{TIMEOUT, check_accounts, config, has_program, number, stop, weir_with};
+use crate::watch::{Ended, TIMEOUT, check_accounts, config, has_program, number, stop, weir_with};
 
 tests![
     a_hangup_does_not_end_it,
@@ -170,10 +170,12 @@ fn two_daemons_do_not_share_numbers() -> Result<()> {
     let mut first = run(&pair, state.path(), 2)?;
     // Another link, because the first one's hook is taken.
     let other = Lab::quiet_pair()?;
-    let mut second = run(&other, state.path(), 1)?;
-    second.wait_for_line(&format!("another weir uses {}", state.path().display()), TIMEOUT)?;
-    let reports = stop(&mut second, Loss::None)?;
-    ensure!(reports[0]["observer"]["seq"] == 1 && reports[0].get("previous").is_none(), "{}", reports[0]["id"]);
+    let scratch = Scratch::new()?;
+    let program = weir_with("STATE_DIRECTORY", state.path(), &scratch)?;
+    let ended = Ended::of(other.observer.command(program).args(["run", "--interface", INTERFACE]))?;
+    let why = format!("{} is in use by the weir with process id {}", state.path().display(), first.pid());
+    ended.check(3, &[&why])?;
+    ensure!(!has_program(&other.observer, INTERFACE)?, "a program is left on {INTERFACE}");
     let kept = stop(&mut first, Loss::None)?;
     let last = kept.last().context("there are reports")?;
     let next = stop(&mut run(&pair, state.path(), 1)?, Loss::None)?;

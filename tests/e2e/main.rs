@@ -31,6 +31,7 @@ mod control;
 mod coverage;
 mod cpus;
 mod default_route;
+mod delivery;
 mod doctor;
 mod endings;
 mod feeds;
@@ -66,7 +67,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 34] = [
+const SUITES: [Suite; 35] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("log", log::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
@@ -93,6 +94,7 @@ const SUITES: [Suite; 34] = [
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
     Suite::in_namespaces("sampling", sampling::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
+    Suite::in_namespaces("delivery", delivery::TESTS),
     Suite::in_namespaces("alerts", alerts::TESTS),
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),

@@ -61,8 +61,8 @@ fn reports_arrive_once_named_and_packed() -> Result<()> {
 }
 
 fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
-    const BEHAVIOURS: [Behaviour; 4] =
-        [Behaviour::Down, Behaviour::Hang, Behaviour::Refuse(503), Behaviour::Refuse(403)];
+    const BEHAVIOURS: [Behaviour; 5] =
+        [Behaviour::Down, Behaviour::Hang, Behaviour::Refuse(503), Behaviour::Refuse(403), Behaviour::Refuse(400)];
     let pair = Lab::quiet_pair()?;
     let failing: Vec<_> = BEHAVIOURS
         .into_iter()
@@ -105,7 +105,9 @@ fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
 
     let last = reports.last().context("there are reports")?;
     for (behaviour, collector) in &failing {
-        let received: Vec<_> = collector.received().into_iter().map(|received| received.report).collect();
+        let received = collector.received().into_iter().map(|received| received.report);
+        let (received, tombstones): (Vec<_>, Vec<_>) =
+            received.partition(|received| received["schema"] != "weir.tombstone/1");
         check_accounts(&received, Loss::None)?;
         let sent: HashMap<_, _> = reports.iter().map(|report| (report["id"].to_string(), report)).collect();
         let ids: BTreeSet<_> = received.iter().map(|report| report["id"].to_string()).collect();
@@ -118,6 +120,10 @@ fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
         let accounted = dropped + received.len() as u64;
         let all = reports.len() as u64;
         ensure!(accounted == all, "{behaviour:?}: {} received and {dropped} dropped of {all}", received.len());
+        let told: u64 = tombstones.iter().map(|one| number(&one["reports"])).sum::<Result<_>>()?;
+        // A collector that refuses reports refuses tombstones, too.
+        let is_told = told == dropped || *behaviour == Behaviour::Refuse(400) && told <= dropped;
+        ensure!(is_told, "{behaviour:?}: {dropped} dropped, and tombstones for {told}");
     }
     Ok(())
 }

@@ -37,7 +37,26 @@ pub enum Behaviour {
     Hang,
     /// Does not listen: connections are refused.
     Down,
+    /// Accepts reports, after a while.
+    Slow,
+    /// Reads the beginning of a request, and closes the connection.
+    Reset,
+    /// Answers something that is no HTTP.
+    Garbage,
+    /// Accepts reports, and closes the connection without an answer.
+    Lost,
+    /// Accepts reports, and its answer does not end.
+    Endless,
+    /// Answers 429, and wants to be left alone for a second.
+    Busy,
+    /// Sends to another place.
+    Redirect,
 }
+
+/// How long [`Behaviour::Slow`] takes.
+const SLOW: Duration = Duration::from_millis(300);
+/// Bytes of an answer that does not end, if nobody closes the connection.
+const ENDLESS_BYTES: usize = 16 << 20;
 
 /// A report that was received.
 #[derive(Clone, Debug, PartialEq)]
@@ -250,6 +269,23 @@ fn serve(shared: &Shared, server: Server, address: SocketAddr) {
             Behaviour::Accept => accept(shared, request),
             Behaviour::Refuse(status) => answer(shared, request, status, Vec::new()),
             Behaviour::Hang | Behaviour::Down => held.push(request),
+            Behaviour::Slow => {
+                thread::sleep(SLOW);
+                accept(shared, request);
+            }
+            Behaviour::Reset => reset(shared, request),
+            Behaviour::Garbage => write(shared, request, 0, b"SSH-2.0-not-http\r\n"),
+            Behaviour::Lost => keep(shared, request, b""),
+            Behaviour::Endless => keep(shared, request, &endless()),
+            Behaviour::Busy => {
+                let answer =
+                    "HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                write(shared, request, 429, answer.as_bytes());
+            }
+            Behaviour::Redirect => {
+                let answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n";
+                write(shared, request, 302, answer.as_bytes());
+            }
         }
     }
     shared.lock().stopping = true;
@@ -304,12 +340,43 @@ fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
     received.collect()
 }
 
+/// Keeps the reports of a request, and answers this.
+fn keep(shared: &Shared, mut request: Request, answer: &[u8]) {
+    let reports = read(&mut request).unwrap_or_default();
+    shared.note(200, reports);
+    let mut writer = request.into_writer();
+    let _ = writer.write_all(answer).and_then(|()| writer.flush());
+}
+
+/// Reads a little of a request.
+fn reset(shared: &Shared, mut request: Request) {
+    let _ = request.as_reader().read(&mut [0; 16]);
+    shared.note(0, Vec::new());
+    drop(request.into_writer());
+}
+
+fn endless() -> Vec<u8> {
+    let mut answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_vec();
+    answer.resize(ENDLESS_BYTES, b'x');
+    answer
+}
+
 fn answer(shared: &Shared, request: Request, status: u16, reports: Vec<Received>) {
     shared.note(status, reports);
     let response = format!("HTTP/1.1 {status} As Told\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    respond(request, response.as_bytes());
+}
+
+/// Answers this, and keeps nothing.
+fn write(shared: &Shared, request: Request, status: u16, answer: &[u8]) {
+    shared.note(status, Vec::new());
+    respond(request, answer);
+}
+
+fn respond(request: Request, answer: &[u8]) {
     let mut writer = request.into_writer();
     // Who hung up before his answer does not want it.
-    let _ = writer.write_all(response.as_bytes()).and_then(|()| writer.flush());
+    let _ = writer.write_all(answer).and_then(|()| writer.flush());
 }
 
 #[cfg(test)]

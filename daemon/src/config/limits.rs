@@ -146,6 +146,12 @@ pub const CPU_SHARE: RangeInclusive<f64> = 0.01..=1.0;
 /// Sinks: each is a thread and a queue.
 pub const SINKS_MAX: usize = 16;
 
+/// Bytes on disk that wait for one sink: at least some reports that are on their way, and some that are not.
+pub const SPOOL_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// How long a report may wait on disk. Durations have no days: they are hours here.
+pub const SPOOL_AGE: RangeInclusive<Duration> = seconds(60)..=seconds(10 * 366 * 24 * 60 * 60);
+
 /// Reports that a sink holds while it is slow or dead.
 pub const QUEUE: RangeInclusive<u64> = 1..=4096;
 

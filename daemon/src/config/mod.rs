@@ -16,6 +16,7 @@ mod read;
 mod secret;
 mod section;
 mod source;
+mod spool;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
 pub use self::source::Source;
+pub use self::spool::{Fsync, Spool, Where};
 
 use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
 use self::section::{Field, Log};
@@ -85,6 +87,8 @@ pub struct Config {
     pub hash_key: HashKey,
     /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
     pub sinks: Vec<Sink>,
+    /// Where reports wait for their sinks.
+    pub spool: Spool,
 }
 
 /// Who reports.
@@ -378,7 +382,7 @@ pub struct Sink {
     /// The kind of sink and its own settings.
     #[serde(flatten)]
     pub target: Target,
-    /// Reports held while the target is slow or dead.
+    /// Reports that wait in memory while the target is slow or dead, where no disk has them.
     pub queue: usize,
 }
 
@@ -604,6 +608,7 @@ impl Default for Config {
             sampling: Sampling::default(),
             hash_key: HashKey::default(),
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
+            spool: Spool::default(),
         }
     }
 }
@@ -614,6 +619,15 @@ impl Sink {
 }
 
 impl Target {
+    /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
+    pub fn spool_key(&self) -> Option<String> {
+        match self {
+            Self::Stdout => None,
+            Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
+            Self::Http(http) => Some(http.url.to_string()),
+        }
+    }
+
     /// Why the two cannot stand beside each other: what the later one says of the earlier one.
     fn conflict(&self, earlier: &Self) -> Option<String> {
         match (self, earlier) {

@@ -11,6 +11,7 @@ use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::network::networks;
 use super::section::{Field, Section};
+use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
     AUTO, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode,
@@ -94,6 +95,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
         sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
+        spool: s.section("spool", "{max_size: 64MiB}", spool),
     });
     let mut config = config.unwrap_or_default();
     let before = root.mistakes();

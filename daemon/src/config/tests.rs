@@ -170,6 +170,7 @@ sinks:
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
+spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
 memory: 200MiB
@@ -245,6 +246,12 @@ fn every_setting_is_read() {
         }],
         memory: Some(200 << 20),
         control: Control { socket: None },
+        spool: Spool {
+            path: Where::Folder("/srv/spool".into()),
+            fsync: Fsync::Never,
+            max_size: 1 << 30,
+            max_age: Some(Duration::from_secs(72 * 60 * 60)),
+        },
         datapath: Datapath {
             cache_flows: Some(8192),
             ring: Some(262_144),
@@ -268,7 +275,7 @@ fn every_setting_is_read() {
 
 #[test]
 fn printed_configuration_reads_back() {
-    for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}"] {
+    for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}", "spool: {path: none, max_age: none}"] {
         let config = parse(text).unwrap();
         let printed = config.to_yaml();
         assert_eq!(parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")), config);
@@ -295,6 +302,8 @@ fn limits_are_inclusive() {
         ("datapath: {cache_flows: %}", ["256", "65536"], ["128", "131072"]),
         ("datapath: {ring: %}", ["64KiB", "64MiB"], ["32KiB", "128MiB"]),
         ("datapath: {packet_ring: %}", ["64KiB", "256MiB"], ["32KiB", "512MiB"]),
+        ("spool: {max_size: %}", ["1MiB", "1024GiB"], ["1023KiB", "1025GiB"]),
+        ("spool: {max_age: %}", ["60s", "87840h"], ["59s", "87841h"]),
         ("sinks: [{type: stdout, queue: %}]", ["1", "4096"], ["0", "4097"]),
         ("sinks: [{type: file, path: a, max_size: %}]", ["1MiB", "1024GiB"], ["1023KiB", "1025GiB"]),
         ("sinks: [{type: file, path: a, keep: %}]", ["1", "100"], ["0", "101"]),
@@ -348,6 +357,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "seen_flows: {generation: {}}",
         &["1:26: seen_flows.generation: expected a duration such as 10s, found the empty map {}"],
     ),
+    ("spool: {path: ''}", &["1:15: spool.path: not a path: it is empty or contains a NUL byte"]),
+    ("spool: {fsync: always}", &["1:16: spool.fsync: expected one of report, never, found the text \"always\""]),
     ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),
     ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
     (
@@ -384,7 +395,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, control, datapath, sampling, hash_key, sinks)",
+         standard_views, views, alerts, memory, control, datapath, sampling, hash_key, sinks, spool)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),

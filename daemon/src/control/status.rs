@@ -159,11 +159,15 @@ impl fmt::Display for Told<'_> {
             rss_bytes >> 20,
             memory_bytes >> 20
         )?;
-        for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, last_error } in sinks {
+        for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, lost, spool, last_error } in sinks {
             let name: String = name.chars().map(visible).collect();
             write!(f, "sink {name}: {} delivered, {queued} waiting", grouped(*delivered))?;
+            if let Some(spool) = spool.filter(|spool| spool.reports > 0) {
+                write!(f, ", {} of them on disk", grouped(spool.reports))?;
+            }
             if *dropped > 0 {
-                write!(f, ", {} DROPPED", grouped(*dropped))?;
+                let why = lost.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count)));
+                write!(f, ", {} DROPPED ({})", grouped(*dropped), why.collect::<Vec<_>>().join(", "))?;
             }
             let error = last_error.iter().flat_map(|error| error.chars().map(visible));
             writeln!(f, "{}{}", if last_error.is_some() { ": " } else { "" }, error.collect::<String>())?;

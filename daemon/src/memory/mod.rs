@@ -4,7 +4,7 @@
 pub mod allocator;
 mod budget;
 
-use std::{fmt, fs, sync::Arc, time::Duration};
+use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
 
 use weir_common::{
     cpu::{Cpu, HandedOver},
@@ -33,6 +33,8 @@ const LOADING_BYTES: u64 = 32 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
+/// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
+const DELIVERY_BYTES: u64 = 3 << 20;
 /// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
 const INTERFACE_BYTES: u64 = 1520;
 /// An alert as JSON with all its evidence, and what the webhook gets besides.
@@ -85,6 +87,8 @@ pub struct Memory {
     pub sums: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
+    /// What is on its way from the spools, and what is known of their files, at most.
+    pub spools: u64,
 }
 
 impl Memory {
@@ -102,6 +106,8 @@ impl Memory {
         let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
         let taps = tap::count(&config.interfaces, has_programs);
+        let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
+        let spool = DELIVERY_BYTES + if is_on_disk { config.spool.limits().index_bytes() } else { 0 };
         Self {
             cpus: if has_programs { online as u64 } else { 0 },
             workers: if has_programs { online.min(WORKERS_MAX) as u64 } else { 0 },
@@ -120,6 +126,7 @@ impl Memory {
             queues: queued
                 * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts)
                 + messages * ALERT_BYTES,
+            spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum(),
         }
     }
 
@@ -138,6 +145,7 @@ impl Memory {
             + self.names
             + self.seen_flows
             + self.queues
+            + self.spools
     }
 
     /// The memory of the kernel's maps besides the rings.
@@ -206,6 +214,9 @@ impl fmt::Display for Memory {
         }
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
+        if self.spools > 0 {
+            line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
+        }
         line("program, stacks", BASE_BYTES, String::new())?;
         let how = match self.resident() > self.measuring() {
             true => "while the programs are loaded; later less",

@@ -37,6 +37,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         sampling,
         hash_key,
         sinks,
+        spool,
     } = new;
     let all = [
         ("observer", *observer != old.observer),
@@ -55,6 +56,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("sampling", *sampling != old.sampling),
         ("hash_key", *hash_key != old.hash_key),
         ("sinks", *sinks != old.sinks),
+        ("spool", *spool != old.spool),
     ];
     all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
@@ -68,6 +70,7 @@ pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<(&'sta
         }
     };
     note(new.observer != old.observer, "observer", "the numbers of reports go on for one observer");
+    note(new.spool != old.spool, "spool", "it is opened once");
     note(new.control != old.control, "control", "the control socket is opened once");
     note(new.datapath != old.datapath, "datapath", "its maps are made once");
     note(new.hash_key != old.hash_key, "hash_key", "flows that were seen are known by it");
@@ -136,6 +139,7 @@ mod tests {
         for (text, name) in [
             ("observer: {name: r1}", "observer"),
             ("control: {socket: /tmp/other.sock}", "control"),
+            ("spool: {path: none}", "spool"),
             ("datapath: {tunnels: inner}", "datapath"),
             ("hash_key: {file: /etc/weir/key}", "hash_key"),
             ("seen_flows: {capacity: 2000}", "seen_flows"),

@@ -26,6 +26,7 @@ use crate::{
     notify::notify,
     question::Views,
     sink,
+    spool::place::Place,
     text::with_causes,
 };
 
@@ -42,6 +43,7 @@ const STOPPING: &str = "weir is stopping";
 pub struct Reloader<'a> {
     reread: Reread<'a>,
     started: Started,
+    spools: Option<Place>,
     cpus: &'a Cpus,
     /// Threads that wait for something.
     threads: u64,
@@ -58,14 +60,14 @@ impl<'a> Reloader<'a> {
         (reread, hangups): (Reread<'a>, Receiver<()>),
         requests: Receiver<Request>,
         (config, interfaces): (Arc<Config>, usize),
-        started: Started,
+        (started, spools): (Started, Option<Place>),
         (cpus, threads): (&'a Cpus, u64),
     ) -> (Self, Reloads) {
         let in_force = Arc::new(Mutex::new(InForce { config, interfaces, generation: 0 }));
         let (offers, offers_out) = bounded(0);
         let (end_in, end) = bounded(0);
         let reloads = Reloads { offers: offers_out, in_force: in_force.clone(), _end: end_in };
-        (Self { reread, started, cpus, threads, hangups, requests, end, offers, in_force }, reloads)
+        (Self { reread, started, spools, cpus, threads, hangups, requests, end, offers, in_force }, reloads)
     }
 
     /// Works until the coordinator's side is gone.
@@ -153,7 +155,7 @@ impl<'a> Reloader<'a> {
             provided.map_err(|error| with_causes(&error))?;
         }
         let new: Vec<_> = config.sinks.iter().filter(|sink| !base.config.sinks.contains(sink)).cloned().collect();
-        let opened = sink::open(&new).map_err(|error| with_causes(&error))?;
+        let opened = sink::open(&new, self.spools.as_ref()).map_err(|error| with_causes(&error))?;
         let webhook = config.alerts.webhook.as_ref().filter(|_| config.alerts.webhook != base.config.alerts.webhook);
         let webhook = webhook.map(sink::open_webhook).transpose().map_err(|error| with_causes(&error))?;
         Ok(Prepared {
@@ -195,7 +197,7 @@ mod tests {
         ask.send(Request { reply, waker: Waker::new().unwrap() }).unwrap();
         let cpus = Cpus::of(1);
         let (reloader, reloads) =
-            Reloader::new((reread, never()), requests, (Arc::new(in_force), 1), STARTED, (&cpus, 1));
+            Reloader::new((reread, never()), requests, (Arc::new(in_force), 1), (STARTED, None), (&cpus, 1));
         std::thread::scope(|scope| {
             scope.spawn(|| reloader.run());
             let early = stop.is_none().then(|| outcome.recv().unwrap());

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::names::protocol::protocol_name;
 pub use alert::{Alert, Evidence};
 pub use rates::InterfaceRates;
-pub use schema::report_schema;
+pub use schema::{report_schema, tombstone_schema};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
@@ -543,30 +543,46 @@ pub struct Rings {
     pub peak_fill: f64,
 }
 
-/// Reports that wait on disk.
+/// Reports that wait on disk, for all sinks together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spool {
     /// Reports in it.
     pub reports: u64,
     /// Their size in bytes.
     pub bytes: u64,
-    /// Reports dropped since the daemon's start because the spool was full.
+    /// Reports lost since the daemon's start; each is in a tombstone.
     pub dropped: u64,
 }
 
-/// One sink's account since the daemon's start. Every report for it is queued, delivered or dropped.
+/// What waits on disk for one sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SinkSpool {
+    /// Reports in it.
+    pub reports: u64,
+    /// The size of all its files in bytes, each in whole blocks; refused reports that are kept aside included.
+    pub bytes: u64,
+}
+
+/// One sink's account since the daemon's start. Every report for it, also one that an earlier run has left, is queued, delivered
+/// or dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkMetrics {
     /// The sink's name.
     pub name: String,
-    /// Reports that wait, or are being delivered now.
+    /// Reports that wait, on disk or in memory, or are being delivered now.
     pub queued: u64,
     /// Reports delivered.
     pub delivered: u64,
     /// Attempts that failed; one report may take several.
     pub failed_attempts: u64,
-    /// Reports dropped: the queue was full, or the sink refused them for good.
+    /// Reports that were lost. A tombstone is delivered in the place of each.
     pub dropped: u64,
+    /// Why they were lost, and how many: `spool_full`, `queue_full`, `too_old`, `damaged`, `refused` or `removed`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, u64>,
+    /// What waits on disk; absent if the sink has no spool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spool: Option<SinkSpool>,
     /// What went wrong last; absent while all goes well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,

@@ -8,6 +8,7 @@ use schemars::{
 use serde_json::json;
 
 use super::Report;
+use crate::spool::Tombstone;
 
 /// The JSON Schema (draft 2020-12) of a report, indented, with a newline at its end.
 ///
@@ -16,6 +17,13 @@ pub fn report_schema() -> String {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>();
     schema.insert("title".to_owned(), json!("weir report"));
     SpellOutIp.transform(&mut schema);
+    format!("{:#}\n", schema.as_value())
+}
+
+/// The JSON Schema of a tombstone, which stands in the place of reports that are lost.
+pub fn tombstone_schema() -> String {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Tombstone>();
+    schema.insert("title".to_owned(), json!("weir tombstone"));
     format!("{:#}\n", schema.as_value())
 }
 

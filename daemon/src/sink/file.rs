@@ -3,14 +3,15 @@
 use std::{
     fs,
     io::{self, ErrorKind},
+    mem,
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{OFlags, fcntl_setfl};
 
-use super::{DeliveryError, Encoded, Sink, write_line};
-use crate::config;
+use super::{DeliveryError, Sink, write_line};
+use crate::{config, spool::Parcel};
 
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
@@ -18,8 +19,9 @@ const MODE: u32 = 0o640;
 /// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new one is
 /// created.
 ///
-/// A report is delivered when the system has accepted it; it is not synced to the disk. A named pipe accepts reports
-/// only while somebody reads it.
+/// A report is delivered when the system has accepted it; it is not synced to the disk. If it is the file's last line already,
+/// because weir was killed before it took note of that, it is not written again. A named pipe accepts reports only while
+/// somebody reads it.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -42,6 +44,8 @@ struct Open {
     /// Device and inode: what the path must still lead to.
     identity: (u64, u64),
     torn: bool,
+    /// Whether weir has written nothing yet: an earlier one may have written what is to be written first.
+    is_new: bool,
 }
 
 impl File {
@@ -53,6 +57,10 @@ impl File {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.moved()? {
             self.open = None;
+        }
+        let open = self.opened()?;
+        if mem::take(&mut open.is_new) && open.ends_with(line)? {
+            return Ok(());
         }
         if let Some(Rotation { max_size, keep }) = self.rotation
             && self.opened()?.size()?.is_some_and(|size| size > 0 && size + line.len() as u64 > max_size)
@@ -107,6 +115,14 @@ impl Open {
         Ok(metadata.is_file().then_some(metadata.len()))
     }
 
+    /// Whether its last line is this one.
+    fn ends_with(&self, line: &[u8]) -> io::Result<bool> {
+        let Some(start) = self.size()?.and_then(|size| size.checked_sub(line.len() as u64)) else { return Ok(false) };
+        let mut last = vec![0; line.len()];
+        self.file.read_exact_at(&mut last, start)?;
+        Ok(last == line)
+    }
+
     fn at(path: &PathBuf) -> io::Result<Self> {
         let is_pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
         let file = if is_pipe {
@@ -119,7 +135,7 @@ impl Open {
         if metadata.is_file() && metadata.len() > 0 {
             file.read_exact_at(&mut last, metadata.len() - 1)?;
         }
-        Ok(Self { file, identity: identity(&metadata), torn: last != *b"\n" })
+        Ok(Self { file, identity: identity(&metadata), torn: last != *b"\n", is_new: true })
     }
 }
 
@@ -148,9 +164,11 @@ impl Sink for File {
         format!("file:{}", self.path.display())
     }
 
-    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
-        self.append(&report.line)
-            .map_err(|error| DeliveryError::Unavailable(format!("cannot write to {}: {error}", self.path.display())))
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        batch
+            .iter()
+            .try_for_each(|parcel| self.append(&parcel.encoded.line))
+            .map_err(|error| DeliveryError::unavailable(format!("cannot write to {}: {error}", self.path.display())))
     }
 }
 
@@ -158,7 +176,10 @@ impl Sink for File {
 mod tests {
     use std::{env, process};
 
-    use super::{super::tests::encoded, *};
+    use super::{
+        super::tests::{id, parcels},
+        *,
+    };
 
     /// A directory of one test, gone with it.
     struct Directory(PathBuf);
@@ -190,10 +211,10 @@ mod tests {
         let mut sink = File::new(&path, None);
         assert_eq!(sink.name(), format!("file:{}", path.display()));
         assert!(!path.exists(), "opened with the first report");
-        sink.deliver(&encoded("a/b/1")).unwrap();
-        sink.deliver(&encoded("a/b/2")).unwrap();
-        File::new(&path, None).deliver(&encoded("a/c/1")).unwrap();
-        assert_eq!(ids(&path), ["a/b/1", "a/b/2", "a/c/1"]);
+        sink.deliver(&parcels([1])).unwrap();
+        sink.deliver(&parcels([2])).unwrap();
+        File::new(&path, None).deliver(&parcels([101])).unwrap();
+        assert_eq!(ids(&path), [id(1), id(2), id(101)]);
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o7777 & !MODE, 0, "{mode:o}: nobody else may read it");
     }
@@ -203,39 +224,54 @@ mod tests {
         let directory = Directory::new("rotate");
         let [path, old] = ["reports.ndjson", "reports.ndjson.1"].map(|name| directory.0.join(name));
         let mut sink = File::new(&path, None);
-        sink.deliver(&encoded("a/b/1")).unwrap();
+        sink.deliver(&parcels([1])).unwrap();
         fs::rename(&path, &old).unwrap();
-        sink.deliver(&encoded("a/b/2")).unwrap();
-        assert_eq!((ids(&old), ids(&path)), (vec!["a/b/1".to_owned()], vec!["a/b/2".to_owned()]));
+        sink.deliver(&parcels([2])).unwrap();
+        assert_eq!((ids(&old), ids(&path)), (vec![id(1)], vec![id(2)]));
 
         fs::remove_file(&path).unwrap();
-        sink.deliver(&encoded("a/b/3")).unwrap();
+        sink.deliver(&parcels([3])).unwrap();
         fs::rename(&path, &old).unwrap();
         fs::write(&path, "").unwrap();
-        sink.deliver(&encoded("a/b/4")).unwrap();
-        assert_eq!((ids(&old), ids(&path)), (vec!["a/b/3".to_owned()], vec!["a/b/4".to_owned()]));
+        sink.deliver(&parcels([4])).unwrap();
+        assert_eq!((ids(&old), ids(&path)), (vec![id(3)], vec![id(4)]));
 
         // Rotation by copying: the same file, cut to nothing.
         fs::write(&path, "").unwrap();
-        sink.deliver(&encoded("a/b/5")).unwrap();
-        assert_eq!(ids(&path), ["a/b/5"]);
+        sink.deliver(&parcels([5])).unwrap();
+        assert_eq!(ids(&path), [id(5)]);
     }
 
     #[test]
     fn a_file_that_is_large_enough_is_renamed_and_the_oldest_goes() {
         let directory = Directory::new("large");
         let path = directory.0.join("reports.ndjson");
-        let line = encoded("a/b/1").line.len() as u64;
+        let line = parcels([1])[0].encoded.line.len() as u64;
         let mut sink = File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 }));
-        (1..=9).for_each(|nth| sink.deliver(&encoded(&format!("a/b/{nth}"))).unwrap());
+        (1..=9).for_each(|nth| sink.deliver(&parcels([nth])).unwrap());
         let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
-        assert_eq!(names.map(|name| ids(&name).join(" ")), ["a/b/9", "a/b/7 a/b/8", "a/b/5 a/b/6"]);
+        assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
         // Another run goes on with what is there; a report that is too large has a file of its own.
-        File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 })).deliver(&encoded("a/c/1")).unwrap();
-        assert_eq!(ids(&path), ["a/b/9", "a/c/1"]);
-        File::new(&path, Some(Rotation { max_size: 1, keep: 2 })).deliver(&encoded("a/c/2")).unwrap();
-        assert_eq!(ids(&path), ["a/c/2"]);
+        File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 })).deliver(&parcels([8])).unwrap();
+        assert_eq!(ids(&path), [id(9), id(8)]);
+        File::new(&path, Some(Rotation { max_size: 1, keep: 2 })).deliver(&parcels([102])).unwrap();
+        assert_eq!(ids(&path), [id(102)]);
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_written_last_is_not_written_again() {
+        let directory = Directory::new("again");
+        let path = directory.0.join("reports.ndjson");
+        let deliver = |seqs: &[u64]| {
+            let mut sink = File::new(&path, None);
+            seqs.iter().for_each(|seq| sink.deliver(&parcels([*seq])).unwrap());
+        };
+        deliver(&[1, 2]);
+        deliver(&[2, 3]);
+        assert_eq!(ids(&path), [id(1), id(2), id(3)]);
+        deliver(&[2, 3]);
+        assert_eq!(ids(&path).len(), 5, "only the last line is looked at");
     }
 
     #[test]
@@ -244,9 +280,9 @@ mod tests {
         let path = directory.0.join("reports.ndjson");
         fs::write(&path, "{\"schema\":\"we").unwrap();
         let mut sink = File::new(&path, None);
-        let reports = [encoded("a/b/1"), encoded("a/b/2")];
-        reports.iter().for_each(|report| sink.deliver(report).unwrap());
-        let expected = [b"{\"schema\":\"we\n", &*reports[0].line, &*reports[1].line].concat();
+        let reports = parcels([1, 2]);
+        reports.chunks(1).for_each(|report| sink.deliver(report).unwrap());
+        let expected = [b"{\"schema\":\"we\n", &*reports[0].encoded.line, &*reports[1].encoded.line].concat();
         assert_eq!(fs::read(&path).unwrap(), expected);
     }
 
@@ -255,12 +291,12 @@ mod tests {
         let directory = Directory::new("error");
         let path = directory.0.join("missing").join("reports.ndjson");
         let mut sink = File::new(&path, None);
-        let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
-        let DeliveryError::Unavailable(message) = error else { panic!("{error:?}") };
+        let error = sink.deliver(&parcels([1])).unwrap_err();
+        let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
         assert!(message.contains(path.to_str().unwrap()) && message.contains("No such file"), "{message}");
         fs::create_dir(path.parent().unwrap()).unwrap();
-        sink.deliver(&encoded("a/b/1")).unwrap();
-        assert_eq!(ids(&path), ["a/b/1"]);
+        sink.deliver(&parcels([1])).unwrap();
+        assert_eq!(ids(&path), [id(1)]);
     }
 
     #[test]
@@ -271,17 +307,17 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 1 }));
         let nobody = |sink: &mut File| {
-            let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
+            let error = sink.deliver(&parcels([1])).unwrap_err();
             let expected = format!("cannot write to {}: it is a pipe, and nobody reads it", path.display());
-            assert_eq!(error, DeliveryError::Unavailable(expected));
+            assert_eq!(error, DeliveryError::unavailable(expected));
         };
         nobody(&mut sink);
-        for id in ["a/b/1", "a/b/2"] {
+        for seq in [1, 2] {
             let mut reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-            sink.deliver(&encoded(id)).unwrap();
-            let mut line = vec![0; encoded(id).line.len()];
+            sink.deliver(&parcels([seq])).unwrap();
+            let mut line = vec![0; parcels([seq])[0].encoded.line.len()];
             io::Read::read_exact(&mut reader, &mut line).unwrap();
-            assert!(line == *encoded(id).line, "each reader gets whole lines");
+            assert!(line == *parcels([seq])[0].encoded.line, "each reader gets whole lines");
             drop(reader);
             nobody(&mut sink);
         }
@@ -289,8 +325,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_full_is_unavailable() {
-        let error =
-            File::new("/dev/full", Some(Rotation { max_size: 1, keep: 1 })).deliver(&encoded("a/b/1")).unwrap_err();
-        assert!(matches!(&error, DeliveryError::Unavailable(message) if message.contains("/dev/full")), "{error:?}");
+        let error = File::new("/dev/full", Some(Rotation { max_size: 1, keep: 1 })).deliver(&parcels([1])).unwrap_err();
+        assert!(
+            matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("/dev/full")),
+            "{error:?}"
+        );
     }
 }

@@ -12,20 +12,25 @@ use ureq::{
     tls::{RootCerts, TlsConfig},
 };
 
-use super::{DeliveryError, Encoded, Sink};
-use crate::text::with_causes;
+use super::{DeliveryError, Sink};
+use crate::{clock, spool::Parcel, text::with_causes};
 
 /// How much of the body of a refusal an error quotes: enough for a sentence.
 const REFUSAL_BYTES_MAX: u64 = 200;
 /// How much of an answer is read so that its connection can be used again; larger ones cost a new connection.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Reports that one request has, at most.
+const BATCH: usize = 100;
+/// The longest that a collector may ask to be left alone.
+const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A collector that takes reports as the bodies of POST requests (NDJSON, one report each).
+/// A collector that takes reports as the bodies of POST requests (NDJSON, one report a line).
 ///
-/// The header `Idempotency-Key` is the report's id, the same in every attempt. Delivered means an answer of 2xx; 4xx
-/// refuses the report for good, but for 408 and 429; everything else may work later. Redirects are not followed.
-/// HTTPS trusts the roots of the platform.
+/// The header `Idempotency-Key` is the report's id, or the ids of the first and the last one of a batch, the same in every
+/// attempt. Delivered means an answer of 2xx. 4xx refuses the reports for good, but for those that may pass: 401, 403 and 404
+/// (a token that has expired, a collector that is being deployed), 408, 425 and 429. Everything else may work later.
+/// `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the platform.
 #[derive(Debug)]
 pub struct Http {
     agent: Agent,
@@ -107,15 +112,21 @@ impl Http {
         Ok(webhook)
     }
 
-    fn request(&self, report: &Encoded) -> Result<Request<Vec<u8>>, DeliveryError> {
-        let body = if self.compress { gzip(&report.line) } else { report.line.to_vec() };
+    fn request(&self, batch: &[Parcel]) -> Result<Request<Vec<u8>>, DeliveryError> {
+        let lines: Vec<&[u8]> = batch.iter().map(|parcel| &*parcel.encoded.line).collect();
+        let body = if self.compress { gzip(&lines) } else { lines.concat() };
         let mut request = Request::post(&self.uri)
             .body(body)
             .map_err(|error| DeliveryError::Refused(format!("cannot make the request: {error}")))?;
         request.headers_mut().extend(self.headers.clone());
-        let key = HeaderValue::try_from(&report.id)
-            .map_err(|_| DeliveryError::Refused(format!("the id {:?} is not a header's value", report.id)))?;
-        request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+        let key = match batch {
+            [] => String::new(),
+            [one] => one.encoded.id.clone(),
+            [first, .., last] => format!("{}..{}", first.encoded.id, last.encoded.id),
+        };
+        let value = HeaderValue::try_from(&key)
+            .map_err(|_| DeliveryError::Refused(format!("the id {key:?} is not a header's value")))?;
+        request.headers_mut().insert(IDEMPOTENCY_KEY, value);
         Ok(request)
     }
 }
@@ -136,9 +147,13 @@ impl Sink for Http {
         if self.is_webhook { ["an alert", "alerts"] } else { ["a report", "reports"] }
     }
 
-    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
-        let request = self.request(report)?;
-        let mut response = self.agent.run(request).map_err(|error| DeliveryError::Unavailable(with_causes(&error)))?;
+    fn batch(&self) -> usize {
+        if self.is_webhook { 1 } else { BATCH }
+    }
+
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        let request = self.request(batch)?;
+        let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
         let status = response.status();
         if status.is_success() {
             // Delivered, whether or not the rest of the answer arrives.
@@ -146,13 +161,38 @@ impl Sink for Http {
             return Ok(());
         }
         let message = refusal(&mut response);
-        let later = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-        Err(if status.is_client_error() && !later {
+        Err(if status.is_client_error() && !may_pass(status) {
             DeliveryError::Refused(message)
         } else {
-            DeliveryError::Unavailable(message)
+            DeliveryError::Unavailable { message, after: retry_after(response.headers()) }
         })
     }
+}
+
+/// Whether this refusal says nothing of the report itself.
+fn may_pass(status: StatusCode) -> bool {
+    const PASSING: [StatusCode; 6] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    PASSING.contains(&status)
+}
+
+/// How long the collector wants to be left alone (RFC 9110 section 10.2.3): seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let after = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            date.duration_since(clock::now().wall).try_into().unwrap_or_default()
+        }
+    };
+    Some(after.min(AFTER_MAX))
 }
 
 fn parse_url(url: &str) -> Result<Uri, HttpError> {
@@ -168,9 +208,10 @@ fn parse_url(url: &str) -> Result<Uri, HttpError> {
     }
 }
 
-fn gzip(line: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(line.len() / 2), Compression::default());
-    encoder.write_all(line).and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
+fn gzip(lines: &[&[u8]]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = lines.iter().try_for_each(|line| encoder.write_all(line));
+    written.and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
 }
 
 /// An answer other than 2xx in one line: status, where a redirect leads, and the beginning of its body.
@@ -201,7 +242,13 @@ pub(super) mod tests {
     use flate2::read::GzDecoder;
     use tiny_http::{Header, Method, Response, Server};
 
-    use super::{super::tests::encoded, *};
+    use super::{
+        super::{
+            Encoded,
+            tests::{id, parcels},
+        },
+        *,
+    };
 
     /// Far longer than anything here takes; only a failing test waits for it.
     pub(in crate::sink) const LONG: Duration = Duration::from_secs(20);
@@ -278,19 +325,19 @@ pub(super) mod tests {
         let mut sink = Http::new(&url, LONG, false, headers).unwrap();
         assert_eq!(sink.name(), format!("http://{}/weir", collector.address), "a query may hold a secret");
         assert!(!format!("{sink:?}").contains("s3cret"));
-        let reports = [encoded("a/b/1"), encoded("a/b/2")];
-        reports.iter().for_each(|report| sink.deliver(report).unwrap());
+        let reports = parcels([1, 2]);
+        reports.chunks(1).for_each(|report| sink.deliver(report).unwrap());
         let received = collector.received();
         assert_eq!(received.len(), reports.len());
         for (request, report) in received.iter().zip(&reports) {
             assert_eq!((&request.method, request.url.as_str()), (&Method::Post, "/weir?table=reports"));
-            assert_eq!(request.header("Idempotency-Key"), Some(report.id.as_str()));
+            assert_eq!(request.header("Idempotency-Key"), Some(report.encoded.id.as_str()));
             assert_eq!(request.header("Content-Type"), Some("application/x-ndjson"));
             assert_eq!(request.header("Content-Encoding"), None);
             assert_eq!(request.header("User-Agent"), Some(concat!("weir/", env!("CARGO_PKG_VERSION"))));
             assert_eq!(request.header("Authorization"), Some("Bearer s3cret"));
             assert_eq!(request.header("X-Site"), Some("fra1"));
-            assert!(*request.body == *report.line);
+            assert!(*request.body == *report.encoded.line);
         }
     }
 
@@ -301,7 +348,7 @@ pub(super) mod tests {
         let mut webhook = Http::webhook(&url, LONG, Vec::new()).unwrap();
         assert_eq!(webhook.name(), format!("webhook:http://{}", collector.address));
         let message = Encoded { id: "a/b/1/flood".to_owned(), line: b"{}\n".as_slice().into() };
-        webhook.deliver(&message).unwrap();
+        webhook.deliver(&[Parcel::report(message)]).unwrap();
         let [request] = collector.received().try_into().ok().unwrap();
         assert_eq!((request.url.as_str(), request.body.as_slice()), ("/services/T0K3N?key=T0K3N", b"{}\n".as_slice()));
         assert_eq!(request.header("Content-Type"), Some("application/json"));
@@ -313,21 +360,21 @@ pub(super) mod tests {
         let collector = Collector::answering([200]);
         let headers = vec![("user-agent".to_owned(), "ours".to_owned())];
         let mut sink = Http::new(&format!("http://{}", collector.address), LONG, true, headers).unwrap();
-        let report = encoded("a/b/1");
-        sink.deliver(&report).unwrap();
+        let [report] = parcels([1]);
+        sink.deliver(std::slice::from_ref(&report)).unwrap();
         let [request] = collector.received().try_into().ok().unwrap();
         assert_eq!(request.header("Content-Encoding"), Some("gzip"));
         assert_eq!(request.header("User-Agent"), Some("ours"), "a configured header replaces weir's");
-        assert!(request.body.len() < report.line.len() / 2);
+        assert!(request.body.len() < report.encoded.line.len() / 2);
         let mut line = Vec::new();
         GzDecoder::new(&*request.body).read_to_end(&mut line).unwrap();
-        assert!(line == *report.line);
+        assert!(line == *report.encoded.line);
     }
 
     #[test]
     fn an_answer_says_whether_to_try_again() {
-        let later = [301, 302, 307, 308, 408, 429, 500, 502, 503, 504];
-        let never = [400, 401, 403, 404, 409, 413, 422];
+        let later = [301, 302, 307, 308, 401, 403, 404, 408, 425, 429, 500, 502, 503, 504];
+        let never = [400, 405, 409, 410, 413, 422];
         let statuses = [later.as_slice(), never.as_slice()].concat();
         let collector = Collector::new(statuses.len(), {
             let statuses = statuses.clone();
@@ -335,15 +382,49 @@ pub(super) mod tests {
         });
         let mut sink = sink(&collector.address);
         for status in statuses {
-            let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
+            let error = sink.deliver(&parcels([1])).unwrap_err();
             let message = error.to_string();
             assert!(message.starts_with(&status.to_string()), "{message}");
             assert!(message.contains(": no: [31mxxx") && message.matches('x').count() < 200, "{message}");
             assert_eq!(message.contains("\"http://127.0.0.1:9/elsewhere\""), status < 400, "{message}");
-            assert_eq!(matches!(error, DeliveryError::Unavailable(_)), later.contains(&status), "{error:?}");
+            assert_eq!(matches!(error, DeliveryError::Unavailable { .. }), later.contains(&status), "{error:?}");
             assert_eq!(matches!(error, DeliveryError::Refused(_)), never.contains(&status), "{error:?}");
         }
         collector.received();
+    }
+
+    #[test]
+    fn several_reports_are_one_request() {
+        let collector = Collector::answering([200, 200]);
+        let mut sink = sink(&collector.address);
+        let reports = parcels([1, 2, 3]);
+        sink.deliver(&reports).unwrap();
+        let mut packed = Http::new(&format!("http://{}", collector.address), LONG, true, Vec::new()).unwrap();
+        packed.deliver(&reports).unwrap();
+        let expected = reports.each_ref().map(|report| &*report.encoded.line).concat();
+        for (nth, request) in collector.received().into_iter().enumerate() {
+            assert_eq!(request.header("Idempotency-Key").unwrap(), format!("{}..{}", id(1), id(3)));
+            let mut body = Vec::new();
+            // One member, for those who read only one.
+            GzDecoder::new(&*request.body).read_to_end(&mut body).map_or_else(|_| body = request.body.clone(), drop);
+            assert!(body == expected, "request {nth}");
+        }
+    }
+
+    #[test]
+    fn a_collector_may_ask_to_be_left_alone() {
+        let after = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("999999999"), Some(AFTER_MAX));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "that is over");
+        assert_eq!(after("Tue, 01 Jan 2999 00:00:00 GMT"), Some(AFTER_MAX));
+        for wrong in ["", "soon", "-1", "1.5"] {
+            assert_eq!(after(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
@@ -351,13 +432,19 @@ pub(super) mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let mut sink = Http::new(&url, Duration::from_millis(50), false, Vec::new()).unwrap();
-        let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
-        assert!(matches!(&error, DeliveryError::Unavailable(message) if message.contains("timeout")), "{error:?}");
+        let error = sink.deliver(&parcels([1])).unwrap_err();
+        assert!(
+            matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("timeout")),
+            "{error:?}"
+        );
         drop(silent);
         // With time enough, what is refused does not look like what is late.
         let mut sink = Http::new(&url, LONG, false, Vec::new()).unwrap();
-        let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
-        assert!(matches!(&error, DeliveryError::Unavailable(message) if message.contains("refused")), "{error:?}");
+        let error = sink.deliver(&parcels([1])).unwrap_err();
+        assert!(
+            matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("refused")),
+            "{error:?}"
+        );
     }
 
     #[test]
@@ -372,8 +459,8 @@ pub(super) mod tests {
             first[0]
         });
         let mut sink = Http::new(&url, LONG, false, Vec::new()).unwrap();
-        let error = sink.deliver(&encoded("a/b/1")).unwrap_err();
-        assert!(matches!(error, DeliveryError::Unavailable(_)), "{error:?}");
+        let error = sink.deliver(&parcels([1])).unwrap_err();
+        assert!(matches!(error, DeliveryError::Unavailable { .. }), "{error:?}");
         assert_eq!(first_byte.join().unwrap(), 22, "a TLS handshake record (RFC 8446 section 5.1)");
     }
 

@@ -1,8 +1,12 @@
-//! Sinks: where reports go. Each runs on its own thread behind a bounded queue, so that no collector, disk or pipe can
-//! delay the measurement.
+//! Sinks: where reports go. Each runs on its own threads behind a spool, so that no collector, disk or pipe can delay the
+//! measurement.
 
+mod account;
+mod courier;
 mod file;
 mod http;
+mod inbox;
+mod keeper;
 mod open;
 mod outbox;
 mod standing;
@@ -12,6 +16,7 @@ use std::{
     borrow::Cow,
     io::{self, Write},
     sync::Arc,
+    time::Duration,
 };
 
 pub use self::{
@@ -22,7 +27,7 @@ pub use self::{
     standing::Standing,
     stdout::Stdout,
 };
-use crate::report::Report;
+use crate::{report::Report, spool::Parcel};
 
 /// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,23 +57,40 @@ pub trait Sink: Send {
         ["a report", "reports"]
     }
 
-    /// Delivers one report. It may block for as long as the sink's own timeout; it is called again with the same report
-    /// after [`DeliveryError::Unavailable`].
-    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError>;
+    /// How many reports it takes at once, at most.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called again
+    /// with the same ones after [`DeliveryError::Unavailable`].
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError>;
 }
 
 /// Why a report was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
-    /// It may work later: the report is kept and tried again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// This report will never be taken: it is dropped.
+    /// It may work later: the reports are kept and tried again.
+    #[error("{message}")]
+    Unavailable {
+        /// What went wrong.
+        message: String,
+        /// How long the sink wants to be left alone.
+        after: Option<Duration>,
+    },
+    /// These reports will never be taken together; one that is refused alone is given up.
     #[error("{0}")]
     Refused(String),
     /// No report will be taken any more: the sink stops, and drops all that still come.
     #[error("{0}")]
     Closed(String),
+}
+
+impl DeliveryError {
+    /// It may work later.
+    pub const fn unavailable(message: String) -> Self {
+        Self::Unavailable { message, after: None }
+    }
 }
 
 /// Writes a line to `out`, in one call if the system accepts it whole.
@@ -95,6 +117,16 @@ fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The reports with these numbers, of one run.
+    pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Parcel; N] {
+        seqs.map(|seq| Parcel::report(encoded(&id(seq))))
+    }
+
+    /// The id of a report with this number.
+    pub(super) fn id(seq: u64) -> String {
+        format!("7f3c9a52/0000b41d/{seq}")
+    }
 
     /// The golden report, encoded under another id.
     pub(super) fn encoded(id: &str) -> Encoded {

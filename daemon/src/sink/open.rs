@@ -6,7 +6,10 @@ use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue};
 
 use super::{File, Http, HttpError, Outbox, Rotation, Sink, Stdout};
-use crate::config::{self, Compress, Target};
+use crate::{
+    config::{self, Compress, Target},
+    spool::place::Place,
+};
 
 /// Why a sink cannot be opened.
 #[derive(Debug, Error)]
@@ -25,16 +28,16 @@ pub enum OpenError {
     Http(#[from] HttpError),
 }
 
-/// Opens every sink, each on a thread of its own behind its own queue.
+/// Opens every sink, each on threads of its own; reports for it wait in `spools`, if there is such a place.
 ///
 /// # Errors
 ///
 /// The first that cannot be opened.
-pub fn open(sinks: &[config::Sink]) -> Result<Vec<Outbox>, OpenError> {
-    sinks.iter().map(open_one).collect()
+pub fn open(sinks: &[config::Sink], spools: Option<&Place>) -> Result<Vec<Outbox>, OpenError> {
+    sinks.iter().map(|sink| open_one(sink, spools)).collect()
 }
 
-fn open_one(sink: &config::Sink) -> Result<Outbox, OpenError> {
+fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenError> {
     let (name, target): (_, Box<dyn Sink>) = match &sink.target {
         Target::Stdout => {
             let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
@@ -46,7 +49,9 @@ fn open_one(sink: &config::Sink) -> Result<Outbox, OpenError> {
         }
         Target::Http(http) => ("http", Box::new(connect(http)?)),
     };
-    Outbox::start(target, sink.queue).map_err(|source| OpenError::System { name, source })
+    let key = sink.target.spool_key();
+    let spool = spools.zip(key.as_deref());
+    Outbox::start(target, sink.queue, spool).map_err(|source| OpenError::System { name, source })
 }
 
 fn connect(http: &config::Http) -> Result<Http, HttpError> {
@@ -62,7 +67,7 @@ fn connect(http: &config::Http) -> Result<Http, HttpError> {
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
     let config::Webhook { url, timeout, headers, queue } = webhook;
     let target = Http::webhook(&url.to_string(), *timeout, as_text(headers))?;
-    Outbox::start(Box::new(target), *queue).map_err(|source| OpenError::System { name: "webhook", source })
+    Outbox::start(Box::new(target), *queue, None).map_err(|source| OpenError::System { name: "webhook", source })
 }
 
 fn as_text(headers: &[(HeaderName, HeaderValue)]) -> Vec<(String, String)> {
@@ -81,7 +86,7 @@ mod tests {
     fn sinks_are_opened_in_the_order_of_the_configuration() {
         let text = "sinks: [{type: file, path: /nowhere/reports}, {type: http, url: 'http://[::1]:9/weir'}]";
         let config = Config::parse(text, "weir.yaml").unwrap();
-        let opened = open(&config.sinks).unwrap();
+        let opened = open(&config.sinks, None).unwrap();
         let names: Vec<_> = Outbox::finish_all(opened, Duration::ZERO).into_iter().map(|sink| sink.name).collect();
         assert_eq!(names, ["file:/nowhere/reports", "http://[::1]:9/weir"]);
     }

@@ -47,7 +47,7 @@ mod tests {
     fn sink(reader_stays: bool) -> (Outbox, Option<io::PipeReader>) {
         let (reader, writer) = io::pipe().unwrap();
         let reader = reader_stays.then_some(reader);
-        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4).unwrap();
+        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, None).unwrap();
         outbox.offer(encoded("a/b/1"));
         let settled = || outbox.metrics().queued == 0 && outbox.is_closed() != reader_stays;
         while !settled() {

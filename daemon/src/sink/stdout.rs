@@ -6,7 +6,8 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use super::{DeliveryError, Encoded, Sink, write_line};
+use super::{DeliveryError, Sink, write_line};
+use crate::spool::Parcel;
 
 /// Standard output without a buffer: a delivered report is written.
 #[derive(Debug)]
@@ -47,12 +48,13 @@ impl Sink for Stdout {
         "stdout".to_owned()
     }
 
-    fn deliver(&mut self, report: &Encoded) -> Result<(), DeliveryError> {
-        write_line(&mut self.out, &mut self.torn, &report.line).map_err(|error| {
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        let mut lines = batch.iter().map(|parcel| &parcel.encoded.line);
+        lines.try_for_each(|line| write_line(&mut self.out, &mut self.torn, line)).map_err(|error| {
             let message = format!("cannot write to standard output: {error}");
             match self.is_gone(&error) {
                 true => DeliveryError::Closed(message),
-                false => DeliveryError::Unavailable(message),
+                false => DeliveryError::unavailable(message),
             }
         })
     }
@@ -62,18 +64,18 @@ impl Sink for Stdout {
 mod tests {
     use std::io::{BufRead, BufReader};
 
-    use super::{super::tests::encoded, *};
+    use super::{super::tests::parcels, *};
 
     #[test]
     fn a_report_is_out_when_it_is_delivered() {
         let (reader, writer) = io::pipe().unwrap();
         let mut stdout = Stdout::from(OwnedFd::from(writer));
         let mut lines = BufReader::new(reader).lines();
-        for id in ["a/b/1", "a/b/2"] {
+        for seq in [1, 2] {
             // The golden report is smaller than a pipe's buffer, so that this cannot block.
-            let report = encoded(id);
+            let report = parcels([seq]);
             stdout.deliver(&report).unwrap();
-            assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report.line.trim_ascii_end());
+            assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report[0].encoded.line.trim_ascii_end());
         }
     }
 
@@ -81,7 +83,7 @@ mod tests {
     fn a_closed_pipe_closes_the_sink() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let error = Stdout::from(OwnedFd::from(writer)).deliver(&encoded("a/b/1")).unwrap_err();
+        let error = Stdout::from(OwnedFd::from(writer)).deliver(&parcels([1])).unwrap_err();
         assert!(matches!(&error, DeliveryError::Closed(message) if message.contains("standard output")), "{error:?}");
     }
 }

@@ -1,0 +1,117 @@
+//! The section `spool`: where reports wait for their sinks.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    AUTO, NONE,
+    limits::{SPOOL_AGE, SPOOL_SIZE},
+    read::path,
+    section::{Field, Section},
+    units,
+};
+use crate::spool::Limits;
+
+/// The spool of every sink that delivers to others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spool {
+    /// Where it is.
+    pub path: Where,
+    /// When a report is on the disk for certain.
+    pub fsync: Fsync,
+    /// Bytes on disk, for each sink.
+    #[serde(serialize_with = "units::write_bytes")]
+    pub max_size: u64,
+    /// How long a report waits; `None` (`none`): as long as there is room.
+    #[serde(serialize_with = "write_age")]
+    pub max_age: Option<Duration>,
+}
+
+/// Where the spool is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Where {
+    /// In the folder that the service has for its state, if there is one (`auto`).
+    #[default]
+    StateDirectory,
+    /// Nowhere: reports wait in memory (`none`).
+    Memory,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+/// When a report is on the disk for certain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fsync {
+    /// Before it is sent.
+    #[default]
+    Report,
+    /// When the system likes. A crash of the machine may cost reports, and one of weir does not.
+    Never,
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { path: Where::default(), fsync: Fsync::default(), max_size: 64 << 20, max_age: None }
+    }
+}
+
+impl Spool {
+    /// The folder of all spools, where the service has this folder for its state; `None` if reports wait in memory.
+    pub fn folder(&self, state_directory: Option<&Path>) -> Option<PathBuf> {
+        match &self.path {
+            Where::StateDirectory => state_directory.map(|directory| directory.join("spool")),
+            Where::Memory => None,
+            Where::Folder(folder) => Some(folder.clone()),
+        }
+    }
+
+    /// What each spool may hold; each sink's queue says what may wait in memory.
+    pub fn limits(&self) -> Limits {
+        Limits { bytes: self.max_size, age: self.max_age, memory: 1, sync: self.fsync == Fsync::Report }
+    }
+}
+
+impl Serialize for Where {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::StateDirectory => AUTO.serialize(serializer),
+            Self::Memory => NONE.serialize(serializer),
+            Self::Folder(folder) => folder.serialize(serializer),
+        }
+    }
+}
+
+fn write_age<S: Serializer>(age: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match age {
+        Some(age) => units::write_duration(age, serializer),
+        None => serializer.serialize_str(NONE),
+    }
+}
+
+/// Reads the section.
+pub(super) fn spool(s: &mut Section<'_>) -> Spool {
+    let default = Spool::default();
+    Spool {
+        path: s.get("path", default.path, |f| place(&f)),
+        fsync: s.get("fsync", default.fsync, |f| f.choice(&[("report", Fsync::Report), ("never", Fsync::Never)])),
+        max_size: s.get("max_size", default.max_size, |f| f.bytes(SPOOL_SIZE)),
+        max_age: s.get("max_age", default.max_age, |f| {
+            if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(SPOOL_AGE).map(Some) }
+        }),
+    }
+}
+
+fn place(field: &Field<'_>) -> Option<Where> {
+    if field.is_word_of(&[AUTO]) {
+        return Some(Where::StateDirectory);
+    }
+    if field.is_word_of(&[NONE]) {
+        return Some(Where::Memory);
+    }
+    path(field).map(Where::Folder)
+}

@@ -1,0 +1,112 @@
+//! Folders that one weir has for itself.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process,
+};
+
+use rustix::fs::OFlags;
+use thiserror::Error;
+
+/// A process id has fewer digits than this.
+const PID_DIGITS: u64 = 20;
+
+/// Why a folder cannot be taken.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error(
+        "{} is in use by {}: two of them cannot share it. Stop that one, or give this one another folder",
+        .path.display(), holder(*.pid)
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+        /// The other process, if it has said so.
+        pid: Option<u32>,
+    },
+    /// The system refuses something.
+    #[error("cannot {what} {}: {error}", path.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another weir".to_owned(), |pid| format!("the weir with process id {pid}"))
+}
+
+/// A folder that is this process's as long as it lives. The kernel takes the lock away when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+
+impl Lock {
+    /// Takes a folder by locking the file `name` in it, which then has this process's id.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it, or the system refuses something.
+    pub fn take(folder: &Path, name: &str) -> Result<Self, LockError> {
+        let path = folder.join(name);
+        let failed = |what| {
+            let path = path.clone();
+            move |error| LockError::System { what, path, error }
+        };
+        let mut options = OpenOptions::new();
+        let plain = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
+        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(plain);
+        let mut writer = options.open(&path).map_err(failed("open"))?;
+        // The one that stays open is not open for writing: the disk may be mounted read-only meanwhile.
+        let mut file = OpenOptions::new().read(true).custom_flags(plain).open(&path).map_err(failed("open"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Taken { path: folder.to_owned(), pid: read_pid(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+        }
+        // Whoever finds no number only knows less.
+        let _ = writer.set_len(0).and_then(|()| writeln!(writer, "{}", process::id()));
+        Ok(Self(file))
+    }
+
+    /// Whether a process has this folder now.
+    pub fn is_taken(folder: &Path, name: &str) -> bool {
+        File::open(folder.join(name)).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(PID_DIGITS).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_one_is_told_who_has_the_folder() {
+        let folder = std::env::temp_dir().join(format!("weir-lock-{}", process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        assert!(!Lock::is_taken(&folder, "lock"));
+        let first = Lock::take(&folder, "lock").unwrap();
+        assert!(Lock::is_taken(&folder, "lock"));
+        let why = Lock::take(&folder, "lock").unwrap_err().to_string();
+        assert!(why.contains(&format!("the weir with process id {}", process::id())), "{why}");
+        drop(first);
+        let next = Lock::take(&folder, "lock");
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(next.is_ok(), "{next:?}");
+    }
+}

@@ -1,0 +1,295 @@
+//! The thread of a sink that delivers what waits in the spool, in order.
+
+use std::{
+    any::Any,
+    collections::hash_map::RandomState,
+    convert::Infallible,
+    hash::{BuildHasher, Hasher},
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam::{
+    channel::{Receiver, RecvTimeoutError, Sender, TryRecvError},
+    select,
+};
+use tracing::{error, info, warn};
+
+use super::{DeliveryError, Sink, account::Account};
+use crate::spool::{Batch, Spool};
+
+/// The longest first pause: a collector that restarts needs a few of these.
+const BACKOFF_MIN: Duration = Duration::from_millis(250);
+/// The longest pause: a collector that was down all night gets its reports within half a minute.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Bytes of JSON that are delivered at once, beyond the first report.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The thread.
+pub(super) struct Courier {
+    pub sink: Box<dyn Sink>,
+    pub account: Arc<Account>,
+    pub spool: Arc<Spool>,
+    /// Rings when something waits; disconnected when no more comes.
+    pub bell: Receiver<()>,
+    pub ends: Receiver<Instant>,
+    /// When to give up; none while reports may still come.
+    pub deadline: Option<Instant>,
+    pub failing: bool,
+    /// So many reports go one by one, because one of them was refused in a batch.
+    pub alone: usize,
+    pub _here: Sender<Infallible>,
+}
+
+/// How carrying a batch ended.
+enum Carried {
+    /// It is delivered or given up: on to the next.
+    Settled,
+    /// The end has come.
+    TooLate,
+    /// The sink takes no more.
+    Closed,
+}
+
+impl Courier {
+    pub fn run(mut self) {
+        let mut pause = BACKOFF_MIN;
+        while !self.too_late() {
+            let most = if self.alone > 0 { 1 } else { self.sink.batch() };
+            let batch = match self.spool.batch(most, BATCH_BYTES) {
+                Ok(batch) => batch,
+                Err(error) => {
+                    self.failed(&DeliveryError::unavailable(format!("cannot read the spool: {error}")));
+                    pause = self.rest(pause, None);
+                    continue;
+                }
+            };
+            pause = BACKOFF_MIN;
+            if batch.parcels.is_empty() {
+                // Perhaps there were only damaged ones.
+                self.account.note(&self.spool, |_| {});
+                if !self.wait() {
+                    return;
+                }
+                continue;
+            }
+            // The sink's own state is of one delivery at a time: the next one begins anew.
+            match panic::catch_unwind(AssertUnwindSafe(|| self.carry(&batch))) {
+                Ok(Carried::Settled) => {}
+                Ok(Carried::TooLate) => return,
+                Ok(Carried::Closed) => return self.discard(),
+                Err(cause) => self.panicked(&batch, cause.as_ref()),
+            }
+        }
+    }
+
+    /// Nobody takes what comes from now on.
+    fn discard(mut self) {
+        loop {
+            self.spool.clear();
+            self.account.note(&self.spool, |_| {});
+            if !self.wait() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to deliver. Returns whether something may come.
+    fn wait(&mut self) -> bool {
+        match self.deadline {
+            Some(deadline) => self.bell.recv_deadline(deadline).is_ok(),
+            None => {
+                select! {
+                    recv(self.bell) -> rung => rung.is_ok(),
+                    recv(self.ends) -> deadline => {
+                        self.deadline = Some(deadline.unwrap_or_else(|_| now()));
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    fn carry(&mut self, batch: &Batch) -> Carried {
+        let mut pause = BACKOFF_MIN;
+        loop {
+            let error = match self.sink.deliver(&batch.parcels) {
+                Ok(()) => {
+                    self.spool.delivered(batch);
+                    self.delivered(batch);
+                    return Carried::Settled;
+                }
+                Err(error) => error,
+            };
+            self.failed(&error);
+            match error {
+                DeliveryError::Unavailable { after, .. } => {
+                    if self.is_over() {
+                        return Carried::TooLate;
+                    }
+                    pause = self.rest(pause, after);
+                    if self.too_late() {
+                        return Carried::TooLate;
+                    }
+                }
+                DeliveryError::Refused(answer) => {
+                    self.refused(batch, &answer);
+                    return Carried::Settled;
+                }
+                DeliveryError::Closed(_) => return Carried::Closed,
+            }
+        }
+    }
+
+    /// One report is kept aside. Of several it is not known which one it is: each goes alone.
+    fn refused(&mut self, batch: &Batch, answer: &str) {
+        self.alone = self.alone.saturating_sub(1);
+        match &batch.parcels[..] {
+            [one] => self.spool.refused(one, answer),
+            several => {
+                self.alone = several.len();
+                self.spool.put_back();
+            }
+        }
+        self.account.note(&self.spool, |_| {});
+    }
+
+    /// Whether the end has come, and another attempt is no use: the disk has all that waits.
+    fn is_over(&mut self) -> bool {
+        self.too_late() || self.deadline.is_some() && self.account.has_spool && self.spool.holding().in_memory == 0
+    }
+
+    fn too_late(&mut self) -> bool {
+        if self.deadline.is_none() {
+            self.deadline = match self.ends.try_recv() {
+                Ok(deadline) => Some(deadline),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(now()),
+            };
+        }
+        self.deadline.is_some_and(|deadline| now() >= deadline)
+    }
+
+    /// Pauses before the next attempt, at least for as long as the sink asks for, and returns the longest pause after that; the
+    /// end interrupts it and starts over with the shortest.
+    fn rest(&mut self, longest: Duration, after: Option<Duration>) -> Duration {
+        let pause = jittered(longest).max(after.unwrap_or_default());
+        let longer = (longest * 2).min(BACKOFF_MAX);
+        if let Some(deadline) = self.deadline {
+            thread::sleep(pause.min(deadline.saturating_duration_since(now())));
+            return longer;
+        }
+        self.deadline = match self.ends.recv_timeout(pause) {
+            Ok(deadline) => Some(deadline),
+            Err(RecvTimeoutError::Timeout) => return longer,
+            Err(RecvTimeoutError::Disconnected) => Some(now()),
+        };
+        BACKOFF_MIN
+    }
+
+    /// A report that the sink panicked over is not tried again: it would panic again.
+    fn panicked(&mut self, batch: &Batch, cause: &(dyn Any + Send)) {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let answer = format!("the sink panicked: {text}");
+        self.account.failed(&DeliveryError::Refused(answer.clone()));
+        self.refused(batch, &answer);
+        self.failing = true;
+        error!(
+            sink = self.account.name,
+            "the sink panicked, and begins anew with the next report: this is a defect of weir, please report it: {text}"
+        );
+    }
+
+    fn delivered(&mut self, batch: &Batch) {
+        let reports = batch.parcels.iter().filter(|parcel| parcel.is_report).count() as u64;
+        self.alone = self.alone.saturating_sub(batch.parcels.len());
+        self.account.note(&self.spool, |tally| {
+            tally.delivered += reports;
+            tally.last_error = None;
+        });
+        if std::mem::take(&mut self.failing) {
+            let [_, several] = self.account.carries;
+            info!(sink = self.account.name, "the sink accepts {several} again");
+        }
+    }
+
+    fn failed(&mut self, error: &DeliveryError) {
+        self.account.failed(error);
+        if std::mem::replace(&mut self.failing, true) {
+            return;
+        }
+        let [one, several] = self.account.carries;
+        let consequence = match error {
+            DeliveryError::Unavailable { .. } => {
+                format!("cannot deliver {one}: weir tries again, and newer {several} wait")
+            }
+            DeliveryError::Refused(_) if self.account.has_spool => {
+                format!("the sink refuses {one}: weir keeps it aside in the spool, see `weir spool ls`")
+            }
+            DeliveryError::Refused(_) => format!("the sink refused {one}: weir drops it"),
+            DeliveryError::Closed(_) => format!("the sink accepts no more {several}: weir drops them"),
+        };
+        warn!(sink = self.account.name, %error, "{consequence}");
+    }
+}
+
+/// Between nothing and the whole of a pause, at random: the windows of all routers end together, but their retries should
+/// not come together.
+fn jittered(longest: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish();
+    longest.mul_f64(random as f64 / u64::MAX as f64)
+}
+
+#[expect(clippy::disallowed_methods, reason = "deadlines of I/O, which the measurement never sees")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, os::fd::OwnedFd};
+
+    use crossbeam::channel;
+
+    use super::{
+        super::{Stdout, http::tests::LONG},
+        *,
+    };
+    use crate::spool::Limits;
+
+    #[test]
+    fn the_end_interrupts_a_pause() {
+        let (ending, ends) = channel::bounded(1);
+        let (_ringer, bell) = channel::bounded(1);
+        let (_reader, writer) = io::pipe().unwrap();
+        let limits = Limits { bytes: 0, age: None, memory: 1, sync: false };
+        let mut courier = Courier {
+            sink: Box::new(Stdout::from(OwnedFd::from(writer))),
+            account: Arc::new(Account::new("stdout".to_owned(), ["a report", "reports"], false)),
+            spool: Arc::new(Spool::in_memory(limits)),
+            bell,
+            ends,
+            deadline: None,
+            failing: true,
+            alone: 0,
+            _here: channel::bounded(0).0,
+        };
+        assert_eq!(courier.rest(Duration::ZERO, None), Duration::ZERO, "an uninterrupted pause doubles");
+        let deadline = now() + LONG;
+        ending.send(deadline).unwrap();
+        assert_eq!(courier.rest(BACKOFF_MAX, Some(LONG)), BACKOFF_MIN, "an interrupted one starts over");
+        assert_eq!(courier.deadline, Some(deadline));
+    }
+
+    #[test]
+    fn a_pause_is_anything_up_to_its_longest() {
+        let pauses: Vec<_> = (0..200).map(|_| jittered(BACKOFF_MAX)).collect();
+        assert!(pauses.iter().all(|pause| *pause <= BACKOFF_MAX), "{pauses:?}");
+        // Each of these fails once in 2^200.
+        assert!(pauses.iter().any(|pause| *pause < BACKOFF_MAX / 2), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause > BACKOFF_MAX / 2), "{pauses:?}");
+    }
+}

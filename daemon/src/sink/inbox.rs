@@ -1,0 +1,83 @@
+//! Between the measurement and a sink's threads: it never blocks the one, and never grows.
+
+use std::{
+    collections::VecDeque,
+    mem::take,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Encoded, account::Account};
+use crate::spool::Ids;
+
+/// Reports that are not in the spool yet. While its disk hangs they are more and more, up to a limit: then the oldest goes.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    capacity: usize,
+    content: Mutex<Content>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    reports: VecDeque<Encoded>,
+    /// Reports that were dropped here, and that are older than those.
+    lost: Vec<Ids>,
+    has_ended: bool,
+}
+
+/// What is next.
+#[derive(Debug, Default)]
+pub(super) struct Next {
+    /// Reports that were dropped before this one.
+    pub lost: Vec<Ids>,
+    pub report: Option<Encoded>,
+}
+
+impl Inbox {
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, content: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Adds a report; in place of the oldest one, if there are too many.
+    pub fn offer(&self, report: Encoded, account: &Account) {
+        let mut content = self.lock();
+        content.reports.push_back(report);
+        account.tally().incoming += 1;
+        if content.reports.len() > self.capacity
+            && let Some(oldest) = content.reports.pop_front()
+        {
+            let mut tally = account.tally();
+            tally.incoming -= 1;
+            tally.unsaid += 1;
+            if let Some(ids) = Ids::of(&oldest.id) {
+                match content.lost.last_mut().and_then(|last| Some((last.and(&ids)?, last))) {
+                    Some((joined, last)) => *last = joined,
+                    None => content.lost.push(ids),
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next report; `None` if no more come.
+    pub fn next(&self) -> Option<Next> {
+        let content = self.lock();
+        let mut content = self
+            .changed
+            .wait_while(content, |content| content.reports.is_empty() && !content.has_ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        let report = content.reports.pop_front();
+        let lost = take(&mut content.lost);
+        (report.is_some() || !lost.is_empty()).then_some(Next { lost, report })
+    }
+
+    /// No more reports come.
+    pub fn end(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+//! The thread of a sink that puts reports into the spool, one after the other.
+
+use std::{convert::Infallible, io, sync::Arc};
+
+use crossbeam::channel::Sender;
+use tracing::{info, warn};
+
+use super::{account::Account, inbox::Inbox, inbox::Next};
+use crate::{
+    clock,
+    spool::{Reason, Spool},
+};
+
+/// The thread.
+pub(super) struct Keeper {
+    pub account: Arc<Account>,
+    pub inbox: Arc<Inbox>,
+    pub spool: Arc<Spool>,
+    /// Tells the courier that something waits; it is gone when no more comes.
+    pub bell: Sender<()>,
+    pub _here: Sender<Infallible>,
+}
+
+impl Keeper {
+    pub fn run(self) {
+        let mut is_failing = false;
+        // What an earlier weir has left is known from now on.
+        self.account.note(&self.spool, |_| {});
+        self.ring();
+        while let Some(Next { lost, report }) = self.inbox.next() {
+            let now = u64::try_from(clock::now().wall.as_second()).unwrap_or_default();
+            self.spool.note_lost(&lost, Reason::QueueFull, now);
+            let unsaid: u64 = lost.iter().map(crate::spool::Ids::count).sum();
+            let has_report = u64::from(report.is_some());
+            let kept = report.map_or(Ok(()), |report| self.spool.keep(report, now));
+            self.account.note(&self.spool, |tally| {
+                tally.unsaid -= unsaid.min(tally.unsaid);
+                tally.incoming -= has_report;
+            });
+            self.say(kept, &mut is_failing);
+            self.ring();
+        }
+    }
+
+    /// The courier needs to hear it once.
+    fn ring(&self) {
+        let _ = self.bell.try_send(());
+    }
+
+    fn say(&self, kept: io::Result<()>, is_failing: &mut bool) {
+        let sink = &self.account.name;
+        match kept {
+            Ok(()) if std::mem::take(is_failing) => info!(sink, "the spool takes reports again"),
+            Err(error) if !std::mem::replace(is_failing, true) => warn!(
+                sink,
+                %error,
+                "the spool takes no reports: they wait in memory, where there is room for a few, and a restart loses them"
+            ),
+            _ => {}
+        }
+    }
+}

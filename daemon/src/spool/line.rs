@@ -1,0 +1,120 @@
+//! What waits, in order. It is in memory: the files say the same, as far as a disk takes them.
+
+use std::collections::VecDeque;
+
+use super::{
+    ids::Ids,
+    name::{Content, Name, Stored},
+    tombstone::Reason,
+};
+use crate::sink::Encoded;
+
+/// A file takes whole blocks, and an empty one its place in a directory.
+const BLOCK: u64 = 4096;
+
+/// One thing that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Its place in line.
+    pub number: u64,
+    /// When the window of its first report ended, in seconds since 1970.
+    pub time: u64,
+    pub what: What,
+}
+
+/// What waits.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A report in a file.
+    File(Ids, Stored),
+    /// A report that no disk has.
+    Memory(Encoded),
+    /// Reports that are lost. A file says so, too, if a disk took it.
+    Lost { ids: Ids, reason: Reason, has_file: bool },
+}
+
+impl Entry {
+    /// The name of its file, if it has one.
+    pub fn name(&self) -> Option<Name> {
+        let Self { number, time, ref what } = *self;
+        let (ids, content) = match *what {
+            What::File(ids, stored) => (ids, Content::Report(stored)),
+            What::Lost { ids, reason, has_file: true } => (ids, Content::Tombstone(reason)),
+            What::Memory(_) | What::Lost { has_file: false, .. } => return None,
+        };
+        Some(Name { number, time, ids, content })
+    }
+
+    /// Which reports it is about; `None` if they are not weir's.
+    pub fn ids(&self) -> Option<Ids> {
+        match &self.what {
+            What::File(ids, _) | What::Lost { ids, .. } => Some(*ids),
+            What::Memory(report) => Ids::of(&report.id),
+        }
+    }
+
+    /// Whether it is a report, and not a tombstone.
+    pub const fn is_report(&self) -> bool {
+        !matches!(self.what, What::Lost { .. })
+    }
+
+    /// Whether it is a report that no disk has.
+    pub const fn is_in_memory(&self) -> bool {
+        matches!(self.what, What::Memory(_))
+    }
+
+    /// What its file takes of the spool.
+    pub fn charge(&self) -> u64 {
+        match &self.what {
+            What::File(_, stored) => charge(stored.bytes),
+            What::Lost { has_file: true, .. } => BLOCK,
+            What::Memory(_) | What::Lost { has_file: false, .. } => 0,
+        }
+    }
+}
+
+/// What a file of so many bytes takes of the spool.
+pub(super) const fn charge(bytes: u64) -> u64 {
+    if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
+}
+
+/// All that waits. The first `taken` are on their way: they may be at the collector already, so they are dropped by nobody.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub entries: VecDeque<Entry>,
+    pub taken: usize,
+    /// The next place in line.
+    pub next: u64,
+}
+
+impl Line {
+    /// Adds what came last.
+    pub fn push(&mut self, time: u64, what: What) {
+        self.entries.push_back(Entry { number: self.next, time, what });
+        self.next += 1;
+    }
+
+    /// Where the entry with this number is.
+    pub fn position(&self, number: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+
+    /// The oldest entry that may be dropped and is such a one.
+    pub fn oldest(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
+        (self.taken..self.entries.len()).find(|nth| is(&self.entries[*nth]))
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, nth: usize) -> Option<Entry> {
+        let removed = self.entries.remove(nth)?;
+        if nth < self.taken {
+            self.taken -= 1;
+        }
+        Some(removed)
+    }
+
+    /// What all files take.
+    pub fn charge(&self) -> u64 {
+        self.entries.iter().map(Entry::charge).sum()
+    }
+}

@@ -1,0 +1,168 @@
+//! Where the spools of all sinks are: one folder, which one weir has for itself, with a folder for each sink.
+
+use std::{
+    collections::HashSet,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+};
+
+use tracing::{info, warn};
+
+use super::{Limits, Spool, files::Folder};
+use crate::lock::{Lock, LockError};
+
+/// The file that a running weir has locked.
+pub(super) const LOCK: &str = "lock";
+/// Characters of a folder's name that come from the sink's.
+const NAME_CHARS: usize = 64;
+
+/// The folder of all spools.
+#[derive(Clone, Debug)]
+pub struct Place {
+    path: PathBuf,
+    limits: Limits,
+    used: Arc<Used>,
+    _lock: Arc<Lock>,
+}
+
+/// Folders of sinks that are in use: while one ends, the next one for the same target waits.
+#[derive(Debug, Default)]
+struct Used {
+    names: Mutex<HashSet<String>>,
+    freed: Condvar,
+}
+
+/// A folder that is in use as long as this lives.
+#[derive(Debug)]
+pub struct Berth {
+    name: String,
+    used: Arc<Used>,
+}
+
+impl Place {
+    /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how much
+    /// may wait in memory.
+    ///
+    /// # Errors
+    ///
+    /// Another weir has it, or the system refuses something.
+    pub fn take(path: &Path, limits: Limits) -> Result<Self, LockError> {
+        let failed = |error| LockError::System { what: "create", path: path.to_owned(), error };
+        Folder::new(path).create().map_err(failed)?;
+        let lock = Lock::take(path, LOCK)?;
+        Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
+    }
+
+    /// Opens the spool of a sink, which has this name and this target. Waits until nobody in this process uses it. A disk that
+    /// does not let itself be read is said in the log, and reports wait in memory.
+    pub fn open(&self, sink: &str, target: &str, memory: usize) -> (Spool, Berth) {
+        let name = folder_name(sink, target);
+        let berth = self.used.enter(&name);
+        let limits = Limits { memory, ..self.limits };
+        let folder = Folder::new(self.path.join(&name));
+        let path = folder.path().display().to_string();
+        let spool = folder.create().and_then(|()| Spool::open(Box::new(folder), limits));
+        let spool = match spool {
+            Ok((spool, found)) => {
+                if found.reports + found.tombstones > 0 {
+                    info!(sink, reports = found.reports, "reports of an earlier weir wait in the spool {path}");
+                }
+                if found.unfinished {
+                    warn!(
+                        sink,
+                        "a crash has left a report half written in {path}: it is in no report of weir's, its number is missing"
+                    );
+                }
+                if found.foreign > 0 {
+                    warn!(
+                        sink,
+                        files = found.foreign,
+                        "there are files in {path} that are not weir's: they stay as they are"
+                    );
+                }
+                spool
+            }
+            Err(error) => {
+                warn!(
+                    sink,
+                    "{path} cannot be used: {error}. Reports wait in memory, and a restart loses those that wait"
+                );
+                Spool::in_memory(limits)
+            }
+        };
+        (spool, berth)
+    }
+
+    /// Says in the log which folders belong to no sink: what waits there is delivered to nobody.
+    pub fn tell_unused(&self, targets: &[String]) {
+        let known: Vec<_> = targets.iter().map(|target| checksum(target)).collect();
+        for (name, files) in folders(&self.path).unwrap_or_default() {
+            if !known.iter().any(|known| name.ends_with(known)) && files > 0 {
+                warn!(
+                    "reports wait in {}, but no sink has this spool: remove it, or configure its sink again",
+                    self.path.join(name).display()
+                );
+            }
+        }
+    }
+}
+
+impl Used {
+    fn enter(self: &Arc<Self>, name: &str) -> Berth {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names =
+            self.freed.wait_while(names, |names| names.contains(name)).unwrap_or_else(PoisonError::into_inner);
+        names.insert(name.to_owned());
+        Berth { name: name.to_owned(), used: self.clone() }
+    }
+}
+
+impl Drop for Berth {
+    fn drop(&mut self) {
+        self.used.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        self.used.freed.notify_all();
+    }
+}
+
+/// The folders of sinks, and how many files each has.
+pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if let (true, Ok(name)) = (entry.file_type()?.is_dir(), entry.file_name().into_string()) {
+            folders.push((name, std::fs::read_dir(entry.path())?.count()));
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// The folder of a sink: its name, so that people know it, and a checksum of its whole target, which may have more than is said
+/// of it in public.
+fn folder_name(sink: &str, target: &str) -> String {
+    let name: String =
+        sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_CHARS).collect();
+    let name = name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    format!("{}{}", name.trim_start_matches('.'), checksum(target))
+}
+
+/// The end of the name of a sink's folder.
+fn checksum(target: &str) -> String {
+    format!("-{:08x}", crc32fast::hash(target.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_target_has_a_folder_of_its_own() {
+        let name = folder_name("http://[::1]:8080/weir", "http://[::1]:8080/weir?key=1");
+        assert_eq!(name, format!("http-1-8080-weir-{:08x}", crc32fast::hash(b"http://[::1]:8080/weir?key=1")));
+        assert_ne!(name, folder_name("http://[::1]:8080/weir", "http://[::1]:8080/weir?key=2"));
+        assert!(folder_name("file:/a/../../b", "").starts_with("file-a-..-..-b-"), "a plain name");
+        assert!(!folder_name("../..", "x").contains('/'));
+        assert!(folder_name(&"x".repeat(500), "").len() < 100);
+    }
+}

@@ -1,0 +1,254 @@
+//! Every report that the disk has arrives exactly once, or a tombstone says why not: whatever the collector does, however often
+//! weir is killed, and whatever its disk does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    clock,
+    collector::{Behaviour, Collector},
+    daemon::{Daemon, Signal},
+    netns::{Lab, QuietPair},
+    scratch::Scratch,
+};
+
+use crate::watch::{Ended, TIMEOUT, check_accounts, number, times, weir_with};
+
+tests![
+    whatever_the_collector_does_and_however_often_weir_is_killed,
+    a_disk_without_room_and_one_that_cannot_be_written,
+];
+
+const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+
+/// All that a collector may do, one after the other; between two of these it accepts reports for a while.
+const SCRIPT: [Behaviour; 16] = [
+    Behaviour::Down,
+    Behaviour::Lost,
+    Behaviour::Refuse(500),
+    Behaviour::Reset,
+    Behaviour::Refuse(401),
+    Behaviour::Accept,
+    Behaviour::Busy,
+    Behaviour::Garbage,
+    Behaviour::Hang,
+    Behaviour::Endless,
+    Behaviour::Refuse(404),
+    Behaviour::Slow,
+    Behaviour::Redirect,
+    Behaviour::Refuse(403),
+    Behaviour::Down,
+    Behaviour::Lost,
+];
+
+/// A router, its collector, and the folder that outlives each weir.
+struct Delivery {
+    pair: QuietPair,
+    collector: Collector,
+    state: Scratch,
+}
+
+impl Delivery {
+    fn new() -> Result<Self> {
+        let pair = Lab::quiet_pair()?;
+        let collector = pair.observer.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))??;
+        Ok(Self { pair, collector, state: Scratch::new()? })
+    }
+
+    fn behave(&self, behaviour: Behaviour) -> Result<()> {
+        self.pair.observer.enter(|| self.collector.behave(behaviour))?
+    }
+
+    fn start(&self) -> Result<Daemon> {
+        let scratch = Scratch::new()?;
+        let program = weir_with("STATE_DIRECTORY", self.state.path(), &scratch)?;
+        let mut daemon = Daemon::start_program(&program, Some(&self.pair.observer), |_| {
+            let sink = format!("{{type: http, url: \"{}\", timeout: 500ms, queue: 8}}", self.collector.url());
+            format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n")
+        })?;
+        daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+        Ok(daemon)
+    }
+
+    /// Kills weir after a while, and gives the reports that wait on the disk then.
+    fn kill(&self, mut daemon: Daemon, after: Duration) -> Result<BTreeSet<String>> {
+        thread::sleep(after);
+        daemon.signal(Signal::KILL)?;
+        daemon.wait(TIMEOUT)?;
+        let log = daemon.log()?;
+        ensure!(!log.contains("panicked"), "{log}");
+        Ok(self.waiting()?.into_iter().filter(|(_, state)| state == "waits").map(|(id, _)| id).collect())
+    }
+
+    /// What is on the disk: ids, and what they are.
+    fn waiting(&self) -> Result<Vec<(String, String)>> {
+        let spool = self.state.file("spool");
+        let mut command = Command::new(weir_tests::daemon::weir_binary()?);
+        let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(spool))?;
+        listed.check(0, &[])?;
+        let one = |line: &str| {
+            let item: Value = serde_json::from_str(line)?;
+            let text = |key: &str| item[key].as_str().map(str::to_owned).context(key.to_owned());
+            Ok((text("id")?, text("state")?))
+        };
+        listed.out.lines().map(one).collect()
+    }
+
+    fn wait_until_empty(&self) -> Result<()> {
+        clock::wait_for("an empty spool", TIMEOUT, || Ok(self.waiting()?.is_empty().then_some(())))
+    }
+
+    /// What arrived, once it is known that nothing arrived twice with another content.
+    fn arrived(&self) -> Result<Arrived> {
+        let mut arrived = Arrived::default();
+        for received in self.collector.received() {
+            let id = received.report["id"].as_str().context("id")?.to_owned();
+            let before = arrived.lines.insert(id.clone(), received.report.clone());
+            ensure!(before.is_none_or(|before| before == received.report), "{id} came twice, and not the same");
+        }
+        for (id, line) in &arrived.lines {
+            if line["schema"] == "weir.tombstone/1" {
+                let observer = format!("{}/{}", line["observer"]["id"], line["observer"]["boot_id"]).replace('"', "");
+                for seq in number(&line["first_seq"])?..=number(&line["last_seq"])? {
+                    let lost = format!("{observer}/{seq}");
+                    ensure!(!arrived.lines.contains_key(&lost), "{lost} came, and {id} says that it is lost");
+                    ensure!(arrived.lost.insert(lost), "{id} is about a report that another tombstone is about");
+                }
+            } else {
+                arrived.reports.insert(number(&line["observer"]["seq"])?, line.clone());
+            }
+        }
+        let reports: Vec<Value> = arrived.reports.values().cloned().collect();
+        check_accounts(&reports, Loss::None)?;
+        Ok(arrived)
+    }
+}
+
+/// What a collector has.
+#[derive(Default)]
+struct Arrived {
+    /// By id.
+    lines: BTreeMap<String, Value>,
+    /// By number.
+    reports: BTreeMap<u64, Value>,
+    /// Ids of reports that tombstones are about.
+    lost: BTreeSet<String>,
+}
+
+impl Arrived {
+    fn has(&self, id: &str) -> bool {
+        self.lines.contains_key(id) || self.lost.contains(id)
+    }
+
+    /// Reports that are named by the next one and are nowhere.
+    fn died_unreported(&self) -> usize {
+        let previous = self.reports.values().filter_map(|report| report["previous"].as_str());
+        previous.filter(|previous| !self.has(previous)).count()
+    }
+}
+
+fn whatever_the_collector_does_and_however_often_weir_is_killed() -> Result<()> {
+    let delivery = Delivery::new()?;
+    let mut on_disk = BTreeSet::new();
+    let kills = times().unwrap_or(SCRIPT.len() as u32 / 2);
+    let mut behaviours = SCRIPT.iter().cycle();
+    for kill in 0..kills {
+        let daemon = delivery.start()?;
+        for behaviour in behaviours.by_ref().take(2) {
+            delivery.behave(*behaviour)?;
+            // Always another moment of a window of one second.
+            thread::sleep(Duration::from_millis(u64::from(kill * 7919 % 1000)));
+        }
+        on_disk.extend(delivery.kill(daemon, Duration::from_millis(u64::from(kill * 6101 % 700)))?);
+    }
+    ensure!(!on_disk.is_empty(), "nothing ever waited on the disk: this tests nothing");
+    delivery.behave(Behaviour::Accept)?;
+    let mut daemon = delivery.start()?;
+    delivery.wait_until_empty()?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let arrived = delivery.arrived()?;
+    for id in &on_disk {
+        ensure!(arrived.lines.contains_key(id), "{id} was on the disk, and never came");
+    }
+    ensure!(arrived.lost.is_empty(), "there was room for all, but {:?} are lost", arrived.lost);
+    // A window that was open, or that was not on the disk yet, dies with its weir; the next report names it.
+    let died = arrived.died_unreported();
+    ensure!(died <= kills as usize, "{died} reports are missing after {kills} kills");
+    let (first, last) = (arrived.reports.keys().next(), arrived.reports.keys().next_back());
+    let (first, last) = (first.context("there are reports")?, last.context("there are reports")?);
+    let missing = last - first + 1 - arrived.reports.len() as u64;
+    ensure!(missing == died as u64, "{missing} numbers are missing, and {died} are named");
+    Ok(())
+}
+
+/// A small file system in the place of a folder; gone with the test.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    fn mount(path: &'a Path, size: &str) -> Result<Self> {
+        fs::create_dir(path)?;
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "weir-test"])
+            .arg(path))?;
+        Ok(Self(path))
+    }
+
+    fn remount(&self, how: &str) -> Result<()> {
+        run(Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(self.0))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        // Who used it is gone by then.
+        let _ = run(Command::new("umount").arg("--lazy").arg(self.0));
+    }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    Ended::of(command)?.check(0, &[])
+}
+
+fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
+    let delivery = Delivery::new()?;
+    let spool = delivery.state.file("spool");
+    // Room for some five reports and their folder.
+    let disk = SmallDisk::mount(&spool, "40k")?;
+    delivery.behave(Behaviour::Down)?;
+    let mut daemon = delivery.start()?;
+    let is_lost = |(_, state): &(String, String)| state == "lost: spool_full";
+    clock::wait_for("a tombstone on a full disk", TIMEOUT, || {
+        Ok(delivery.waiting()?.iter().any(is_lost).then_some(()))
+    })?;
+    disk.remount("ro")?;
+    daemon.wait_for_line("the spool takes no reports", TIMEOUT)?;
+    disk.remount("rw")?;
+    daemon.wait_for_line("the spool takes reports again", TIMEOUT)?;
+    delivery.behave(Behaviour::Accept)?;
+    delivery.wait_until_empty()?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let arrived = delivery.arrived()?;
+    ensure!(!arrived.lost.is_empty(), "nothing was lost: this tests nothing");
+    ensure!(arrived.died_unreported() == 0, "a report is nowhere: {:?}", arrived.lines.keys());
+    let last = arrived.reports.keys().next_back().context("there are reports")?;
+    let all = arrived.reports.len() + arrived.lost.len();
+    ensure!(
+        *last == all as u64,
+        "{last} reports were numbered, {} came, {:?} are lost",
+        arrived.reports.len(),
+        arrived.lost
+    );
+    Ok(())
+}
