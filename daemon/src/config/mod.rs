@@ -25,6 +25,7 @@ mod view;
 
 use std::fs::{self, Metadata};
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -384,6 +385,43 @@ pub struct Sink {
     pub target: Target,
     /// Reports that wait in memory while the target is slow or dead, where no disk has them.
     pub queue: usize,
+    /// What it may know of addresses.
+    pub addresses: Addresses,
+}
+
+/// What a sink may know of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// All of them.
+    #[default]
+    Full,
+    /// The first 24 bits of IPv4, and the first 48 of IPv6.
+    Prefix,
+    /// Only whether they are IPv4 or IPv6.
+    None,
+}
+
+impl Addresses {
+    /// The name in configurations and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Prefix => "prefix",
+            Self::None => NONE,
+        }
+    }
+
+    /// How many bits of an address like this one may be known.
+    pub const fn bits(self, like: IpAddr) -> u8 {
+        match (self, like) {
+            (Self::Full, IpAddr::V4(_)) => 32,
+            (Self::Full, IpAddr::V6(_)) => 128,
+            (Self::Prefix, IpAddr::V4(_)) => 24,
+            (Self::Prefix, IpAddr::V6(_)) => 48,
+            (Self::None, _) => 0,
+        }
+    }
 }
 
 /// The kinds of sinks.
@@ -607,7 +645,7 @@ impl Default for Config {
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),
-            sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE }],
+            sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE, addresses: Addresses::default() }],
             spool: Spool::default(),
         }
     }

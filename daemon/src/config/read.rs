@@ -14,8 +14,8 @@ use super::section::{Field, Section};
 use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface, Mode,
-    NONE, Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
+    AUTO, Addresses, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface,
+    Mode, NONE, Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 use crate::{
     interface::{DEFAULT_ROUTE, Way},
@@ -417,6 +417,8 @@ fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
 
 fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
+    let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
+    let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
     let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
         s.pass_others();
         return None;
@@ -433,7 +435,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
             }
             Kind::Http => Target::Http(http(s)?),
         };
-    Some(Sink { target, queue })
+    Some(Sink { target, queue, addresses })
 }
 
 fn http(s: &mut Section<'_>) -> Option<Http> {

@@ -113,7 +113,7 @@ fn examples_parse() {
     assert_eq!(fleet.hash_key, HashKey::File("/run/credentials/weir.service/hash.key".into()));
     assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
-    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64 }]
+    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64, .. }]
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
     assert_eq!(
         two_sinks.interfaces[0],
@@ -166,7 +166,7 @@ control: {socket: none}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
-  - {type: stdout, queue: 1}
+  - {type: stdout, queue: 1, addresses: prefix}
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: none, queue: 3}
   - {type: http, url: "http://collector"}
@@ -261,13 +261,18 @@ fn every_setting_is_read() {
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
         sinks: vec![
-            Sink { target: Target::Stdout, queue: 1 },
+            Sink { target: Target::Stdout, queue: 1, addresses: Addresses::Prefix },
             Sink {
                 target: Target::File(File { path: "reports.ndjson".into(), max_size: Some(8 << 20), keep: 2 }),
                 queue: 2,
+                addresses: Addresses::Full,
             },
-            Sink { target: http("https://[2001:db8::1]:8443/a?b=c", 250, Compress::None), queue: 3 },
-            Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64 },
+            Sink {
+                target: http("https://[2001:db8::1]:8443/a?b=c", 250, Compress::None),
+                queue: 3,
+                addresses: Addresses::Full,
+            },
+            Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64, addresses: Addresses::Full },
         ],
     };
     assert_eq!(parse(EVERYTHING).unwrap(), expected);
@@ -534,7 +539,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
         &[
-            "3:5: sinks[0].url: unknown key (known here: queue, type)",
+            "3:5: sinks[0].url: unknown key (known here: queue, addresses, type)",
             "4:5: sinks[1].type: is missing: stdout, file or http",
             "6:5: sinks[2].tpye: unknown key, did you mean type?",
         ],

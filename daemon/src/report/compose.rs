@@ -94,6 +94,7 @@ impl Report {
             schema: SCHEMA.to_owned(),
             id,
             previous,
+            addresses: None,
             key_id: format!("{key_id:016x}"),
             window: window(span),
             observer,

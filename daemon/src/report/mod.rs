@@ -46,6 +46,10 @@ pub struct Report {
     /// lost. Absent for the first report, and after a restart without a state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
+    /// What this sink was allowed to know of addresses: `prefix`, if their last bits are 0, or `none`, if all are. Absent if they
+    /// are as weir saw them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<String>,
     /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it is
     /// the same. The key changes with the first window of each UTC day.
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]

@@ -56,6 +56,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         schema: _,
         id,
         previous: _,
+        addresses: _,
         key_id: _,
         window,
         observer,

@@ -9,6 +9,7 @@ mod inbox;
 mod keeper;
 mod open;
 mod outbox;
+mod privacy;
 mod standing;
 mod stdout;
 

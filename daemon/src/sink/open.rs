@@ -51,7 +51,8 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
     };
     let key = sink.target.spool_key();
     let spool = spools.zip(key.as_deref());
-    Outbox::start(target, sink.queue, spool).map_err(|source| OpenError::System { name, source })
+    let outbox = Outbox::start(target, sink.queue, spool).map_err(|source| OpenError::System { name, source })?;
+    Ok(outbox.with(sink.addresses))
 }
 
 fn connect(http: &config::Http) -> Result<Http, HttpError> {

@@ -19,8 +19,10 @@ use super::{
     courier::{Courier, now},
     inbox::Inbox,
     keeper::Keeper,
+    privacy,
 };
 use crate::{
+    config::Addresses,
     privileges,
     report::SinkMetrics,
     spool::{Limits, Spool, place::Place},
@@ -40,6 +42,7 @@ const INBOX: usize = 4;
 pub struct Outbox {
     account: Arc<Account>,
     entrance: Entrance,
+    addresses: Addresses,
     ending: Sender<Instant>,
     /// Disconnected when both threads are gone.
     gone: Receiver<Infallible>,
@@ -82,7 +85,8 @@ impl Outbox {
         let Some((place, target)) = spool else {
             let spool = Arc::new(Spool::in_memory(Limits::in_memory(capacity)));
             let _ = spool_in.send(spool.clone());
-            return Ok(Self { account, entrance: Entrance::Memory(spool, bell), ending, gone });
+            let entrance = Entrance::Memory(spool, bell);
+            return Ok(Self { account, entrance, addresses: Addresses::default(), ending, gone });
         };
         let inbox = Arc::new(Inbox::new(capacity.div_ceil(INBOX)));
         let keeper = {
@@ -102,11 +106,19 @@ impl Outbox {
             }
         };
         thread::Builder::new().name("spool".to_owned()).spawn(keeper)?;
-        Ok(Self { account, entrance: Entrance::Disk(inbox), ending, gone })
+        let entrance = Entrance::Disk(inbox);
+        Ok(Self { account, entrance, addresses: Addresses::default(), ending, gone })
+    }
+
+    /// The same, if this is what the sink may know of addresses.
+    pub fn with(mut self, addresses: Addresses) -> Self {
+        self.addresses = addresses;
+        self
     }
 
     /// Takes a report. If too many wait, the oldest of them is lost, and counted as such.
     pub fn offer(&self, report: Encoded) {
+        let report = privacy::applied(self.addresses, report);
         match &self.entrance {
             Entrance::Disk(inbox) => inbox.offer(report, &self.account),
             Entrance::Memory(spool, bell) => {

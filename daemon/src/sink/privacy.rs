@@ -1,0 +1,121 @@
+//! What a sink may know of addresses. It is applied before anything of a report is written for that sink.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+
+use super::Encoded;
+use crate::config::Addresses;
+
+/// The part of a report that tells who measured: its addresses are not those of anybody's traffic.
+const OBSERVER: &str = "observer";
+/// The field by which a reader knows.
+const ADDRESSES: &str = "addresses";
+
+/// A report as this sink may have it.
+pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
+    if addresses == Addresses::Full {
+        return report;
+    }
+    // What weir has encoded is JSON. Anything else would go nowhere rather than everywhere.
+    let Ok(Value::Object(mut fields)) = serde_json::from_slice(&report.line) else {
+        return Encoded { line: b"{}\n".as_slice().into(), ..report };
+    };
+    for (name, value) in &mut fields {
+        if name != OBSERVER {
+            mask(addresses, value);
+        }
+    }
+    fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
+    let mut line = Value::Object(fields).to_string().into_bytes();
+    line.push(b'\n');
+    Encoded { line: line.into(), ..report }
+}
+
+/// Masks every address and every prefix in a value, wherever it is, also in what will be added to reports one day.
+fn mask(addresses: Addresses, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(masked) = masked(addresses, text) {
+                *text = masked;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| mask(addresses, value)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| mask(addresses, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn masked(addresses: Addresses, text: &str) -> Option<String> {
+    let bits = |address: IpAddr| addresses.bits(address);
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(cut(address, bits(address)).to_string());
+    }
+    let (address, length) = text.split_once('/')?;
+    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+    let length = length.min(bits(address));
+    Some(format!("{}/{length}", cut(address, length)))
+}
+
+/// The address with all bits after these set to 0.
+fn cut(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & mask_of(bits, 32) as u32).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & mask_of(bits, 128)).into(),
+    }
+}
+
+/// Ones in the first `bits` of `width`.
+const fn mask_of(bits: u8, width: u8) -> u128 {
+    let all = if width == 128 { u128::MAX } else { (1 << width) - 1 };
+    if bits >= width { all } else { all & !(all >> bits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::encoded, *};
+    use crate::report::Report;
+
+    fn text(addresses: Addresses) -> String {
+        String::from_utf8(applied(addresses, encoded("a/b/1")).line.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn no_address_of_the_traffic_is_left() {
+        let full = text(Addresses::Full);
+        for known in ["192.0.2.1", "198.51.100.7", "203.0.113.254", "2001:db8:85a3:8d3:1319:8a2e:370:7348"] {
+            assert!(full.contains(known), "{known}");
+            for addresses in [Addresses::Prefix, Addresses::None] {
+                assert!(!text(addresses).contains(&format!("{known}\"")), "{known} in {}", text(addresses));
+            }
+        }
+        let prefix = text(Addresses::Prefix);
+        assert!(prefix.contains("\"192.0.2.0\"") && prefix.contains("\"2001:db8:85a3::\""), "{prefix}");
+        let none = text(Addresses::None);
+        for known in ["192.0.2", "198.51.100", "203.0.113", "2001:db8"] {
+            assert!(!none.contains(known), "{known} in {none}");
+        }
+    }
+
+    #[test]
+    fn it_is_still_a_report_and_says_what_was_done() {
+        for (addresses, name) in [(Addresses::Prefix, "prefix"), (Addresses::None, "none")] {
+            let report: Report = serde_json::from_str(&text(addresses)).unwrap();
+            assert_eq!(report.addresses.as_deref(), Some(name));
+            assert_eq!(report.top.flows.len(), 4, "every row is there");
+        }
+        assert_eq!(text(Addresses::Full).as_bytes(), &*encoded("a/b/1").line, "as it was");
+    }
+
+    #[test]
+    fn prefixes_keep_their_length_if_they_are_short_enough() {
+        let masked = |text: &str| masked(Addresses::Prefix, text);
+        assert_eq!(masked("10.1.2.3").as_deref(), Some("10.1.2.0"));
+        assert_eq!(masked("10.1.0.0/16").as_deref(), Some("10.1.0.0/16"));
+        assert_eq!(masked("10.1.2.128/25").as_deref(), Some("10.1.2.0/24"));
+        assert_eq!(masked("2001:db8:1:2::/64").as_deref(), Some("2001:db8:1::/48"));
+        for other in ["eth0", "1.2.3", "10.0.0.0/x", "tcp/443", "7f3c9a52/b41d/1", "2026-11-20T08:00:00Z"] {
+            assert_eq!(masked(other), None, "{other}");
+        }
+    }
+}
