@@ -363,8 +363,7 @@ fn only_the_owner_may_reload() -> Result<()> {
         let weir = weir_binary()?;
         let copy = reloaded.scratch.file("weir");
         if !copy.exists() {
-            fs::copy(weir, &copy)?;
-            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+            reloaded.scratch.program(&weir, "weir", 0o755)?;
         }
         Ended::of(Command::new(copy).args(arguments).arg("--socket").arg(&socket).uid(NOBODY).gid(NOBODY))
     };
