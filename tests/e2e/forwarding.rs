@@ -12,7 +12,7 @@ use weir_tests::{account::Loss, netns::Lab};
 
 use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on};
 
-tests![forwarded_traffic_is_measured_and_passes];
+alone![forwarded_traffic_is_measured_and_passes];
 
 pub const TCP_PORT: u16 = 7000;
 pub const UDP_PORT: u16 = 7001;

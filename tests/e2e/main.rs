@@ -1,7 +1,7 @@
 //! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
 //!
-//! One file per promise. Needs root, and is ignored without. Suites that measure time, memory or loss run first, one test
-//! after the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
+//! One file per promise. Needs root, and is ignored without. Tests beside which nothing else may run come first, one after
+//! the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
 
 use std::process::ExitCode;
 
@@ -15,11 +15,20 @@ use weir_tests::{
 /// A test and its name.
 type Test = (&'static str, fn() -> Result<()>);
 
-/// Names the functions of a file that are tests.
+/// Names the functions of a file that are patient tests: they wait most of their time, and others run beside them.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
-        /// This file's tests.
+        /// This file's patient tests.
         pub const TESTS: &[crate::Test] = &[$((stringify!($test), $test)),+];
+    };
+}
+
+/// Names those beside which nothing else may run: they measure time, fill what has little room, or change the whole
+/// machine.
+macro_rules! alone {
+    ($($test:ident),+ $(,)?) => {
+        /// This file's tests that run alone.
+        pub const ALONE: &[crate::Test] = &[$((stringify!($test), $test)),+];
     };
 }
 
@@ -67,38 +76,45 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-/// These measure time, memory or loss under load, or change the whole machine: nothing else may run beside them.
-const ALONE: [Suite; 14] = [
-    Suite::in_namespaces("ledger", ledger::TESTS),
-    Suite::in_namespaces("windows", windows::TESTS),
-    Suite::in_namespaces("clocks", clocks::TESTS),
-    Suite::in_namespaces("forwarding", forwarding::TESTS),
-    Suite::in_namespaces("stop", stop::TESTS),
-    Suite::in_namespaces("stuck", stuck::TESTS),
-    Suite::in_namespaces("reload", reload::TESTS),
-    Suite::in_namespaces("rates", rates::TESTS),
-    Suite::in_namespaces("coverage", coverage::TESTS),
-    Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
-    Suite::in_namespaces("sampling", sampling::TESTS),
-    Suite::in_namespaces("sinks", sinks::TESTS),
-    Suite::in_namespaces("alerts", alerts::TESTS),
-    Suite::in_namespaces("memory", memory::TESTS),
+/// These run first, one test after the other.
+const ALONE: [Suite; 11] = [
+    Suite::in_namespaces("ledger", ledger::ALONE),
+    Suite::in_namespaces("windows", windows::ALONE),
+    Suite::in_namespaces("forwarding", forwarding::ALONE),
+    Suite::in_namespaces("stuck", stuck::ALONE),
+    Suite::in_namespaces("reload", reload::ALONE),
+    Suite::in_namespaces("rates", rates::ALONE),
+    Suite::in_namespaces("coverage", coverage::ALONE),
+    Suite { name: "cpus", tests: cpus::ALONE, requirements: cpus::requirements },
+    Suite::in_namespaces("sampling", sampling::ALONE),
+    Suite::in_namespaces("sinks", sinks::ALONE),
+    Suite::in_namespaces("memory", memory::ALONE),
 ];
 
-/// These wait most of their time and share nothing: each has namespaces, folders and machines of its own. Those with the
-/// longest tests come first, so that none of them is left over at the end.
-const PATIENT: [Suite; 21] = [
+/// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
+/// that none of them is left over at the end.
+const PATIENT: [Suite; 31] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
+    Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
-    Suite::in_namespaces("interfaces", interfaces::TESTS),
-    Suite::in_namespaces("afpacket", afpacket::TESTS),
-    Suite::in_namespaces("endings", endings::TESTS),
-    Suite::in_namespaces("control", control::TESTS),
+    Suite::in_namespaces("stuck", stuck::TESTS),
+    Suite::in_namespaces("clocks", clocks::TESTS),
+    Suite::in_namespaces("alerts", alerts::TESTS),
     Suite::in_namespaces("notify", notify::TESTS),
+    Suite::in_namespaces("reload", reload::TESTS),
+    Suite::in_namespaces("interfaces", interfaces::TESTS),
+    Suite::in_namespaces("endings", endings::TESTS),
+    Suite::in_namespaces("afpacket", afpacket::TESTS),
+    Suite::in_namespaces("control", control::TESTS),
+    Suite::in_namespaces("windows", windows::TESTS),
+    Suite::in_namespaces("ledger", ledger::TESTS),
+    Suite::in_namespaces("coverage", coverage::TESTS),
+    Suite::in_namespaces("sinks", sinks::TESTS),
+    Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("privileges", privileges::TESTS),
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
@@ -111,8 +127,8 @@ const PATIENT: [Suite; 21] = [
     Suite::in_namespaces("log", log::TESTS),
 ];
 
-/// How many patient tests run side by side. They leave room on two CPUs.
-const SIDE_BY_SIDE: usize = 3;
+/// How many patient tests run side by side. Two CPUs are half idle then.
+const SIDE_BY_SIDE: usize = 4;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
