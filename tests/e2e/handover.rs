@@ -29,7 +29,8 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, seen_in},
 };
 
-tests![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared, a_start_that_fails_detaches_nothing,];
+alone![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
+tests![a_start_that_fails_detaches_nothing];
 
 /// Packets a second beside restarts.
 pub const RATE: u32 = 20_000;

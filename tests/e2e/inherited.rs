@@ -86,6 +86,8 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
 /// Packets that come while one takes over from the other. Between the two some may be in no report, but none is in two.
 fn a_packet_socket_in_the_place_of_a_program_counts_nothing_twice() -> Result<()> {
     const PACKETS: u64 = 3 * RATE as u64;
+    // Another one is attached after it: would both see its packets, then for that long.
+    let mode = |mode: &str| settings_of(&format!("{{name: {INTERFACE}, mode: {mode}}}, {{name: lo, direction: both}}"));
     let machine = service::boot(&mode("tcx"), &[drop_in(PACKET_SOCKETS)])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
     let service = Service { machine: &machine, pair: &pair };
