@@ -87,6 +87,8 @@ pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut received = [0; 8];
         stream.read_exact(&mut received)?;
+        // The server's end, too: then this side has sent all that it ever sends.
+        ensure!(stream.read(&mut [0])? == 0, "the server goes on");
         Ok(u64::from_be_bytes(received))
     })?;
     let received = received.with_context(|| format!("an upload to {address}"))?;
