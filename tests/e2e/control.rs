@@ -26,6 +26,7 @@ use weir_tests::{
 use crate::watch::{self, ROOMY_RINGS, TIMEOUT, Watch, list, number};
 
 tests![
+    before_a_window_has_ended_there_is_no_report,
     a_key_is_known_in_each_window_and_the_last_report_is_told,
     clients_that_hang_cost_no_packet,
     a_second_weir_leaves_the_socket_and_the_next_one_takes_it,
@@ -50,12 +51,25 @@ fn settings(socket: &Path, interval: &str) -> String {
     format!("report: {{interval: {interval}}}\n{ROOMY_RINGS}control: {{socket: {}}}\n", socket.display())
 }
 
+/// Windows begin at multiples of their length, so only one of an hour is sure to be open when the question comes.
+fn before_a_window_has_ended_there_is_no_report() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let watch = Watch::one_window(&format!("control: {{socket: {}}}\n", socket.display()))?;
+    for arguments in [&["report"][..], &["ask", "src_ip=192.0.2.1"]] {
+        let told = weir(&socket, arguments)?;
+        let why = String::from_utf8(told.stderr)?;
+        ensure!(told.status.code() == Some(3) && why.contains("no window"), "{arguments:?}: {:?} {why}", told.status);
+    }
+    ensure!(json(&socket, &["status"])?.is_some(), "a status needs no window");
+    watch.stop(Loss::None).map(drop)
+}
+
 /// Every window is asked for the same keys while it is the last one, so together the answers have all packets.
 fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");
     let mut watch = Watch::start(&settings(&socket, "3s"))?;
-    ensure!(json(&socket, &["report"])?.is_none(), "there was a report before the first window ended");
     let mut oracle = Oracle::new();
     // More sources than a list has, so that some of the keys are not listed.
     let sent = watch.send(Plan { seed: 31, packets: 30_000, flows: 400, ..Plan::default() }, &mut oracle)?;

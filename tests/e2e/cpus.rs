@@ -22,7 +22,7 @@ use weir_tests::{
 
 use crate::watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, check_accounts, judge, number, seen_on};
 
-tests![
+alone![
     what_a_cpu_left_that_went_offline_is_reported,
     a_cpu_that_comes_later_is_measured_and_what_it_lost_is_known,
     an_affinity_smaller_than_the_machine_is_no_reason_to_stop

@@ -7,6 +7,7 @@ use serde_json::Value;
 use weir::datapath::has_tcx;
 use weir_tests::{
     account::Loss,
+    clock,
     daemon::weir_binary,
     foreign::{Does, Foreign},
     netns::{Lab, QuietPair},
@@ -17,7 +18,7 @@ use weir_tests::{
 
 use crate::{
     usage::{NOBODY, Public},
-    watch::{Ended, TIMEOUT, Watch, has_program, list, number, weir},
+    watch::{Ended, TIMEOUT, Watch, has_program, list, number, seen_on, weir},
 };
 
 tests![
@@ -207,10 +208,10 @@ fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
     let mut watch = Watch::start(&format!("report: {{interval: 5s}}\n{shared}"))?;
     watch.pair.observer.ip(&format!("link set {INTERFACE} alias Acme-uplink"))?;
     let plan = Plan { seed: 71, packets: 5_000, flows: 500, mix: Mix::odd(), ..Plan::default() };
-    watch.send(plan, &mut Oracle::new())?;
-    let reported = watch.daemon.reports()?.len();
-    // The bundle has this one: the next one comes after some seconds.
-    watch.daemon.wait_for_reports(reported + 1, TIMEOUT)?;
+    let sent = watch.send(plan, &mut Oracle::new())?;
+    // The bundle has the report that the last packets are in: the next one comes after some seconds.
+    let all_seen = || Ok((seen_on(INTERFACE, &watch.daemon.reports()?)?.packets >= sent.packets).then_some(()));
+    clock::wait_for("reports of all packets", TIMEOUT, all_seen)?;
     let secrets = "hash_key: 00112233445566778899aabbccddeeff\n\
                    networks: {acme: {prefixes: [198.51.100.0/24]}}\n\
                    sinks:\n  - {type: http, url: \"https://collector.example/path-token\", \

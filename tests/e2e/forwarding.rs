@@ -12,7 +12,7 @@ use weir_tests::{account::Loss, netns::Lab};
 
 use crate::watch::{self, TIMEOUT, list, measure, modes, native, number, seen_on};
 
-tests![forwarded_traffic_is_measured_and_passes];
+alone![forwarded_traffic_is_measured_and_passes];
 
 pub const TCP_PORT: u16 = 7000;
 pub const UDP_PORT: u16 = 7001;
@@ -87,6 +87,8 @@ pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut received = [0; 8];
         stream.read_exact(&mut received)?;
+        // The server's end, too: then this side has sent all that it ever sends.
+        ensure!(stream.read(&mut [0])? == 0, "the server goes on");
         Ok(u64::from_be_bytes(received))
     })?;
     let received = received.with_context(|| format!("an upload to {address}"))?;

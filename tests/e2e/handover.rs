@@ -29,15 +29,11 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, seen_in},
 };
 
-tests![
-    restarts_lose_no_packet,
-    what_a_killed_weir_had_read_is_declared,
-    another_mode_may_come_with_a_restart,
-    a_start_that_fails_detaches_nothing,
-];
+alone![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
+tests![a_start_that_fails_detaches_nothing];
 
 /// Packets a second beside restarts.
-const RATE: u32 = 20_000;
+pub const RATE: u32 = 20_000;
 /// How often weir ends and begins in a test, unless `scripts/soak handover` says otherwise.
 const TIMES: u32 = 8;
 /// How long weir takes to begin again, about.
@@ -61,7 +57,8 @@ fn settings() -> String {
     settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"))
 }
 
-fn settings_of(interfaces: &str) -> String {
+/// Settings that measure these interfaces, in windows of a second.
+pub fn settings_of(interfaces: &str) -> String {
     format!(
         "interfaces: [{interfaces}]\n\
          report: {{interval: 1s}}\n\
@@ -175,35 +172,12 @@ fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
 }
 
 /// Sends some packets and waits until that many in all are in reports.
-fn send(service: &Service<'_>, seed: u64, all: &mut u64) -> Result<()> {
+pub fn send(service: &Service<'_>, seed: u64, all: &mut u64) -> Result<()> {
     let plan = Plan { seed, packets: 3_000, flows: 100, ..Plan::default() };
     let traffic = Traffic::new(plan)?;
     *all += watch::send(service.pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
     let all_seen = || Ok((seen(&service.reports()?)? >= *all).then_some(()));
     clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| service.machine.log())
-}
-
-fn another_mode_may_come_with_a_restart() -> Result<()> {
-    const MODES: [(&str, &str); 4] =
-        [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("native", "xdp-native")];
-    let rule = |mode: &str| settings_of(&format!("{{name: {INTERFACE}, mode: {mode}}}"));
-    let machine = service::boot(&rule("native"), &[])?;
-    let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
-    let mut all = 0;
-    for (nth, (mode, _)) in MODES.iter().enumerate() {
-        fs::write(machine.path("etc/weir/weir.yaml"), rule(mode))?;
-        machine.done("systemctl restart weir")?;
-        send(&service, 70 + nth as u64, &mut all)?;
-    }
-    machine.done("systemctl stop weir")?;
-    let reports = service.reports()?;
-    check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
-    ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
-    let mut modes = watch::modes(INTERFACE, &reports);
-    modes.dedup();
-    ensure!(modes == MODES.map(|(_, obtained)| obtained), "{modes:?}\n{}", machine.log());
-    Ok(())
 }
 
 fn a_start_that_fails_detaches_nothing() -> Result<()> {

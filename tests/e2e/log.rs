@@ -1,6 +1,6 @@
 //! What weir logs, as its reader needs it: text, JSON, or lines for the journal of systemd.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -23,10 +23,8 @@ const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
 /// weir with something in its environment, as a script; `variable` is written as shells have it.
 fn weir_with(variable: &str, scratch: &Scratch) -> Result<PathBuf> {
-    let program = scratch.file("weir");
-    fs::write(&program, format!("#!/bin/sh\n{variable} exec '{}' \"$@\"\n", weir_binary()?.canonicalize()?.display()))?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
-    Ok(program)
+    let script = format!("#!/bin/sh\n{variable} exec '{}' \"$@\"\n", weir_binary()?.canonicalize()?.display());
+    scratch.script(&script, "weir", 0o700)
 }
 
 fn the_journal_gets_priorities() -> Result<()> {

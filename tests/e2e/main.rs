@@ -1,7 +1,7 @@
 //! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
 //!
-//! One file per promise. Needs root, and is ignored without. Tests run one after the other unless
-//! `--test-threads` says otherwise: several of them measure time or memory.
+//! One file per promise. Needs root, and is ignored without. Tests beside which nothing else may run come first, one after
+//! the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
 
 use std::process::ExitCode;
 
@@ -15,11 +15,20 @@ use weir_tests::{
 /// A test and its name.
 type Test = (&'static str, fn() -> Result<()>);
 
-/// Names the functions of a file that are tests.
+/// Names the functions of a file that are patient tests: they wait most of their time, and others run beside them.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
-        /// This file's tests.
+        /// This file's patient tests.
         pub const TESTS: &[crate::Test] = &[$((stringify!($test), $test)),+];
+    };
+}
+
+/// Names those beside which nothing else may run: they measure time, fill what has little room, or change the whole
+/// machine.
+macro_rules! alone {
+    ($($test:ident),+ $(,)?) => {
+        /// This file's tests that run alone.
+        pub const ALONE: &[crate::Test] = &[$((stringify!($test), $test)),+];
     };
 }
 
@@ -38,6 +47,7 @@ mod feeds;
 mod following;
 mod forwarding;
 mod handover;
+mod inherited;
 mod interfaces;
 mod ledger;
 mod log;
@@ -67,51 +77,94 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 35] = [
-    Suite::in_namespaces("ledger", ledger::TESTS),
-    Suite::in_namespaces("log", log::TESTS),
-    Suite::in_namespaces("windows", windows::TESTS),
-    Suite::in_namespaces("clocks", clocks::TESTS),
-    Suite::in_namespaces("forwarding", forwarding::TESTS),
-    Suite::in_namespaces("stop", stop::TESTS),
-    Suite::in_namespaces("endings", endings::TESTS),
-    Suite::in_namespaces("stuck", stuck::TESTS),
-    Suite::in_namespaces("interfaces", interfaces::TESTS),
-    Suite::in_namespaces("tcx", tcx::TESTS),
-    Suite::in_namespaces("tc", tc::TESTS),
-    Suite::in_namespaces("afpacket", afpacket::TESTS),
-    Suite::in_namespaces("connections", connections::TESTS),
-    Suite::in_namespaces("sizes", sizes::TESTS),
-    Suite::in_namespaces("following", following::TESTS),
-    Suite::in_namespaces("default_route", default_route::TESTS),
-    Suite::in_namespaces("feeds", feeds::TESTS),
-    Suite::in_namespaces("views", views::TESTS),
-    Suite::in_namespaces("control", control::TESTS),
-    Suite::in_namespaces("reload", reload::TESTS),
-    Suite::in_namespaces("privileges", privileges::TESTS),
-    Suite::in_namespaces("rates", rates::TESTS),
-    Suite::in_namespaces("coverage", coverage::TESTS),
-    Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },
-    Suite::in_namespaces("sampling", sampling::TESTS),
-    Suite::in_namespaces("sinks", sinks::TESTS),
-    Suite::in_namespaces("delivery", delivery::TESTS),
-    Suite::in_namespaces("alerts", alerts::TESTS),
-    Suite::in_namespaces("memory", memory::TESTS),
-    Suite::in_namespaces("usage", usage::TESTS),
-    Suite::in_namespaces("notify", notify::TESTS),
-    Suite::in_namespaces("doctor", doctor::TESTS),
-    Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
-    Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
-    Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
+/// These run first, one test after the other.
+const ALONE: [Suite; 12] = [
+    Suite::in_namespaces("ledger", ledger::ALONE),
+    Suite::in_namespaces("windows", windows::ALONE),
+    Suite::in_namespaces("forwarding", forwarding::ALONE),
+    Suite::in_namespaces("stuck", stuck::ALONE),
+    Suite::in_namespaces("reload", reload::ALONE),
+    Suite { name: "handover", tests: handover::ALONE, requirements: systemd::machine_requirements },
+    Suite::in_namespaces("rates", rates::ALONE),
+    Suite::in_namespaces("coverage", coverage::ALONE),
+    Suite { name: "cpus", tests: cpus::ALONE, requirements: cpus::requirements },
+    Suite::in_namespaces("sampling", sampling::ALONE),
+    Suite::in_namespaces("sinks", sinks::ALONE),
+    Suite::in_namespaces("memory", memory::ALONE),
 ];
 
+/// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
+/// that none of them is left over at the end.
+const PATIENT: [Suite; 32] = [
+    Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
+    Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
+    Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
+    Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
+    Suite::in_namespaces("delivery", delivery::TESTS),
+    Suite::in_namespaces("memory", memory::TESTS),
+    Suite::in_namespaces("default_route", default_route::TESTS),
+    Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("stuck", stuck::TESTS),
+    Suite::in_namespaces("clocks", clocks::TESTS),
+    Suite::in_namespaces("alerts", alerts::TESTS),
+    Suite::in_namespaces("notify", notify::TESTS),
+    Suite::in_namespaces("reload", reload::TESTS),
+    Suite::in_namespaces("interfaces", interfaces::TESTS),
+    Suite::in_namespaces("endings", endings::TESTS),
+    Suite::in_namespaces("afpacket", afpacket::TESTS),
+    Suite::in_namespaces("control", control::TESTS),
+    Suite::in_namespaces("windows", windows::TESTS),
+    Suite::in_namespaces("ledger", ledger::TESTS),
+    Suite::in_namespaces("coverage", coverage::TESTS),
+    Suite::in_namespaces("sinks", sinks::TESTS),
+    Suite::in_namespaces("stop", stop::TESTS),
+    Suite::in_namespaces("privileges", privileges::TESTS),
+    Suite::in_namespaces("tc", tc::TESTS),
+    Suite::in_namespaces("tcx", tcx::TESTS),
+    Suite::in_namespaces("connections", connections::TESTS),
+    Suite::in_namespaces("sizes", sizes::TESTS),
+    Suite::in_namespaces("feeds", feeds::TESTS),
+    Suite::in_namespaces("views", views::TESTS),
+    Suite::in_namespaces("doctor", doctor::TESTS),
+    Suite::in_namespaces("usage", usage::TESTS),
+    Suite::in_namespaces("log", log::TESTS),
+];
+
+/// How many patient tests run side by side. Two CPUs are half idle then.
+const SIDE_BY_SIDE: usize = 4;
+
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(1));
+    let arguments = Arguments::from_args();
     // Only where there is a package to look at.
     let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
-    let trials = SUITES.iter().chain([&package]).flat_map(Suite::trials).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).collect::<Vec<_>>();
+    let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
+    let groups = match arguments.test_threads {
+        Some(threads) => vec![(threads, alone.into_iter().chain(patient).collect())],
+        None => vec![(1, alone), (SIDE_BY_SIDE, patient)],
+    };
+    run(&arguments, groups)
+}
+
+/// The exit code of tests that failed, as `cargo test` knows it.
+const FAILED: u8 = 101;
+
+/// Runs one group of tests after the other, so many of each side by side. A filter may leave nothing of a group.
+fn run(arguments: &Arguments, mut groups: Vec<(usize, Vec<Trial>)>) -> ExitCode {
+    for (_, trials) in &mut groups {
+        trials.retain(|trial| !arguments.is_filtered_out(trial));
+    }
+    let is_chosen = |(_, trials): &(usize, Vec<Trial>)| !trials.is_empty();
+    if groups.iter().any(is_chosen) {
+        groups.retain(is_chosen);
+    } else {
+        groups.truncate(1);
+    }
+    let failed = groups.into_iter().fold(false, |failed, (threads, trials)| {
+        let arguments = Arguments { test_threads: Some(threads), ..arguments.clone() };
+        libtest_mimic::run(&arguments, trials).has_failed() || failed
+    });
+    if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
 }
 
 impl Suite {

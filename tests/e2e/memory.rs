@@ -18,11 +18,8 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, Watch, config, judge, list, native, number},
 };
 
-tests![
-    a_million_spoofed_flows_take_no_more_memory,
-    the_smallest_configuration_stays_within_its_plan_from_the_start,
-    it_follows_the_plan_from_reload_to_reload,
-];
+alone![a_million_spoofed_flows_take_no_more_memory];
+tests![the_smallest_configuration_stays_within_its_plan_from_the_start, it_follows_the_plan_from_reload_to_reload,];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 /// What the default configuration may take, in bytes.

@@ -10,7 +10,7 @@ use crate::{
     watch::{self, Watch, list},
 };
 
-tests![a_burst_at_xdp, a_burst_at_the_tc_hook, a_burst_at_a_packet_socket];
+alone![a_burst_at_xdp, a_burst_at_the_tc_hook, a_burst_at_a_packet_socket];
 
 const BURST: u64 = 4_000;
 

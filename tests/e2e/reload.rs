@@ -27,9 +27,8 @@ use crate::{
     watch::{self, Ended, INTERVAL, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, config, list, native, seen_in, stop},
 };
 
+alone![reloads_beside_traffic_lose_no_packet, a_wrong_configuration_changes_nothing_and_says_why];
 tests![
-    reloads_beside_traffic_lose_no_packet,
-    a_wrong_configuration_changes_nothing_and_says_why,
     what_cannot_change_is_named_and_changes_nothing,
     interfaces_come_and_go_and_the_others_stay_attached,
     a_new_sink_takes_over_where_the_old_one_ends,
@@ -363,8 +362,7 @@ fn only_the_owner_may_reload() -> Result<()> {
         let weir = weir_binary()?;
         let copy = reloaded.scratch.file("weir");
         if !copy.exists() {
-            fs::copy(weir, &copy)?;
-            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+            reloaded.scratch.program(&weir, "weir", 0o755)?;
         }
         Ended::of(Command::new(copy).args(arguments).arg("--socket").arg(&socket).uid(NOBODY).gid(NOBODY))
     };

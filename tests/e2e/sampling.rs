@@ -11,7 +11,7 @@ use weir_tests::{
 
 use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch};
 
-tests![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
+alone![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
 
 /// Nearly every packet a flow of its own, which costs the daemon most.
 fn flood(packets: u64) -> Plan {

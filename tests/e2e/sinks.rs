@@ -19,7 +19,8 @@ use weir_tests::{
 
 use crate::watch::{TIMEOUT, Watch, check_accounts, config, judge, list, number, stop};
 
-tests![reports_arrive_once_named_and_packed, a_sink_that_fails_costs_only_its_own_reports];
+alone![a_sink_that_fails_costs_only_its_own_reports];
+tests![reports_arrive_once_named_and_packed];
 
 fn collector(namespace: &Namespace) -> Result<Collector> {
     namespace.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))?

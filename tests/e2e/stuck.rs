@@ -32,11 +32,11 @@ use crate::{
     watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, config, judge, native, seen_on},
 };
 
+alone![a_real_time_task_that_takes_a_cpu_holds_up_no_report];
 tests![
     a_worker_that_gets_no_time_holds_up_no_report,
-    a_real_time_task_that_takes_a_cpu_holds_up_no_report,
     a_daemon_that_was_stopped_goes_on_where_it_was,
-    a_log_that_nobody_reads_holds_up_no_report
+    a_log_that_nobody_reads_holds_up_no_report,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;

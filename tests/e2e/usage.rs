@@ -42,7 +42,7 @@ impl Public {
     pub fn new(config: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
-        fs::copy(weir_binary()?, scratch.file("weir"))?;
+        scratch.program(&weir_binary()?, "weir", 0o755)?;
         fs::write(scratch.file("weir.yaml"), config)?;
         fs::set_permissions(scratch.file("weir.yaml"), fs::Permissions::from_mode(0o644))?;
         Ok(Self { scratch })

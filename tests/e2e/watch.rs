@@ -2,8 +2,6 @@
 
 use std::{
     fmt::Display,
-    fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
@@ -87,12 +85,9 @@ pub fn times() -> Option<u32> {
 
 /// A program that runs weir with a variable in its environment, as a script in `scratch`.
 pub fn weir_with(variable: &str, value: &Path, scratch: &Scratch) -> Result<PathBuf> {
-    let program = scratch.file("weir");
     let weir = weir_binary()?.canonicalize()?;
     let script = format!("#!/bin/sh\n{variable}='{}' exec '{}' \"$@\"\n", value.display(), weir.display());
-    fs::write(&program, script)?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
-    Ok(program)
+    scratch.script(&script, "weir", 0o700)
 }
 
 /// A configuration that reports to a file; more sinks may be appended to it, a line each.

@@ -19,7 +19,8 @@ use weir_tests::{
 
 use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, check_accounts, judge, number, seen_on};
 
-tests![windows_add_up_to_what_was_sent, a_window_cut_while_packets_flow_balances, a_flow_is_new_once];
+alone![windows_add_up_to_what_was_sent, a_window_cut_while_packets_flow_balances];
+tests![a_flow_is_new_once];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 

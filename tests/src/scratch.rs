@@ -4,11 +4,11 @@ use std::{
     fs,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    process,
+    process::{self, Command},
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// A new directory under the system's temporary one, readable by its owner only; removed on drop.
 #[derive(Debug)]
@@ -42,6 +42,34 @@ impl Scratch {
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
+
+    /// Puts a copy of a program into it that these users may run: `0o700` means its owner.
+    ///
+    /// A process of its own writes it. What another thread starts at this moment inherits every file that this process has
+    /// open, and a program that anybody has open for writing cannot be run ("Text file busy").
+    ///
+    /// # Errors
+    ///
+    /// It cannot be copied: what `install` said.
+    pub fn program(&self, from: &Path, name: &str, mode: u32) -> Result<PathBuf> {
+        let path = self.file(name);
+        let mut command = Command::new("install");
+        let output =
+            command.arg(format!("--mode={mode:o}")).arg(from).arg(&path).output().context("cannot run install")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        Ok(path)
+    }
+
+    /// The same with a script of this text.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written or copied.
+    pub fn script(&self, text: &str, name: &str, mode: u32) -> Result<PathBuf> {
+        let source = self.file(&format!("{name}.source"));
+        fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
+        self.program(&source, name, mode)
+    }
 }
 
 impl Drop for Scratch {
@@ -63,5 +91,13 @@ mod tests {
         assert!(path.join("note").is_file());
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_script_can_be_run_at_once() {
+        let scratch = Scratch::new().unwrap();
+        let script = scratch.script("#!/bin/sh\nexit 7\n", "seven", 0o700).unwrap();
+        assert_eq!(Command::new(script).status().unwrap().code(), Some(7));
+        assert!(scratch.program(&scratch.file("absent"), "copy", 0o700).unwrap_err().to_string().contains("absent"));
     }
 }

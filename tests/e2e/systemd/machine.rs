@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     thread,
 };
 
@@ -149,6 +150,9 @@ impl Drop for Machine {
 
 /// The Debian that machines are booted from; made when it is first needed, which takes a minute.
 fn debian() -> Result<&'static Path> {
+    // Several tests may need it at the same time.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = Path::new(KEPT);
     if !kept.is_dir() {
         let made = Ended::of(Command::new("sh").arg(MAKE).arg(kept))?;

@@ -1,0 +1,254 @@
+//! What may be different when the next weir begins under a real systemd: the mode of an interface, its name, the network
+//! namespace, and when the last window ended. The ledger stays exact.
+
+use std::{
+    fs,
+    io::Read as _,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::Loss,
+    clock,
+    inject::Pace,
+    netns::{Lab, QuietPair},
+    oracle::Oracle,
+    traffic::{Plan, Traffic},
+};
+
+use crate::{
+    handover::{RATE, send, settings_of},
+    systemd::{
+        machine::{Installed, Machine},
+        service::{self, INTERFACE, Service, run_of},
+    },
+    watch::{self, QUIET_LINK, TIMEOUT, check_accounts, judge, seen_in},
+};
+
+tests![
+    an_interface_may_have_another_name,
+    another_network_namespace_has_interfaces_of_its_own,
+    a_window_after_a_late_one_begins_where_that_one_ended,
+    another_mode_may_come_with_a_restart,
+];
+
+const CONFIG: &str = "etc/weir/weir.yaml";
+
+/// More for the unit, before the machine boots.
+const fn drop_in(content: &str) -> Installed<'_> {
+    let path = "etc/systemd/system/weir.service.d/test.conf";
+    Installed { path, content: content.as_bytes(), mode: 0o644 }
+}
+
+/// What docs/SECURITY.md has the unit permit where packet sockets are wanted.
+const PACKET_SOCKETS: &str = "[Service]\nAmbientCapabilities=CAP_NET_RAW\nCapabilityBoundingSet=CAP_NET_RAW\n\
+                              RestrictAddressFamilies=AF_PACKET\n";
+
+fn mode(mode: &str) -> String {
+    settings_of(&format!("{{name: {INTERFACE}, mode: {mode}}}"))
+}
+
+fn another_mode_may_come_with_a_restart() -> Result<()> {
+    const MODES: [(&str, &str); 7] = [
+        ("native", "xdp-native"),
+        ("generic", "xdp-generic"),
+        ("tcx", "tcx"),
+        ("afpacket", "afpacket"),
+        ("tcx", "tcx"),
+        ("afpacket", "afpacket"),
+        ("native", "xdp-native"),
+    ];
+    let machine = service::boot(&mode("native"), &[drop_in(PACKET_SOCKETS)])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+    let (mut all, mut oracle) = (0, Oracle::new());
+    for (seed, (asked, _)) in (70..).zip(MODES) {
+        fs::write(machine.path(CONFIG), mode(asked))?;
+        machine.done("systemctl restart weir")?;
+        let traffic = Traffic::new(Plan { seed, packets: 3_000, flows: 100, ..Plan::default() })?;
+        all += watch::send(&pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut oracle)?.packets;
+        let all_seen = || Ok((seen_in(INTERFACE, "ingress", &service.reports()?)?.packets >= all).then_some(()));
+        clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
+    }
+    machine.done("systemctl stop weir")?;
+    let reports = service.reports()?;
+    check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
+    // Sizes, too, which are of all interfaces together.
+    judge("all modes together", oracle.check_reports(&reports)).with_context(|| machine.log())?;
+    let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
+    ensure!(seen == all, "{seen} of {all} packets are in reports\n{}", machine.log());
+    let mut modes = watch::modes(INTERFACE, &reports);
+    modes.dedup();
+    ensure!(modes == MODES.map(|(_, obtained)| obtained), "{modes:?}\n{}", machine.log());
+    Ok(())
+}
+
+/// The interface gets one name while weir runs, and another one while none does.
+fn an_interface_may_have_another_name() -> Result<()> {
+    const NAMES: [&str; 3] = [INTERFACE, "obs8", "obs9"];
+    let settings = settings_of("{name: \"obs*\", mode: native, direction: both}");
+    // Long enough to rename an interface meanwhile.
+    let machine = service::boot(&settings, &[drop_in("[Service]\nRestartSec=4s\n")])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+    machine.done("systemctl start weir")?;
+    let seen = |reports: &[Value]| -> Result<u64> {
+        NAMES.iter().map(|name| Ok(seen_in(name, "ingress", reports)?.packets)).sum()
+    };
+    let mut all = 0;
+    let mut send = |name: &str, seed| -> Result<()> {
+        let traffic = Traffic::new(Plan { seed, packets: 3_000, flows: 100, ..Plan::default() })?;
+        let link = [QuietPair::GENERATOR_INTERFACE, name];
+        all += watch::send(&pair, link, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
+        Ok(())
+    };
+    let rename = |[from, to]: [&str; 2]| pair.observer.ip(&format!("link set {from} name {to}"));
+    let is_reported = |name: &str| {
+        let named = || {
+            Ok(service
+                .reports()?
+                .last()
+                .is_some_and(|last| !watch::modes(name, std::slice::from_ref(last)).is_empty())
+                .then_some(()))
+        };
+        clock::wait_for(&format!("a report about {name}"), TIMEOUT, named).with_context(|| machine.log())
+    };
+    send(NAMES[0], 60)?;
+    rename([NAMES[0], NAMES[1]])?;
+    send(NAMES[1], 61)?;
+    is_reported(NAMES[1])?;
+
+    let killed = service.property("MainPID")?;
+    machine.done("systemctl kill -s KILL weir")?;
+    let ended = || Ok((service.property("MainPID")? != killed).then_some(()));
+    clock::wait_for("the end of what was killed", TIMEOUT, ended)?;
+    rename([NAMES[1], NAMES[2]])?;
+    send(NAMES[2], 62)?;
+    ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");
+    service.wait_for_other(&killed)?;
+    is_reported(NAMES[2])?;
+    send(NAMES[2], 63)?;
+    let all_seen = || Ok((seen(&service.reports()?)? >= all).then_some(()));
+    clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
+    machine.done("systemctl stop weir")?;
+    let reports = service.reports()?;
+    // It was killed with what it had read since its last report.
+    check_accounts(&reports, Loss::Possible(&["restart"])).with_context(|| machine.log())?;
+    ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
+    // Over all windows: where one ends, some packets are in the interface's count and not yet in the ledger.
+    let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
+    let counted = interfaces.filter_map(|one| {
+        let coverage = one["coverage"].as_f64().filter(|coverage| *coverage > 0.0)?;
+        Some(one["ledger"]["seen"]["packets"].as_u64()? as f64 / coverage)
+    });
+    let coverage = all as f64 / counted.sum::<f64>();
+    ensure!((0.99..=1.01).contains(&coverage), "coverage {coverage} over all windows\n{}", machine.log());
+    Ok(())
+}
+
+/// A process in a network namespace of a machine; killed on drop.
+struct Resident(Child);
+
+impl Resident {
+    fn of(machine: &Machine, namespace: &str) -> Result<Self> {
+        let file = machine.path(&format!("run/netns/{namespace}"));
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", file.display())).args(["sh", "-c", "echo; exec sleep 600"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start nsenter")?;
+        let mut out = child.stdout.take().context("piped")?;
+        let resident = Self(child);
+        out.read_exact(&mut [0]).context("it did not enter the namespace")?;
+        Ok(resident)
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // Neither fails but for a process that has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The number that an interface has in its namespace.
+fn ifindex(pair: &QuietPair) -> Result<u64> {
+    let shown: Value = serde_json::from_str(&pair.observer.ip(&format!("-j link show dev {INTERFACE}"))?)?;
+    shown[0]["ifindex"].as_u64().with_context(|| format!("no ifindex in {shown}"))
+}
+
+/// The unit gets another network namespace, where an interface of the same name and number is another one.
+fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
+    let settings = settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"));
+    let machine = service::boot(&settings, &[])?;
+    let before = Lab::quiet_pair_to(machine.init())?;
+    machine.done("ip netns add other")?;
+    let resident = Resident::of(&machine, "other")?;
+    let after = Lab::quiet_pair_to(resident.0.id())?;
+    let numbers = [ifindex(&before)?, ifindex(&after)?];
+    ensure!(numbers[0] == numbers[1], "the interfaces have the numbers {numbers:?}: this tests nothing");
+    let first = Service { machine: &machine, pair: &before };
+    machine.done("systemctl start weir")?;
+    let mut all = 0;
+    send(&first, 50, &mut all)?;
+
+    let folder = machine.path("etc/systemd/system/weir.service.d");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("namespace.conf"), "[Service]\nNetworkNamespacePath=/run/netns/other\n")?;
+    machine.done("systemctl daemon-reload")?;
+    machine.done("systemctl restart weir")?;
+    let second = Service { machine: &machine, pair: &after };
+    first.is_attached(false).context("in the namespace that weir has left")?;
+    second.is_attached(true).context("in the namespace that weir is in now")?;
+    // Nobody counts these.
+    let plan = Plan { seed: 51, packets: 2_000, ..Plan::default() };
+    watch::send(&before, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
+    send(&second, 52, &mut all)?;
+    machine.done("systemctl stop weir")?;
+    second.is_attached(false).context("after it was stopped")?;
+    let reports = second.reports()?;
+    check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
+    let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
+    ensure!(seen == all, "{seen} of {all} packets are in reports\n{}", machine.log());
+    Ok(())
+}
+
+/// weir stands still beyond the end of a window, closes it late, and is killed before the next one ends.
+fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
+    const INTERVAL_MS: u64 = 5_000;
+    /// More than a clock may drift within a window.
+    const LATE: Duration = Duration::from_millis(1_200);
+    let settings = settings_of(INTERFACE).replace("interval: 1s", "interval: 5s");
+    let machine = service::boot(&settings, &[])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, pair: &pair };
+    machine.done("systemctl start weir")?;
+    let signal = |signal: &str| machine.done(&format!("systemctl kill -s {signal} weir"));
+    let until_edge = || {
+        let since = clock::since_epoch().as_millis() as u64 % INTERVAL_MS;
+        Duration::from_millis(INTERVAL_MS - since)
+    };
+    // Stopped some time before the end of a window.
+    let ahead = Duration::from_millis(500);
+    thread::sleep((until_edge() + Duration::from_millis(INTERVAL_MS)).saturating_sub(ahead));
+    signal("STOP")?;
+    let known = service.reports()?.len();
+    thread::sleep(ahead + LATE);
+    signal("CONT")?;
+    let reported = || Ok((service.reports()?.len() > known).then_some(()));
+    clock::wait_for("the late report", TIMEOUT, reported).with_context(|| machine.log())?;
+    let killed = service.property("MainPID")?;
+    signal("KILL")?;
+    ensure!(service.reports()?.len() == known + 1, "one more window has ended: this tests nothing\n{}", machine.log());
+    service.wait_for_other(&killed)?;
+    let next = || Ok(service.reports()?.into_iter().nth(known + 1));
+    let next = clock::wait_for("the next report", TIMEOUT, next).with_context(|| machine.log())?;
+    let late = &service.reports()?[known];
+    ensure!(run_of(&next) != run_of(late), "the killed weir has reported: this tests nothing\n{}", machine.log());
+    let (end, start) = (&late["window"]["end"], &next["window"]["start"]);
+    ensure!(end == start, "a gap between windows, from {end} to {start}\n{}", machine.log());
+    machine.done("systemctl stop weir").map(drop)
+}
