@@ -45,6 +45,7 @@ mod memory;
 mod notify;
 mod package;
 mod privileges;
+mod prometheus;
 mod rates;
 mod reload;
 mod sampling;
@@ -67,7 +68,7 @@ struct Suite {
     requirements: fn() -> Result<(), String>,
 }
 
-const SUITES: [Suite; 35] = [
+const SUITES: [Suite; 37] = [
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("log", log::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),
@@ -89,6 +90,12 @@ const SUITES: [Suite; 35] = [
     Suite::in_namespaces("control", control::TESTS),
     Suite::in_namespaces("reload", reload::TESTS),
     Suite::in_namespaces("privileges", privileges::TESTS),
+    Suite::in_namespaces("prometheus", prometheus::TESTS),
+    Suite {
+        name: "prometheus",
+        tests: prometheus::WITH_PROMETHEUS,
+        requirements: prometheus::requirements_of_prometheus,
+    },
     Suite::in_namespaces("rates", rates::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
     Suite { name: "cpus", tests: cpus::TESTS, requirements: cpus::requirements },

@@ -291,7 +291,7 @@ mod tests {
         says(&changed("/id", "7f3c9a52/b41d/43".into()), "which makes \"7f3c9a52/b41d/42\"");
         says(&changed("/observer/id", "7f/3c".into()), "has a slash");
         says(&changed("/observer/seq", (-1).into()), "invalid value");
-        says(&changed("/window/end", "yesterday".into()), "yesterday");
+        says(&changed("/window/end", "yesterday".into()), "year");
         let huge = changed("/observer/seq", u64::MAX.into()).replace("b41d/42", &format!("b41d/{}", u64::MAX));
         says(&huge, "is above 9223372036854775807");
         let says_of_tombstone = |from: &str, to: &str, part| says(&TOMBSTONE.replace(from, to), part);

@@ -366,10 +366,13 @@ pub(super) mod tests {
         )
     }
 
-    /// Stores lines at one time.
+    /// When lines arrive: after all windows.
+    const ARRIVAL: &str = "2026-11-21T00:00:00Z";
+
+    /// Stores lines.
     pub(in crate::collect) fn put(store: &mut Store, lines: &[String]) -> Vec<Before> {
         let mut batch = store.begin().unwrap();
-        let put = |line: &String| batch.put(&Line::read(line).unwrap(), line, Timestamp::UNIX_EPOCH).unwrap();
+        let put = |line: &String| batch.put(&Line::read(line).unwrap(), line, ARRIVAL.parse().unwrap()).unwrap();
         let before = lines.iter().map(put).collect();
         batch.commit().unwrap();
         before

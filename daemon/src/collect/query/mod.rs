@@ -300,7 +300,7 @@ mod tests {
             ask(&folder, Topic::Tombstones, false),
             "TOMBSTONES
   received                  observer  run  first  last  reports  reason
-  1970-01-01T00:00:00.000Z  7f        a        2     3        2  spool_full
+  2026-11-21T00:00:00.000Z  7f        a        2     3        2  spool_full
 "
         );
         let observers = ask(&folder, Topic::Observers, true);
