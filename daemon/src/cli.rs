@@ -256,7 +256,7 @@ pub struct CollectArgs {
     /// Where senders connect: an address of this machine and a port
     #[arg(short, long, value_name = "127.0.0.1:8427", required = true)]
     pub listen: Option<SocketAddr>,
-    /// The database, a file of SQLite; it is made if it is not there
+    /// The database, a file; it is made if it is not there
     #[arg(short, long, value_name = "FILE", required = true)]
     pub database: Option<PathBuf>,
     /// Take reports only from senders that know the token in this file (`Authorization: Bearer TOKEN`)

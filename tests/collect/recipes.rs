@@ -16,13 +16,13 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-/// Where Debian puts the programs of PostgreSQL, without the version.
+/// Where Debian puts the programs of `PostgreSQL`, without the version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
-/// The user that Debian's package makes; PostgreSQL does not run as root.
+/// The user that Debian's package makes; `PostgreSQL` does not run as root.
 const USER: &str = "postgres";
 const RECIPE: &str = include_str!("../../docs/collectors/postgresql.md");
 
-/// Whether the recipe of PostgreSQL can be followed here.
+/// Whether the recipe of `PostgreSQL` can be followed here.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-/// A command that runs as PostgreSQL's user. Its process is the program itself.
+/// A command that runs as `PostgreSQL`'s user. Its process is the program itself.
 fn as_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]).arg(program).current_dir("/");

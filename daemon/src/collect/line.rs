@@ -11,7 +11,7 @@ use crate::{report, text::short};
 pub const TOMBSTONE_SCHEMA: &str = "weir.tombstone/1";
 /// Bytes of an id, or of a part of it.
 const ID_BYTES_MAX: usize = 256;
-/// SQLite has integers with a sign.
+/// `SQLite` has integers with a sign.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// What a line is.

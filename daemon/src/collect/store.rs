@@ -1,4 +1,4 @@
-//! The database: a file of SQLite in which each report and each tombstone is once.
+//! The database: a file of `SQLite` in which each report and each tombstone is once.
 //!
 //! A transaction is on disk before it is answered (write-ahead log, `synchronous=FULL`). Others may read while it is
 //! written.
@@ -87,7 +87,7 @@ pub enum StoreError {
         /// Why not.
         cause: io::Error,
     },
-    /// SQLite says no.
+    /// `SQLite` says no.
     #[error("{}: {cause}", path.display())]
     Sqlite {
         /// The file.
@@ -158,7 +158,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// SQLite says no.
+    /// `SQLite` says no.
     pub fn counts(&self) -> Result<Counts, StoreError> {
         let counts = self.connection.query_row(
             "SELECT (SELECT count(*) FROM reports), (SELECT count(*) FROM tombstones)",

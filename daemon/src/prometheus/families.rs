@@ -14,12 +14,19 @@ use crate::report::{
     Totals, Unique, View,
 };
 
+/// A part of a name, a part of its description, and the number that it means.
+type Told<T, N = u64> = (&'static str, &'static str, fn(&T) -> N);
+
 /// Value, lower and upper bound: what follows the name of an estimate.
-const BOUNDS: [(&str, &str, fn(&Estimate) -> u64); 3] = [
+const BOUNDS: [Told<Estimate>; 3] = [
     ("", "", |estimate| estimate.value),
     ("_lower", " Lower bound.", |estimate| estimate.lower),
     ("_upper", " Upper bound.", |estimate| estimate.upper),
 ];
+
+/// What a tally has.
+const UNITS: [Told<Tally>; 2] =
+    [("packets", "Packets", |tally| tally.packets), ("bytes", "Bytes", |tally| tally.bytes)];
 
 /// The text of a scrape; before the first window there is little to tell.
 pub(super) fn write(latest: Option<&Latest>, format: Format) -> String {
@@ -74,12 +81,17 @@ fn interface_labels<'r>(name: &'r str, direction: Option<&'r String>) -> Labels<
 }
 
 fn of_ledgers(page: &mut Page, sums: &Sums) {
-    let units: [(&str, fn(&Tally) -> u64); 2] = [("packets", |tally| tally.packets), ("bytes", |tally| tally.bytes)];
     let all =
         || sums.interfaces.iter().map(|((name, direction), sums)| (interface_labels(name, direction.as_ref()), sums));
-    for (unit, of) in units {
+    for (unit, words, of) in UNITS {
         let seen = all().map(|(labels, sums)| (labels, of(&sums.seen)));
-        page.family(&format!("weir_interface_seen_{unit}"), Kind::Counter, unit, "What weir saw.", seen);
+        page.family(
+            &format!("weir_interface_seen_{unit}"),
+            Kind::Counter,
+            unit,
+            &format!("{words} that weir saw."),
+            seen,
+        );
         let parts = all().flat_map(|(labels, InterfaceSums { parts, .. })| {
             parts.iter().map(move |((kind, reason), tally)| {
                 let mut labels = labels.clone();
@@ -88,11 +100,11 @@ fn of_ledgers(page: &mut Page, sums: &Sums) {
                 (labels, of(tally))
             })
         });
-        let help = "Where what weir saw went. The sum of all kinds and reasons is what it saw.";
-        page.family(&format!("weir_interface_accounted_{unit}"), Kind::Counter, unit, help, parts);
+        let help = format!("{words} by where they went. The sum of all kinds and reasons is what weir saw.");
+        page.family(&format!("weir_interface_accounted_{unit}"), Kind::Counter, unit, &help, parts);
         let repeated = all().map(|(labels, sums)| (labels, of(&sums.repeated)));
-        let help = "What counts in totals and lists on another interface.";
-        page.family(&format!("weir_interface_repeated_{unit}"), Kind::Counter, unit, help, repeated);
+        let help = format!("{words} that count in totals and lists on another interface.");
+        page.family(&format!("weir_interface_repeated_{unit}"), Kind::Counter, unit, &help, repeated);
     }
     let tcp = all().flat_map(|(labels, sums)| {
         ["syn", "syn_ack", "rst", "fin"].into_iter().zip(sums.tcp).map(move |(flags, number)| {
@@ -140,7 +152,7 @@ fn of_estimates(page: &mut Page, report: &Report) {
 }
 
 /// Each number of a row that a view may measure, with its unit.
-const MEASURES: [(&str, &str, fn(&Row) -> Option<Estimate>); 5] = [
+const MEASURES: [Told<Row, Option<Estimate>>; 5] = [
     ("packets", "packets", |row| row.packets),
     ("bytes", "bytes", |row| row.bytes),
     ("flows", "", |row| row.flows),
@@ -169,11 +181,12 @@ fn of_views(page: &mut Page, views: &[View]) {
             page.family(&format!("weir_view{bound}_{measure}"), Kind::Gauge, unit, &help, numbers);
         }
     }
-    let sums: [(&str, fn(&Both) -> &Estimate); 2] = [("packets", |both| &both.packets), ("bytes", |both| &both.bytes)];
-    for (unit, of) in sums {
+    let sums: [Told<Both, Estimate>; 2] =
+        [("packets", "Packets", |both| both.packets), ("bytes", "Bytes", |both| both.bytes)];
+    for (unit, words, of) in sums {
         for (bound, which, number) in BOUNDS {
-            let numbers = totals.iter().map(|(labels, total)| (labels.clone(), number(of(total))));
-            let help = format!("All that a view matched in the last window: {unit}.{which}");
+            let numbers = totals.iter().map(|(labels, total)| (labels.clone(), number(&of(total))));
+            let help = format!("{words} that a view matched in the last window.{which}");
             page.family(&format!("weir_view_sum{bound}_{unit}"), Kind::Gauge, unit, &help, numbers);
         }
     }
@@ -288,7 +301,7 @@ mod tests {
         assert!(rows > 0);
     }
 
-    /// The rules of OpenMetrics that a scraper refuses a text for.
+    /// The rules of `OpenMetrics` that a scraper refuses a text for.
     #[test]
     fn each_family_is_declared_once_and_each_number_is_there_once() {
         let text = write(Some(&latest()), Format::OpenMetrics);

@@ -9,7 +9,7 @@
 //!
 //! | path | tells |
 //! |---|---|
-//! | `/metrics` | all numbers, as OpenMetrics or in the older text format |
+//! | `/metrics` | all numbers, as `OpenMetrics` or in the older text format |
 //! | `/report` | the last report as JSON |
 //! | `/healthz` | whether windows end |
 //! | `/readyz` | whether weir measures, and the first window has ended |

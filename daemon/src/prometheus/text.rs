@@ -1,14 +1,14 @@
 //! The text of a scrape.
 //!
-//! Own code: the crate `prometheus-client` writes OpenMetrics alone, and the older text format names counters otherwise.
-//! Prometheus asks for OpenMetrics; `promtool check metrics`, curl and older agents get the other one.
+//! Own code: the crate `prometheus-client` writes `OpenMetrics` alone, and the older text format names counters otherwise.
+//! Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the other one.
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
     /// The text format of Prometheus, version 0.0.4.
     Plain,
