@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
 use weir_common::control::CPUS_MAX;
 
-use crate::{log::Format, replay::Windows};
+use crate::{collect::query::Topic, log::Format, replay::Windows};
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ pub enum Command {
     /// Show or remove what waits on disk for a sink
     #[command(subcommand)]
     Spool(SpoolCommand),
+    /// Take reports over HTTP and keep each once in a database; `weir collect query` looks into it
+    Collect(CollectArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
@@ -242,6 +244,57 @@ pub struct SpoolPlaceArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
+}
+
+/// `weir collect`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct CollectArgs {
+    /// What to do instead of collecting.
+    #[command(subcommand)]
+    pub command: Option<CollectCommand>,
+    /// Where senders connect: an address of this machine and a port
+    #[arg(short, long, value_name = "127.0.0.1:8427", required = true)]
+    pub listen: Option<SocketAddr>,
+    /// The database, a file; it is made if it is not there
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub database: Option<PathBuf>,
+    /// Take reports only from senders that know the token in this file (`Authorization: Bearer TOKEN`)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Let everybody who can reach the address store reports, also from other machines
+    #[arg(long, conflicts_with = "token_file")]
+    pub no_token: bool,
+    /// How lines of the log look [default: the variable `WEIR_LOG_FORMAT`, else auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<Format>,
+}
+
+/// What there is to do with the collector's database.
+#[derive(Debug, Subcommand)]
+pub enum CollectCommand {
+    /// Print what the database has, also while the collector runs
+    Query(QueryArgs),
+}
+
+/// `weir collect query`.
+#[derive(Args, Debug)]
+pub struct QueryArgs {
+    /// What to print
+    #[arg(value_enum, default_value_t = Topic::Windows)]
+    pub topic: Topic,
+    /// The database
+    #[arg(short, long, value_name = "FILE")]
+    pub database: PathBuf,
+    /// Print JSON, one row a line, instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Only this observer: its id
+    #[arg(long, value_name = "ID")]
+    pub observer: Option<String>,
+    /// Print the latest so many rows of windows and tombstones [default: 20 in a table, all in JSON]
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u32>,
 }
 
 /// The schemas.

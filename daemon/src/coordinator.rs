@@ -37,6 +37,7 @@ use crate::{
     },
     memory::Memory,
     notify::notify,
+    prometheus::Exporter,
     question::Views,
     rates::{Pulse, Rates},
     reload::{Offer, Prepared, Reloads},
@@ -97,6 +98,8 @@ pub struct Coordinator<'a, 'scope> {
     pub window: Window,
     /// Those who ask a running weir.
     pub control: Control,
+    /// What Prometheus scrapes, if it does.
+    pub exporter: Option<Exporter>,
     /// Other configurations.
     pub reloads: Reloads,
     /// The one that takes effect at the end of the window.
@@ -293,6 +296,7 @@ impl Coordinator<'_, '_> {
             webhook,
             state,
             control,
+            exporter,
             kept,
             handover,
             inherited,
@@ -370,6 +374,9 @@ impl Coordinator<'_, '_> {
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);
+        if let Some(exporter) = exporter {
+            exporter.publish(&report);
+        }
         notify(&[NotifyState::Status(&control.board.status().line())]);
         for outbox in outboxes {
             outbox.offer(encoded.clone());
@@ -412,6 +419,9 @@ impl Coordinator<'_, '_> {
         let old_webhook = if is_same { None } else { std::mem::replace(webhook, new_webhook) };
         sink::farewell(before.into_iter().map(|(_, outbox)| outbox).chain(old_webhook).collect(), FAREWELL);
         self.control.board.change(config.report.interval.as_secs(), memory_bytes);
+        if let Some(exporter) = &self.exporter {
+            exporter.change(config.report.interval);
+        }
         self.reloads.note(&config, closing.interfaces);
         self.config = config;
         info!("another configuration is in force");

@@ -14,6 +14,9 @@
 //! the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
 //! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
 //!
+//! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last report to who
+//! scrapes them. [`serve`] is the HTTP server of both.
+//!
 //! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
 //! Each of these imports only those before it in the order interface, names, view, config, question.
@@ -29,6 +32,7 @@ pub mod attach;
 pub mod cli;
 pub mod clock;
 pub mod closing;
+pub mod collect;
 pub mod config;
 pub mod control;
 pub mod coordinator;
@@ -48,11 +52,13 @@ mod notify;
 pub mod observer;
 pub mod pipeline;
 pub mod privileges;
+pub mod prometheus;
 pub mod question;
 pub mod rates;
 pub mod reload;
 pub mod replay;
 pub mod report;
+pub mod serve;
 pub mod signals;
 pub mod sink;
 mod sockopt;

@@ -14,10 +14,15 @@ use serde_json::value::RawValue;
 use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, RunArgs, Schema,
-        SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs,
+        AskArgs, CheckArgs, Cli, CollectArgs, CollectCommand, Command, ConfigArgs, DetachArgs, DoctorArgs, QueryArgs,
+        ReloadArgs, ReplayArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs,
+        SpoolRemoveArgs, StatusArgs,
     },
     clock,
+    collect::{
+        self, CollectError, StoreError,
+        query::{self, Query, QueryError},
+    },
     config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
     control::{
         Status,
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Spool(command) => spool(&command),
+        Command::Collect(args) => collect(&args),
         Command::Schema(Schema::Report) => print(report_schema()),
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
     };
@@ -448,6 +454,28 @@ fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<Path
     })
 }
 
+fn collect(args: &CollectArgs) -> Result<Exit, Failure> {
+    if let Some(CollectCommand::Query(QueryArgs { topic, database, json, observer, limit })) = &args.command {
+        let query = Query { topic: *topic, json: *json, observer: observer.as_deref(), limit: *limit };
+        let mut out = BufWriter::new(io::stdout().lock());
+        query::run(database, &query, &mut out)?;
+        out.flush().map_err(ReplayError::from)?;
+        return Ok(Exit::Done);
+    }
+    let CollectArgs { command: _, listen, database, token_file, no_token, log_format } = args;
+    let (Some(listen), Some(database)) = (listen, database) else {
+        let error = anyhow::anyhow!("name where to listen and the database: --listen ADDRESS --database FILE");
+        return Err(Failure { exit: Exit::Usage, error });
+    };
+    let _log = log::begin(chosen(*log_format)?);
+    let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
+        .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
+    let options =
+        collect::Options { listen: *listen, database, token_file: token_file.as_deref(), for_everybody: *no_token };
+    collect::run(options, &signals)?;
+    Ok(Exit::Done)
+}
+
 fn read_config(args: &ConfigArgs) -> Result<Config, Failure> {
     read_source(args).map(|(config, _)| config)
 }
@@ -507,6 +535,36 @@ impl From<ReplayError> for Failure {
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
+    }
+}
+
+impl From<CollectError> for Failure {
+    fn from(error: CollectError) -> Self {
+        let exit = match &error {
+            CollectError::Open(_) | CollectError::Token(_) => Exit::Usage,
+            CollectError::Store(error) => exit_of(error),
+            CollectError::Listen { .. } | CollectError::Thread(_) => Exit::Impossible,
+            CollectError::Broken(_) => Exit::Broken,
+        };
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Write(error) => ReplayError::from(error).into(),
+            QueryError::Store(error) => Self { exit: exit_of(&error), error: error.into() },
+        }
+    }
+}
+
+/// What it means that a database cannot be used.
+fn exit_of(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Missing(_) | StoreError::Foreign(_) => Exit::Usage,
+        StoreError::Sqlite { .. } => Exit::Broken,
+        StoreError::Later { .. } | StoreError::Moved(_) | StoreError::Make { .. } => Exit::Impossible,
     }
 }
 

@@ -7,6 +7,7 @@
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills; a webhook is one, too)
 //! control:          answers who asks on the spot: the last report, and keys in the last window
+//! metrics:          tells who scrapes: the last report, and sums of all
 //! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
 //! ```
 
@@ -47,6 +48,7 @@ use crate::{
     names::GeoError,
     observer::Observer,
     privileges::{self, Needs},
+    prometheus::Exporter,
     question::Views,
     reload::{Reloader, Started, reloader::Reread},
     signals::Signals,
@@ -256,6 +258,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         };
         let board = Arc::new(Board::new(identity));
         let (reload, requests) = bounded(1);
+        let exporter =
+            config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
         let control = Control::open(scope, config.control.socket.as_deref(), board, reload);
         let started = Started {
             has_programs: fleet.is_some(),
@@ -290,6 +294,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             state,
             window,
             control: control.map_err(RunError::Thread)?,
+            exporter,
             reloads,
             pending: None,
             kept: None,

@@ -45,8 +45,11 @@ pub struct Block<'a> {
 /// A folder cannot be read.
 pub fn all() -> Result<Vec<Page>> {
     let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md"].map(PathBuf::from).into();
-    for entry in fs::read_dir(root().join("docs"))? {
-        paths.push(Path::new("docs").join(entry?.file_name()));
+    for folder in ["docs", "docs/collectors"] {
+        for entry in fs::read_dir(root().join(folder))? {
+            let entry = entry?;
+            paths.extend(entry.file_type()?.is_file().then(|| Path::new(folder).join(entry.file_name())));
+        }
     }
     for entry in fs::read_dir(root().join("tests"))? {
         let readme = Path::new("tests").join(entry?.file_name()).join("README.md");

@@ -55,6 +55,7 @@ mod memory;
 mod notify;
 mod package;
 mod privileges;
+mod prometheus;
 mod rates;
 mod reload;
 mod sampling;
@@ -95,7 +96,7 @@ const ALONE: [Suite; 12] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
 /// that none of them is left over at the end.
-const PATIENT: [Suite; 32] = [
+const PATIENT: [Suite; 34] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -125,6 +126,12 @@ const PATIENT: [Suite; 32] = [
     Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
     Suite::in_namespaces("views", views::TESTS),
+    Suite::in_namespaces("prometheus", prometheus::TESTS),
+    Suite {
+        name: "prometheus",
+        tests: prometheus::WITH_PROMETHEUS,
+        requirements: prometheus::requirements_of_prometheus,
+    },
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("log", log::TESTS),

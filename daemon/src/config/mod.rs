@@ -25,7 +25,7 @@ mod view;
 
 use std::fs::{self, Metadata};
 use std::io::Read;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ pub struct Config {
     pub memory: Option<u64>,
     /// How a running weir is asked.
     pub control: Control,
+    /// Where Prometheus scrapes.
+    pub prometheus: Prometheus,
     /// The kernel's side.
     pub datapath: Datapath,
     /// How many packets are measured.
@@ -275,6 +277,21 @@ pub struct Control {
     /// The Unix socket; `None` (`none`): there is none.
     #[serde(serialize_with = "write_or_none")]
     pub socket: Option<PathBuf>,
+}
+
+/// Where Prometheus scrapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Prometheus {
+    /// The address; `None` (`none`): nowhere.
+    #[serde(serialize_with = "write_address")]
+    pub listen: Option<SocketAddr>,
+}
+
+fn write_address<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+    match address {
+        Some(address) => serializer.collect_str(address),
+        None => serializer.serialize_str(NONE),
+    }
 }
 
 fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -642,6 +659,7 @@ impl Default for Config {
             alerts: Alerts::default(),
             memory: None,
             control: Control::default(),
+            prometheus: Prometheus::default(),
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),

@@ -1,5 +1,6 @@
 //! From the tree of values to [`Config`]: one function per section, in the order of the file.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
     AUTO, Addresses, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface,
-    Mode, NONE, Observer, Packets, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
+    Mode, NONE, Observer, Packets, Prometheus, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
 };
 use crate::{
     interface::{DEFAULT_ROUTE, Way},
@@ -91,6 +92,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
         control: s.section("control", "{socket: /run/weir/control.sock}", control),
+        prometheus: s.section("prometheus", "{listen: 127.0.0.1:9469}", prometheus),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
@@ -231,6 +233,27 @@ fn geo(s: &mut Section<'_>) -> GeoFiles {
 
 fn control(s: &mut Section<'_>) -> Control {
     Control { socket: s.get("socket", Control::default().socket, |f| socket(&f)) }
+}
+
+fn prometheus(s: &mut Section<'_>) -> Prometheus {
+    Prometheus { listen: s.get("listen", None, |f| address(&f)) }
+}
+
+/// An address with a port, or `none`.
+fn address(field: &Field<'_>) -> Option<Option<SocketAddr>> {
+    if field.is_word_of(&[NONE]) {
+        return Some(None);
+    }
+    let text = field.text()?;
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() != 0 => return Some(Some(address)),
+        Ok(_) => field.refuse("port 0 is any port, and nobody would know which: name one, such as 9469"),
+        Err(_) => field.refuse(format!(
+            "{:?} is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
+            short(text)
+        )),
+    }
+    None
 }
 
 /// The path of a socket, or `none`.

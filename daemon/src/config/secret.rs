@@ -23,7 +23,7 @@ pub struct Exposed {
 
 impl Exposed {
     /// Looks at what is known of an open file.
-    pub(super) fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
+    pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
         let mode = metadata.permissions().mode() & PERMISSIONS;
         if mode & OTHERS == 0 { Ok(()) } else { Err(Self { file: path.display().to_string(), mode }) }
     }

@@ -163,6 +163,7 @@ report: {interval: 1m, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
 control: {socket: none}
+prometheus: {listen: "[::1]:9469"}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
@@ -252,6 +253,7 @@ fn every_setting_is_read() {
             max_size: 1 << 30,
             max_age: Some(Duration::from_secs(72 * 60 * 60)),
         },
+        prometheus: Prometheus { listen: Some("[::1]:9469".parse().unwrap()) },
         datapath: Datapath {
             cache_flows: Some(8192),
             ring: Some(262_144),
@@ -364,6 +366,20 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     ("spool: {path: ''}", &["1:15: spool.path: not a path: it is empty or contains a NUL byte"]),
     ("spool: {fsync: always}", &["1:16: spool.fsync: expected one of report, never, found the text \"always\""]),
+    (
+        "prometheus: {listen: 9469}",
+        &["1:22: prometheus.listen: expected text, found the number 9469: put it in quotes"],
+    ),
+    (
+        "prometheus: {listen: localhost:9469}",
+        &[
+            "1:22: prometheus.listen: \"localhost:9469\" is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
+        ],
+    ),
+    (
+        "prometheus: {listen: 127.0.0.1:0}",
+        &["1:22: prometheus.listen: port 0 is any port, and nobody would know which: name one, such as 9469"],
+    ),
     ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),
     ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
     (
@@ -400,7 +416,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, control, datapath, sampling, hash_key, sinks, spool)",
+         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, hash_key, sinks, spool)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),

@@ -33,6 +33,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         alerts,
         memory,
         control,
+        prometheus,
         datapath,
         sampling,
         hash_key,
@@ -52,6 +53,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("alerts", *alerts != old.alerts),
         ("memory", *memory != old.memory),
         ("control", *control != old.control),
+        ("prometheus", *prometheus != old.prometheus),
         ("datapath", *datapath != old.datapath),
         ("sampling", *sampling != old.sampling),
         ("hash_key", *hash_key != old.hash_key),
@@ -72,6 +74,7 @@ pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<(&'sta
     note(new.observer != old.observer, "observer", "the numbers of reports go on for one observer");
     note(new.spool != old.spool, "spool", "it is opened once");
     note(new.control != old.control, "control", "the control socket is opened once");
+    note(new.prometheus != old.prometheus, "prometheus", "its address is opened once");
     note(new.datapath != old.datapath, "datapath", "its maps are made once");
     note(new.hash_key != old.hash_key, "hash_key", "flows that were seen are known by it");
     let filter = |config: &Config| (config.seen_flows.capacity, config.seen_flows.false_positive_rate);
@@ -140,6 +143,7 @@ mod tests {
             ("observer: {name: r1}", "observer"),
             ("control: {socket: /tmp/other.sock}", "control"),
             ("spool: {path: none}", "spool"),
+            ("prometheus: {listen: 127.0.0.1:9469}", "prometheus"),
             ("datapath: {tunnels: inner}", "datapath"),
             ("hash_key: {file: /etc/weir/key}", "hash_key"),
             ("seen_flows: {capacity: 2000}", "seen_flows"),

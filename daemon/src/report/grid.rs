@@ -12,7 +12,7 @@ const GAP: &str = "  ";
 
 /// How a text stands out where colour is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     /// Not at all.
     #[default]
     Plain,
@@ -38,13 +38,13 @@ impl Tone {
 
 /// A text with its tone, without what a terminal would obey.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
-    pub(super) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
+    pub(crate) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
         Self { text: text.as_ref().chars().map(visible).collect(), tone }
     }
 
@@ -53,7 +53,7 @@ impl Cell {
         self.text.chars().count()
     }
 
-    pub(super) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         match self.tone.sgr().filter(|_| color && !self.text.is_empty()) {
             Some(sgr) => write!(out, "\x1b[{sgr}m{}\x1b[0m", self.text),
             None => write!(out, "{}", self.text),
@@ -69,7 +69,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 
 /// To which side a column is flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     /// Words.
     Left,
     /// Numbers.
@@ -78,7 +78,7 @@ pub(super) enum Align {
 
 /// Rows whose cells stand below each other.
 #[derive(Clone, Debug)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     columns: Vec<Align>,
     rows: Vec<Row>,
 }
@@ -92,15 +92,15 @@ enum Row {
 }
 
 impl Grid {
-    pub(super) fn new(columns: impl IntoIterator<Item = Align>) -> Self {
+    pub(crate) fn new(columns: impl IntoIterator<Item = Align>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Cells(cells.into_iter().collect()));
     }
 
-    pub(super) fn across(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub(crate) fn across(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Across(cells.into_iter().collect()));
     }
 
@@ -115,13 +115,13 @@ impl Grid {
     }
 
     /// How wide the aligned rows are.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let widths = self.widths();
         widths.iter().sum::<usize>() + GAP.len() * widths.len()
     }
 
     /// Writes all rows, indented by one gap, without blanks at the end of a line.
-    pub(super) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         let widths = self.widths();
         for row in &self.rows {
             match row {

@@ -7,12 +7,12 @@
 mod account;
 mod alert;
 pub mod compose;
-mod grid;
+pub(crate) mod grid;
 mod rates;
 mod schema;
 mod sizes;
 mod tables;
-mod units;
+pub(crate) mod units;
 mod view;
 mod view_table;
 

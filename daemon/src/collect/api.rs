@@ -1,0 +1,227 @@
+//! What is said over HTTP. Each path is the same: a sender may be configured with any.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Extension, Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+        header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
+    },
+    response::{IntoResponse, Response},
+};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::{
+    body::{BODY_BYTES_MAX, BodyError, Packing},
+    keeper::{Keeper, Kept, Mistake, Refused},
+    token::Token,
+};
+use crate::serve::Seat;
+
+/// Bytes of all bodies that are in memory at a time.
+const BODIES_BYTES_MAX: usize = 128 << 20;
+/// How long a body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// How much of a body that is refused is read and forgotten. A client that is cut off while it sends sees a broken
+/// connection, and not the answer.
+const FORGOTTEN_BYTES_MAX: usize = 256 << 20;
+/// When a sender may try again.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
+/// A web page of somebody else cannot have a browser send these types without asking the server first, which says no.
+const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/ndjson"];
+
+/// What requests are answered by.
+#[derive(Debug)]
+pub struct Api {
+    token: Option<Token>,
+    keeper: Keeper,
+    /// Bytes of bodies that are in memory.
+    held: Arc<AtomicUsize>,
+}
+
+/// An answer that is not 200: the status, and why.
+#[derive(Debug)]
+struct No(StatusCode, String);
+
+#[derive(Serialize)]
+struct Said {
+    stored: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mistakes: Vec<Mistake>,
+}
+
+impl Api {
+    /// Answers those who know the token, if there is one.
+    pub fn new(token: Option<Token>, keeper: Keeper) -> Self {
+        Self { token, keeper, held: Arc::default() }
+    }
+
+    /// How requests get here.
+    pub fn router(self) -> Router {
+        Router::new().fallback(take).with_state(Arc::new(self))
+    }
+
+    /// Whether a request is to be read at all.
+    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, No> {
+        if self.token.as_ref().is_some_and(|token| !token.is_in(headers)) {
+            let why = "send the token of this collector: `Authorization: Bearer TOKEN`";
+            return Err(No(StatusCode::UNAUTHORIZED, why.to_owned()));
+        }
+        if method != Method::POST {
+            return Err(No(StatusCode::METHOD_NOT_ALLOWED, "this is weir's collector: POST reports here".to_owned()));
+        }
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !CONTENT_TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
+            let why = format!("Content-Type {kind:?}: send reports as {}, one a line", CONTENT_TYPES[0]);
+            return Err(No(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        let packing = Packing::of(headers).ok_or_else(|| {
+            let why = "this Content-Encoding is not understood (have: gzip, zstd, identity)";
+            No(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned())
+        })?;
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if length.is_some_and(|length: u64| length > BODY_BYTES_MAX as u64) { Err(too_large()) } else { Ok(packing) }
+    }
+
+    /// Reads a body.
+    async fn read(&self, body: &mut Body) -> Result<(Bytes, Held), No> {
+        let mut held = Held { all: self.held.clone(), mine: 0 };
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| No(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > BODY_BYTES_MAX {
+                return Err(too_large());
+            }
+            if !held.add(data.len()) {
+                return Err(No(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time: try again".to_owned()));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes.into(), held))
+    }
+}
+
+fn too_large() -> No {
+    let why = format!("the body has more than {BODY_BYTES_MAX} bytes: send fewer reports at a time");
+    No(StatusCode::PAYLOAD_TOO_LARGE, why)
+}
+
+/// A share of the memory for bodies, given back when this is dropped.
+struct Held {
+    all: Arc<AtomicUsize>,
+    mine: usize,
+}
+
+impl Held {
+    /// Takes so many bytes more; false if there are not so many.
+    fn add(&mut self, bytes: usize) -> bool {
+        let before = self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.mine += bytes;
+        before + bytes <= BODIES_BYTES_MAX
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.mine, Ordering::Relaxed);
+    }
+}
+
+async fn take(State(api): State<Arc<Api>>, Extension(seat): Extension<Arc<Seat>>, request: Request) -> Response {
+    let (head, mut body) = request.into_parts();
+    // It waits for a word before it sends the body, and gets the answer instead.
+    let is_waiting = head.headers.contains_key(EXPECT);
+    let packing = match api.admit(&head.method, &head.headers) {
+        Ok(packing) => packing,
+        Err(no) => {
+            if !is_waiting {
+                forget(&mut body).await;
+            }
+            return no.into_response();
+        }
+    };
+    let read = match timeout(BODY_TIME_MAX, api.read(&mut body)).await {
+        Ok(read) => read,
+        Err(_) => Err(No(StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned())),
+    };
+    match read {
+        Ok((bytes, _held)) => {
+            let _busy = seat.busy();
+            answer(api.keeper.keep(bytes, packing).await)
+        }
+        Err(no) => {
+            forget(&mut body).await;
+            no.into_response()
+        }
+    }
+}
+
+/// Reads the rest of a body for nothing.
+async fn forget(body: &mut Body) {
+    let rest = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+            if bytes > FORGOTTEN_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    let _ = timeout(BODY_TIME_MAX, rest).await;
+}
+
+fn answer(kept: Result<Kept, Refused>) -> Response {
+    match kept {
+        Ok(Kept { stored, mistakes, wrong: 0 }) => say(StatusCode::OK, &Said { stored, error: None, mistakes }),
+        Ok(Kept { stored, mistakes, wrong }) => {
+            let first =
+                mistakes.first().map_or_else(String::new, |first| format!("line {}: {}", first.line, first.error));
+            let error = if wrong == 1 { first } else { format!("{first} (and {} more lines)", wrong - 1) };
+            say(StatusCode::BAD_REQUEST, &Said { stored, error: Some(error), mistakes })
+        }
+        Err(refused) => {
+            let status = match &refused {
+                Refused::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+                Refused::Body(BodyError::Damaged(_)) => StatusCode::BAD_REQUEST,
+                Refused::Store(_) | Refused::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            No(status, refused.to_string()).into_response()
+        }
+    }
+}
+
+fn say(status: StatusCode, said: &Said) -> Response {
+    let body = serde_json::to_vec(said).expect("it has text keys and is written into memory");
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        let Self(status, error) = self;
+        let header: Option<(HeaderName, HeaderValue)> = match status {
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, HeaderValue::from_static("POST"))),
+            StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, RETRY_SECONDS)),
+            _ => None,
+        };
+        let said = Said { stored: Vec::new(), error: Some(error), mistakes: Vec::new() };
+        let mut response = say(status, &said);
+        response.headers_mut().extend(header);
+        response
+    }
+}

@@ -1,0 +1,171 @@
+//! A body as it was sent, and the lines in it.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use axum::{body::Bytes, http::HeaderMap, http::header::CONTENT_ENCODING};
+use flate2::bufread::MultiGzDecoder;
+
+/// Bytes of a body as it is sent.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a body when it is unpacked. Of these, only one line is in memory at a time.
+pub const UNPACKED_BYTES_MAX: u64 = 128 << 20;
+/// Memory that a zstd frame may ask for, as a power of two: 8 MiB, which every level up to 19 does with.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// How a body is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    None,
+    /// gzip, one member or several.
+    Gzip,
+    /// zstd, one frame or several.
+    Zstd,
+}
+
+impl Packing {
+    /// What the headers of a request say; `None` if it is something else.
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(CONTENT_ENCODING).into_iter();
+        let (value, further) = (values.next(), values.next());
+        let Some(value) = value else { return Some(Self::None) };
+        let value = value.to_str().ok().filter(|_| further.is_none())?.trim();
+        let names = [("identity", Self::None), ("gzip", Self::Gzip), ("x-gzip", Self::Gzip), ("zstd", Self::Zstd)];
+        names.into_iter().find(|(name, _)| value.eq_ignore_ascii_case(name)).map(|(_, packing)| packing)
+    }
+}
+
+/// Why a body has no further line.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is too large.
+    #[error("the body has more than {UNPACKED_BYTES_MAX} bytes when it is unpacked: send fewer reports at a time")]
+    TooLarge,
+    /// It cannot be unpacked.
+    #[error("the body cannot be unpacked: {0}")]
+    Damaged(io::Error),
+}
+
+/// The lines of a body.
+pub struct Lines<'b> {
+    unpacked: Box<dyn BufRead + 'b>,
+    left: u64,
+    line: Vec<u8>,
+}
+
+impl<'b> Lines<'b> {
+    /// The lines of a body that is packed so.
+    pub fn new(body: &'b Bytes, packing: Packing) -> Result<Self, BodyError> {
+        let unpacked: Box<dyn BufRead + 'b> = match packing {
+            Packing::None => Box::new(&body[..]),
+            Packing::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(&body[..]))),
+            Packing::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(&body[..]).map_err(BodyError::Damaged)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(BodyError::Damaged)?;
+                Box::new(BufReader::new(decoder))
+            }
+        };
+        Ok(Self { unpacked, left: UNPACKED_BYTES_MAX, line: Vec::new() })
+    }
+
+    /// The next line, without its line break; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// The body is too large, or cannot be unpacked.
+    pub fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        self.line.clear();
+        // A byte more than may be, to tell whether there is one.
+        let read = (&mut self.unpacked).take(self.left + 1).read_until(b'\n', &mut self.line);
+        let read = read.map_err(BodyError::Damaged)? as u64;
+        self.left = self.left.checked_sub(read).ok_or(BodyError::TooLarge)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn lines(body: Vec<u8>, packing: Packing) -> Result<Vec<String>, BodyError> {
+        let body = Bytes::from(body);
+        let mut lines = Lines::new(&body, packing)?;
+        let mut all = Vec::new();
+        while let Some(line) = lines.next()? {
+            all.push(String::from_utf8(line.to_vec()).unwrap());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_are_packed() {
+        let text = b"one\r\ntwo\n\nfour";
+        let bodies = [
+            (text.to_vec(), Packing::None),
+            (gzip(text), Packing::Gzip),
+            ([gzip(b"one\r\ntw"), gzip(b"o\n\nfour")].concat(), Packing::Gzip),
+            (zstd::encode_all(&text[..], 3).unwrap(), Packing::Zstd),
+            (
+                [zstd::encode_all(&b"one\r\ntw"[..], 3).unwrap(), zstd::encode_all(&b"o\n\nfour"[..], 19).unwrap()]
+                    .concat(),
+                Packing::Zstd,
+            ),
+        ];
+        for (body, packing) in bodies {
+            assert_eq!(lines(body, packing).unwrap(), ["one", "two", "", "four"], "{packing:?}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_too_large() {
+        let bomb = vec![b' '; UNPACKED_BYTES_MAX as usize + 1];
+        let full = &bomb[1..];
+        for (packing, pack) in
+            [(Packing::Gzip, gzip as fn(&[u8]) -> Vec<u8>), (Packing::Zstd, |text| zstd::encode_all(text, 1).unwrap())]
+        {
+            assert!(matches!(lines(pack(&bomb), packing), Err(BodyError::TooLarge)), "{packing:?}");
+            assert_eq!(lines(pack(full), packing).unwrap().len(), 1, "{packing:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_changed_is_damaged() {
+        for (packing, packed) in
+            [(Packing::Gzip, gzip(b"one\ntwo\n")), (Packing::Zstd, zstd::encode_all(&b"one\ntwo\n"[..], 3).unwrap())]
+        {
+            for end in 1..packed.len() {
+                assert!(
+                    matches!(lines(packed[..end].to_vec(), packing), Err(BodyError::Damaged(_))),
+                    "{packing:?} {end}"
+                );
+            }
+            assert!(matches!(lines(b"one\ntwo\n".to_vec(), packing), Err(BodyError::Damaged(_))), "{packing:?}");
+        }
+        let mut changed = gzip(b"one\ntwo\n");
+        let checksum = changed.len() - 8;
+        changed[checksum] ^= 1;
+        assert!(matches!(lines(changed, Packing::Gzip), Err(BodyError::Damaged(_))));
+    }
+
+    #[test]
+    fn a_frame_that_asks_for_much_memory_is_refused() {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.window_log(27).unwrap();
+        encoder.write_all(b"one\n").unwrap();
+        assert!(matches!(lines(encoder.finish().unwrap(), Packing::Zstd), Err(BodyError::Damaged(_))));
+    }
+}

@@ -1,0 +1,221 @@
+//! The thread that has the database: unpacks a body, reads its lines, and stores them in one transaction.
+
+use std::{collections::HashSet, convert::Infallible, io, str, thread};
+
+use axum::body::Bytes;
+use crossbeam::channel::{Receiver, bounded};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{info, warn};
+
+use super::{
+    body::{BodyError, Lines, Packing},
+    line::Line,
+    store::{Before, Store, StoreError},
+};
+use crate::{clock, privileges, text::with_causes};
+
+/// Bodies that wait for the database.
+const QUEUE: usize = 8;
+/// Lines that are wrong of which an answer tells.
+const MISTAKES_MAX: usize = 16;
+
+/// A line that is wrong.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// Its number in the body, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+/// What became of a body.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The ids of all its lines that are in the database now, each once.
+    pub stored: Vec<String>,
+    /// The first lines that are wrong.
+    pub mistakes: Vec<Mistake>,
+    /// How many lines are wrong.
+    pub wrong: u64,
+}
+
+/// Why nothing of a body was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It is too large, or cannot be unpacked.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// The database does not take it now.
+    #[error("the database cannot be written")]
+    Store(#[from] StoreError),
+    /// The thread has ended.
+    #[error("the collector is ending")]
+    Ending,
+}
+
+type Answer = Result<Kept, Refused>;
+
+struct Job {
+    body: Bytes,
+    packing: Packing,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Hands bodies to the thread. It ends when the last of these is dropped.
+#[derive(Clone, Debug)]
+pub struct Keeper(mpsc::Sender<Job>);
+
+impl Keeper {
+    /// Starts the thread. What is returned beside the keeper is closed when the thread has ended.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn start(mut store: Store) -> io::Result<(Self, Receiver<Infallible>)> {
+        let (give, mut jobs) = mpsc::channel::<Job>(QUEUE);
+        let (open, ended) = bounded(0);
+        thread::Builder::new().name("weir-database".to_owned()).spawn(move || {
+            privileges::give_up_all_but_files();
+            let _open = open;
+            let mut health = Health::default();
+            while let Some(Job { body, packing, answer }) = jobs.blocking_recv() {
+                let kept = keep(&mut store, &body, packing);
+                health.look(&kept);
+                // Whoever has hung up sends it again, and it is there already.
+                let _ = answer.send(kept);
+            }
+        })?;
+        Ok((Self(give), ended))
+    }
+
+    /// Stores what is in a body. When it returns, that is on disk.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of it was stored.
+    pub async fn keep(&self, body: Bytes, packing: Packing) -> Answer {
+        let (answer, kept) = oneshot::channel();
+        self.0.send(Job { body, packing, answer }).await.map_err(|_| Refused::Ending)?;
+        kept.await.map_err(|_| Refused::Ending)?
+    }
+}
+
+/// Stores each line that is right, in one transaction.
+fn keep(store: &mut Store, body: &Bytes, packing: Packing) -> Answer {
+    let now = clock::now().wall;
+    let mut batch = store.begin()?;
+    let mut lines = Lines::new(body, packing)?;
+    let (mut kept, mut known, mut others) = (Kept::default(), HashSet::new(), None);
+    let mut number = 0;
+    while let Some(line) = lines.next()? {
+        number += 1;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let read = str::from_utf8(line).map_err(|error| error.to_string());
+        match read.and_then(|text| Line::read(text).map(|line| (text, line))) {
+            Ok((text, line)) => {
+                if batch.put(&line, text, now)? == Before::Other {
+                    others = Some(line.id().to_owned());
+                }
+                if !known.contains(line.id()) {
+                    known.insert(line.id().to_owned());
+                    kept.stored.push(line.id().to_owned());
+                }
+            }
+            Err(error) => {
+                kept.wrong += 1;
+                if kept.mistakes.len() < MISTAKES_MAX {
+                    kept.mistakes.push(Mistake { line: number, error });
+                }
+            }
+        }
+    }
+    batch.commit()?;
+    if let Some(id) = others {
+        warn!("{id:?} came again with another content: the first one stays");
+    }
+    if let Some(Mistake { line, error }) = kept.mistakes.first() {
+        warn!(wrong = kept.wrong, stored = kept.stored.len(), "a sender sent what is no report: line {line}: {error}");
+    }
+    Ok(kept)
+}
+
+/// Says in the log when the database does not take anything, and when it does again: once each.
+#[derive(Debug, Default)]
+struct Health {
+    is_ill: bool,
+}
+
+impl Health {
+    fn look(&mut self, kept: &Answer) {
+        match kept {
+            Err(Refused::Store(error)) if !self.is_ill => {
+                self.is_ill = true;
+                warn!("reports are not stored, and senders have to keep them: {}", with_causes(error));
+            }
+            Ok(_) if self.is_ill => {
+                self.is_ill = false;
+                info!("reports are stored again");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::store::tests::{Folder, report, tombstone},
+        *,
+    };
+
+    fn kept(store: &mut Store, lines: &[&str]) -> Kept {
+        keep(store, &Bytes::from(lines.join("\n")), Packing::None).unwrap()
+    }
+
+    #[test]
+    fn lines_that_are_wrong_keep_no_other_line_out() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let (one, two, gone) = (report("a", 1, None), report("a", 2, None), tombstone("a", 3, 9, "damaged"));
+        let Kept { stored, mistakes, wrong } = kept(&mut store, &["", &one, "garbage", &two, "{}", " ", &gone, &one]);
+        assert_eq!(stored, ["7f/a/1", "7f/a/2", "7f/a/3-9"], "each once");
+        assert_eq!((wrong, mistakes[0].line, mistakes[1].line), (2, 3, 5));
+        assert_eq!(mistakes[1].error, "`schema` is missing");
+        let again = kept(&mut store, &[&two]);
+        assert_eq!(again, Kept { stored: vec!["7f/a/2".to_owned()], ..Kept::default() }, "it is there");
+        assert_eq!(kept(&mut store, &[]), Kept::default());
+        let not_text = Bytes::from_static(b"\xff\xfe\n");
+        assert_eq!(keep(&mut store, &not_text, Packing::None).unwrap().wrong, 1);
+        let many = vec!["x"; 100];
+        let Kept { mistakes, wrong, .. } = kept(&mut store, &many);
+        assert_eq!((mistakes.len(), wrong), (MISTAKES_MAX, 100));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_body_that_is_damaged() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let lines: String = (1..200).map(|seq| report("a", seq, None) + "\n").collect();
+        let packed = zstd::encode_all(lines.as_bytes(), 3).unwrap();
+        let cut = Bytes::copy_from_slice(&packed[..packed.len() - 3]);
+        assert!(matches!(keep(&mut store, &cut, Packing::Zstd), Err(Refused::Body(BodyError::Damaged(_)))));
+        assert_eq!(store.counts().unwrap().reports, 0);
+        assert_eq!(keep(&mut store, &Bytes::from(packed), Packing::Zstd).unwrap().stored.len(), 199);
+    }
+
+    #[test]
+    fn a_database_that_is_locked_takes_nothing_and_then_all() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let other = rusqlite::Connection::open(folder.database()).unwrap();
+        store.wait_for_locks(std::time::Duration::from_millis(1));
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let body = Bytes::from(report("a", 1, None));
+        assert!(matches!(keep(&mut store, &body, Packing::None), Err(Refused::Store(_))));
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(keep(&mut store, &body, Packing::None).unwrap().stored, ["7f/a/1"]);
+    }
+}

@@ -1,0 +1,318 @@
+//! One line of a body: a report, or a tombstone.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::{report, text::short};
+
+/// What a sender sends in the place of reports that it had to drop.
+pub const TOMBSTONE_SCHEMA: &str = "weir.tombstone/1";
+/// Bytes of an id, or of a part of it.
+const ID_BYTES_MAX: usize = 256;
+/// `SQLite` has integers with a sign.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'l> {
+    /// A report.
+    Report(ReportLine<'l>),
+    /// A tombstone.
+    Tombstone(TombstoneLine<'l>),
+}
+
+/// What the columns of a report are.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReportLine<'l> {
+    /// Unique for ever.
+    pub id: Cow<'l, str>,
+    /// Who measured.
+    pub observer: ObserverFields<'l>,
+    /// The number of the report.
+    pub seq: i64,
+    /// The id of the report before it.
+    pub previous: Option<Cow<'l, str>>,
+    /// When its window began, to the millisecond: such texts are in the order of time.
+    pub window_start: String,
+    /// When its window ended.
+    pub window_end: String,
+    /// Packets of its totals.
+    pub packets: Option<i64>,
+    /// Bytes of its totals.
+    pub bytes: Option<i64>,
+}
+
+/// What the columns of a tombstone are.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TombstoneLine<'l> {
+    /// Unique for ever.
+    pub id: Cow<'l, str>,
+    /// Who measured.
+    pub observer: ObserverFields<'l>,
+    /// The first report that was dropped.
+    pub first_seq: i64,
+    /// The last one.
+    pub last_seq: i64,
+    /// How many were dropped.
+    pub reports: i64,
+    /// Why.
+    pub reason: Cow<'l, str>,
+}
+
+/// Who measured.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub struct ObserverFields<'l> {
+    /// Its identity.
+    #[serde(borrow)]
+    pub id: Cow<'l, str>,
+    /// The run of the daemon.
+    #[serde(borrow)]
+    pub boot_id: Cow<'l, str>,
+    /// Its name for people.
+    #[serde(borrow, default)]
+    pub name: Option<Cow<'l, str>>,
+    /// Its site.
+    #[serde(borrow, default)]
+    pub site: Option<Cow<'l, str>>,
+    #[serde(default)]
+    seq: Option<u64>,
+}
+
+/// What is read of a line. Everything else is kept as it is, also what later versions add.
+#[derive(Deserialize)]
+struct Fields<'l> {
+    #[serde(borrow, default)]
+    schema: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    id: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    previous: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    observer: Option<ObserverFields<'l>>,
+    #[serde(default)]
+    window: Option<WindowFields>,
+    #[serde(default)]
+    totals: Option<TotalsFields>,
+    #[serde(default)]
+    first_seq: Option<u64>,
+    #[serde(default)]
+    last_seq: Option<u64>,
+    #[serde(default)]
+    reports: Option<u64>,
+    #[serde(borrow, default)]
+    reason: Option<Cow<'l, str>>,
+}
+
+#[derive(Deserialize)]
+struct WindowFields {
+    start: Timestamp,
+    end: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct TotalsFields {
+    packets: u64,
+    bytes: u64,
+}
+
+impl<'l> Line<'l> {
+    /// Reads a line, without its line break.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, for the sender's log.
+    pub fn read(text: &'l str) -> Result<Self, String> {
+        // A list would be taken for the fields in their order.
+        if !text.trim_ascii_start().starts_with('{') {
+            return Err(format!("{:?} is no JSON object", short(text)));
+        }
+        let fields: Fields<'l> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match fields.schema.as_deref() {
+            Some(report::SCHEMA) => fields.report().map(Self::Report),
+            Some(TOMBSTONE_SCHEMA) => fields.tombstone().map(Self::Tombstone),
+            Some(other) => Err(format!(
+                "schema {:?} is none that this weir knows (have: {}, {TOMBSTONE_SCHEMA})",
+                short(other),
+                report::SCHEMA
+            )),
+            None => Err(missing("schema")),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Report(report) => &report.id,
+            Self::Tombstone(tombstone) => &tombstone.id,
+        }
+    }
+}
+
+impl<'l> Fields<'l> {
+    fn report(self) -> Result<ReportLine<'l>, String> {
+        let (id, observer) = identity(self.id, self.observer)?;
+        let seq = observer.seq.ok_or_else(|| missing("observer.seq"))?;
+        let expected = format!("{}/{}/{seq}", observer.id, observer.boot_id);
+        if id != expected {
+            return Err(format!(
+                "the id {:?} is not that of its observer, which makes {:?}",
+                short(&id),
+                short(&expected)
+            ));
+        }
+        let window = self.window.ok_or_else(|| missing("window"))?;
+        if self.previous.as_ref().is_some_and(|previous| previous.len() > 3 * ID_BYTES_MAX) {
+            return Err(format!("`previous` is longer than {} bytes", 3 * ID_BYTES_MAX));
+        }
+        let sum = |of: fn(&TotalsFields) -> u64| self.totals.as_ref().and_then(|totals| i64::try_from(of(totals)).ok());
+        Ok(ReportLine {
+            packets: sum(|totals| totals.packets),
+            bytes: sum(|totals| totals.bytes),
+            id,
+            observer,
+            seq: number("observer.seq", seq)?,
+            previous: self.previous,
+            window_start: sortable(window.start),
+            window_end: sortable(window.end),
+        })
+    }
+
+    fn tombstone(self) -> Result<TombstoneLine<'l>, String> {
+        let (id, observer) = identity(self.id, self.observer)?;
+        let first = self.first_seq.ok_or_else(|| missing("first_seq"))?;
+        let last = self.last_seq.ok_or_else(|| missing("last_seq"))?;
+        let reports = self.reports.ok_or_else(|| missing("reports"))?;
+        let reason = self.reason.ok_or_else(|| missing("reason"))?;
+        let (first_seq, last_seq) = (number("first_seq", first)?, number("last_seq", last)?);
+        if last < first {
+            return Err(format!("last_seq {last} is before first_seq {first}"));
+        }
+        let numbers = last - first + 1;
+        if !(1..=numbers).contains(&reports) {
+            return Err(format!(
+                "{reports} reports cannot be those from {first} to {last}, which are at most {numbers}"
+            ));
+        }
+        let expected = format!("{}/{}/{first}-{last}", observer.id, observer.boot_id);
+        if id != expected {
+            return Err(format!(
+                "the id {:?} is not that of its numbers, which make {:?}",
+                short(&id),
+                short(&expected)
+            ));
+        }
+        if reason.len() > ID_BYTES_MAX {
+            return Err(format!("`reason` is longer than {ID_BYTES_MAX} bytes"));
+        }
+        Ok(TombstoneLine { id, observer, first_seq, last_seq, reports: number("reports", reports)?, reason })
+    }
+}
+
+fn identity<'l>(
+    id: Option<Cow<'l, str>>,
+    observer: Option<ObserverFields<'l>>,
+) -> Result<(Cow<'l, str>, ObserverFields<'l>), String> {
+    let id = id.ok_or_else(|| missing("id"))?;
+    let observer = observer.ok_or_else(|| missing("observer"))?;
+    for (name, part) in [("observer.id", &observer.id), ("observer.boot_id", &observer.boot_id)] {
+        if part.is_empty() || part.len() > ID_BYTES_MAX || part.contains('/') {
+            return Err(format!("{name} {:?} is empty, too long, or has a slash", short(part)));
+        }
+    }
+    Ok((id, observer))
+}
+
+fn number(name: &str, value: u64) -> Result<i64, String> {
+    i64::try_from(value).map_err(|_| format!("{name} {value} is above {NUMBER_MAX}"))
+}
+
+fn missing(name: &str) -> String {
+    format!("`{name}` is missing")
+}
+
+/// A time as text of a fixed length, so that texts are in the order of time.
+pub fn sortable(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = include_str!("../../tests/golden/report.json");
+    const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-42","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":42,"reports":3,"reason":"spool_full"}"#;
+
+    #[test]
+    fn a_report_has_its_columns() {
+        let Ok(Line::Report(report)) = Line::read(REPORT) else { panic!("it is a report") };
+        assert_eq!((&*report.id, report.seq), ("7f3c9a52/b41d/42", 42));
+        assert_eq!(report.previous.as_deref(), Some("7f3c9a52/b41d/41"));
+        assert_eq!((&*report.observer.id, &*report.observer.boot_id), ("7f3c9a52", "b41d"));
+        assert_eq!((report.observer.name.as_deref(), report.observer.site.as_deref()), (Some("edge-1"), Some("fra1")));
+        assert_eq!(report.window_start, "2026-11-20T08:00:00.000Z");
+        assert_eq!(report.window_end, "2026-11-20T08:00:10.000Z");
+        let whole: report::Report = serde_json::from_str(REPORT).unwrap();
+        assert_eq!(report.packets, Some(whole.totals.packets as i64));
+        assert_eq!(report.bytes, Some(whole.totals.bytes as i64));
+    }
+
+    #[test]
+    fn a_tombstone_has_its_columns_whatever_its_reason() {
+        let unknown = TOMBSTONE.replace("spool_full", "cat_ate_it");
+        for (text, reason) in [(TOMBSTONE, "spool_full"), (&*unknown, "cat_ate_it")] {
+            let Ok(Line::Tombstone(tombstone)) = Line::read(text) else { panic!("it is a tombstone") };
+            assert_eq!(tombstone.id, "7f3c9a52/b41d/40-42");
+            assert_eq!((tombstone.first_seq, tombstone.last_seq, tombstone.reports), (40, 42, 3));
+            assert_eq!(tombstone.reason, reason);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let says = |text: &str, part: &str| {
+            let error = Line::read(text).unwrap_err();
+            assert!(error.contains(part), "{error:?} does not say {part:?}");
+        };
+        says("", "is no JSON object");
+        says("{\"schema\":\"weir.report/1\"", "EOF");
+        says(&format!("[{REPORT}]"), "is no JSON object");
+        says("{} {}", "trailing characters");
+        says("{}", "`schema` is missing");
+        says(r#"{"schema":"weir.report/2"}"#, "weir.report/2");
+        says(r#"{"schema":"weir.report/1"}"#, "`id` is missing");
+        let report: serde_json::Value = serde_json::from_str(REPORT).unwrap();
+        let changed = |pointer: &str, value: serde_json::Value| {
+            let mut report = report.clone();
+            *report.pointer_mut(pointer).unwrap() = value;
+            report.to_string()
+        };
+        says(&changed("/id", "7f3c9a52/b41d/43".into()), "which makes \"7f3c9a52/b41d/42\"");
+        says(&changed("/observer/id", "7f/3c".into()), "has a slash");
+        says(&changed("/observer/seq", (-1).into()), "invalid value");
+        says(&changed("/window/end", "yesterday".into()), "year");
+        let huge = changed("/observer/seq", u64::MAX.into()).replace("b41d/42", &format!("b41d/{}", u64::MAX));
+        says(&huge, "is above 9223372036854775807");
+        let says_of_tombstone = |from: &str, to: &str, part| says(&TOMBSTONE.replace(from, to), part);
+        says_of_tombstone("\"first_seq\":40", "\"first_seq\":43", "is before first_seq");
+        says_of_tombstone("\"reports\":3", "\"reports\":4", "at most 3");
+        says_of_tombstone("\"reports\":3", "\"reports\":0", "0 reports");
+        says_of_tombstone("40-42", "40-43", "which make \"7f3c9a52/b41d/40-42\"");
+        says_of_tombstone(",\"reason\":\"spool_full\"", "", "`reason` is missing");
+    }
+
+    #[test]
+    fn numbers_too_large_for_a_column_are_in_the_report_alone() {
+        let text = REPORT.replacen("\"bytes\": 912345678", "\"bytes\": 18446744073709551615", 1);
+        let Ok(Line::Report(report)) = Line::read(&text) else { panic!("it is a report") };
+        assert!(report.packets.is_some() && (report.bytes.is_none() || !text.contains("18446744073709551615")));
+    }
+
+    #[test]
+    fn times_are_in_the_order_of_their_texts() {
+        let times = ["2026-11-20T08:00:00Z", "2026-11-20T08:00:00.5Z", "2026-11-20T08:00:01Z"];
+        let texts = times.map(|time| sortable(time.parse().unwrap()));
+        assert!(texts.is_sorted(), "{texts:?}");
+    }
+}

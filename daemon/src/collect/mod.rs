@@ -1,0 +1,131 @@
+//! The reference collector (`weir collect`): takes reports over HTTP, and keeps each of them once in a database.
+//!
+//! ```text
+//! sender -> api (who may, what, how large) -> keeper (one thread: unpack, read lines, one transaction) -> `SQLite` file
+//! ```
+//!
+//! An answer is sent when the database has the reports on disk. So a sender that gets no answer sends again, and what
+//! arrives twice is kept once: `id` is unique. Whatever the database cannot take now is answered 503, and is not lost:
+//! the sender keeps it.
+
+mod api;
+mod body;
+mod keeper;
+mod line;
+pub mod query;
+mod store;
+mod token;
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crossbeam::{channel::never, select};
+use tracing::info;
+
+use self::{api::Api, keeper::Keeper, store::Store, token::Token};
+pub use self::{store::StoreError, token::TokenError};
+use crate::{
+    privileges,
+    serve::{Limits, Server},
+    signals::Signals,
+};
+
+const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
+
+/// What the command line says.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The database; it is made if it is not there.
+    pub database: &'a Path,
+    /// The file with the token that senders have to know.
+    pub token_file: Option<&'a Path>,
+    /// Whether everybody may send, also from other machines.
+    pub for_everybody: bool,
+}
+
+/// Why nothing is collected, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// Other machines could send, and nothing keeps them from it.
+    #[error(
+        "{0} can be reached from other machines, and everybody there could store reports: give a token by \
+         --token-file FILE, or listen at 127.0.0.1, or say --no-token"
+    )]
+    Open(SocketAddr),
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The server or the thread of the database has ended by itself.
+    #[error("the collector broke off: what it has answered is in {}, and senders repeat the rest", .0.display())]
+    Broken(PathBuf),
+}
+
+/// Collects until a signal asks it to end.
+///
+/// # Errors
+///
+/// What keeps it from starting, or from going on.
+pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> {
+    let Options { listen, database, token_file, for_everybody } = options;
+    let token = token_file.map(Token::read).transpose()?;
+    if token.is_none() && !for_everybody && !listen.ip().is_loopback() {
+        return Err(CollectError::Open(listen));
+    }
+    let store = Store::open(database)?;
+    let known = store.counts()?;
+    let (keeper, ended) = Keeper::start(store).map_err(CollectError::Thread)?;
+    let router = Api::new(token, keeper).router();
+    let server = Server::start("weir-collect", listen, router, LIMITS)
+        .map_err(|cause| CollectError::Listen { address: listen, cause })?;
+    privileges::give_up_all();
+    info!(
+        reports = known.reports,
+        tombstones = known.tombstones,
+        "collecting at http://{}/ into {}",
+        server.address(),
+        database.display()
+    );
+    let is_broken = wait(signals, [server.ended(), &ended]);
+    // It finishes the requests that have begun, and then nobody gives the keeper anything more.
+    drop(server);
+    let _ = ended.recv();
+    if is_broken { Err(CollectError::Broken(database.to_owned())) } else { Ok(()) }
+}
+
+/// Waits for a signal. Returns whether a thread has ended instead.
+fn wait(signals: &Signals, [server, keeper]: [&crossbeam::channel::Receiver<Infallible>; 2]) -> bool {
+    let mut hangups = signals.hangups.clone();
+    loop {
+        select! {
+            recv(signals.stop) -> _ => return false,
+            // There is no configuration to read again: it ends, as a program does whose terminal is closed.
+            recv(hangups) -> hangup => match hangup {
+                Ok(()) => return false,
+                Err(_) => hangups = never(),
+            },
+            recv(server) -> _ => return true,
+            recv(keeper) -> _ => return true,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What the database has (`weir collect query`): as tables for people, or as lines of JSON. It reads the state of one
+//! instant, also while the collector writes.
+
+mod gaps;
+mod rows;
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub use self::gaps::{Gap, Status};
+pub use self::rows::{Observer, Tombstone, Window};
+use super::store::{self, StoreError};
+use crate::{
+    report::{
+        grid::{Align, Cell, Grid, Tone},
+        units,
+    },
+    text::grouped,
+};
+
+/// Rows of a table, unless it is said how many.
+const ROWS: u32 = 20;
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Topic {
+    /// Each report: its window, and what it counted
+    Windows,
+    /// Who has sent reports, how many, and how many are missing
+    Observers,
+    /// Numbers of reports that are missing, and what explains them
+    Gaps,
+    /// Reports that senders had to drop, and why
+    Tombstones,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'q> {
+    /// What to print.
+    pub topic: Topic,
+    /// Whether as JSON.
+    pub json: bool,
+    /// Only this observer.
+    pub observer: Option<&'q str>,
+    /// How many rows.
+    pub limit: Option<u32>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The output.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// Looks into a database and writes what is asked for.
+///
+/// # Errors
+///
+/// The database cannot be read, or the output cannot be written.
+pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), QueryError> {
+    let mut connection = store::look(path)?;
+    let says = |cause| StoreError::Sqlite { path: path.to_owned(), cause };
+    let transaction = connection.transaction().map_err(says)?;
+    let limit = query.limit.or((!query.json).then_some(ROWS));
+    match query.topic {
+        Topic::Windows => {
+            let windows = rows::windows(&transaction, query.observer, limit).map_err(says)?;
+            let all = rows::count(&transaction, "reports", query.observer).map_err(says)?;
+            write(query.json, "WINDOWS", &windows, Window::COLUMNS, Window::cells, out)?;
+            more(query.json, windows.len(), all, "windows", out)?;
+        }
+        Topic::Tombstones => {
+            let tombstones = rows::tombstones(&transaction, query.observer, limit).map_err(says)?;
+            let all = rows::count(&transaction, "tombstones", query.observer).map_err(says)?;
+            write(query.json, "TOMBSTONES", &tombstones, Tombstone::COLUMNS, Tombstone::cells, out)?;
+            more(query.json, tombstones.len(), all, "tombstones", out)?;
+        }
+        Topic::Gaps => {
+            let gaps = gaps::gaps(&transaction, query.observer).map_err(says)?;
+            write(query.json, "GAPS", &gaps, Gap::COLUMNS, Gap::cells, out)?;
+            if !query.json {
+                let unexplained = gaps::reports(&gaps, |status| status == Status::Unexplained);
+                writeln!(out, "  unexplained: {}", grouped(unexplained))?;
+            }
+        }
+        Topic::Observers => {
+            let gaps = gaps::gaps(&transaction, query.observer).map_err(says)?;
+            let observers = rows::observers(&transaction, query.observer, &gaps).map_err(says)?;
+            write(query.json, "OBSERVERS", &observers, Observer::COLUMNS, Observer::cells, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// A heading with the side to which its column is flush.
+type Column = (&'static str, Align);
+
+/// Writes rows as JSON, or as a table.
+fn write<R: Serialize>(
+    json: bool,
+    title: &str,
+    rows: &[R],
+    columns: &[Column],
+    cells: fn(&R) -> Vec<String>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if json {
+        return rows.iter().try_for_each(|row| {
+            serde_json::to_writer(&mut *out, row)?;
+            writeln!(out)
+        });
+    }
+    writeln!(out, "{title}")?;
+    if rows.is_empty() {
+        return writeln!(out, "  none");
+    }
+    let mut grid = Grid::new(columns.iter().map(|(_, align)| *align));
+    grid.row(columns.iter().map(|(name, _)| Cell::new(name, Tone::Faint)));
+    rows.iter().for_each(|row| grid.row(cells(row).into_iter().map(Cell::from)));
+    grid.write(false, out)
+}
+
+/// Says how many rows there are besides those of a table.
+fn more(json: bool, shown: usize, all: u64, what: &str, out: &mut impl Write) -> io::Result<()> {
+    if json || shown as u64 >= all {
+        return Ok(());
+    }
+    writeln!(out, "  the latest {shown} of {} {what}: --limit NUMBER prints more", grouped(all))
+}
+
+/// A number that need not be known.
+fn optional(number: Option<i64>, text: fn(u64) -> String) -> String {
+    number.and_then(|number| u64::try_from(number).ok()).map_or_else(|| "-".to_owned(), text)
+}
+
+impl Window {
+    const COLUMNS: &'static [Column] = &[
+        ("start", Align::Left),
+        ("end", Align::Left),
+        ("observer", Align::Left),
+        ("name", Align::Left),
+        ("run", Align::Left),
+        ("number", Align::Right),
+        ("packets", Align::Right),
+        ("bytes", Align::Right),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { id: _, start, end, observer, name, boot_id, seq, packets, bytes } = self;
+        vec![
+            start.clone(),
+            end.clone(),
+            observer.clone(),
+            name.clone().unwrap_or_else(|| "-".to_owned()),
+            boot_id.clone(),
+            seq.to_string(),
+            optional(*packets, grouped),
+            optional(*bytes, units::bytes),
+        ]
+    }
+}
+
+impl Tombstone {
+    const COLUMNS: &'static [Column] = &[
+        ("received", Align::Left),
+        ("observer", Align::Left),
+        ("run", Align::Left),
+        ("first", Align::Right),
+        ("last", Align::Right),
+        ("reports", Align::Right),
+        ("reason", Align::Left),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { id: _, received_at, observer, boot_id, first_seq, last_seq, reports, reason } = self;
+        vec![
+            received_at.clone(),
+            observer.clone(),
+            boot_id.clone(),
+            first_seq.to_string(),
+            last_seq.to_string(),
+            optional(Some(*reports), grouped),
+            reason.clone(),
+        ]
+    }
+}
+
+impl Gap {
+    const COLUMNS: &'static [Column] = &[
+        ("observer", Align::Left),
+        ("run", Align::Left),
+        ("first", Align::Right),
+        ("last", Align::Right),
+        ("reports", Align::Right),
+        ("explained by", Align::Left),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { observer, boot_id, first_seq, last_seq, reports, status, reason } = self;
+        let explained = match status {
+            Status::Unexplained => "nothing: unexplained".to_owned(),
+            Status::Dropped => format!("the sender: {}", reason.as_deref().unwrap_or("-")),
+            Status::BeforeFirst => "before the first report that is here".to_owned(),
+        };
+        vec![
+            observer.clone(),
+            boot_id.clone(),
+            first_seq.to_string(),
+            last_seq.to_string(),
+            grouped(*reports),
+            explained,
+        ]
+    }
+}
+
+impl Observer {
+    const COLUMNS: &'static [Column] = &[
+        ("observer", Align::Left),
+        ("name", Align::Left),
+        ("site", Align::Left),
+        ("runs", Align::Right),
+        ("reports", Align::Right),
+        ("first window", Align::Left),
+        ("last window", Align::Left),
+        ("dropped", Align::Right),
+        ("unexplained", Align::Right),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained } = self;
+        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            observer.clone(),
+            known(name),
+            known(site),
+            runs.to_string(),
+            grouped(*reports),
+            known(first_window),
+            known(last_window),
+            grouped(*dropped),
+            grouped(*unexplained),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::store::{
+            Store,
+            tests::{Folder, put, report, tombstone},
+        },
+        *,
+    };
+
+    fn ask(folder: &Folder, topic: Topic, json: bool) -> String {
+        let mut out = Vec::new();
+        let query = Query { topic, json, observer: None, limit: None };
+        run(&folder.database(), &query, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn tables_and_lines_say_what_is_there_while_it_is_written() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        assert_eq!(ask(&folder, Topic::Windows, false), "WINDOWS\n  none\n");
+        put(&mut store, &[report("a", 1, None), tombstone("a", 2, 3, "spool_full"), report("a", 5, Some("7f/a/4"))]);
+        // Another transaction is open.
+        let _batch = store.begin().unwrap();
+        assert_eq!(
+            ask(&folder, Topic::Windows, false),
+            "WINDOWS
+  start                     end                       observer  name    run  number  packets  bytes
+  2026-11-20T08:00:01.000Z  2026-11-20T09:00:00.000Z  7f        edge-1  a         1        3  300 B
+  2026-11-20T08:00:05.000Z  2026-11-20T09:00:00.000Z  7f        edge-1  a         5        3  300 B
+"
+        );
+        assert_eq!(
+            ask(&folder, Topic::Gaps, false),
+            "GAPS
+  observer  run  first  last  reports  explained by
+  7f        a        2     3        2  the sender: spool_full
+  7f        a        4     4        1  nothing: unexplained
+  unexplained: 1
+"
+        );
+        assert_eq!(
+            ask(&folder, Topic::Tombstones, false),
+            "TOMBSTONES
+  received                  observer  run  first  last  reports  reason
+  2026-11-21T00:00:00.000Z  7f        a        2     3        2  spool_full
+"
+        );
+        let observers = ask(&folder, Topic::Observers, true);
+        let observer: serde_json::Value = serde_json::from_str(&observers).unwrap();
+        assert_eq!(
+            (&observer["reports"], &observer["dropped"], &observer["unexplained"]),
+            (&2.into(), &2.into(), &1.into())
+        );
+        assert_eq!((&observer["name"], &observer["runs"]), (&"edge-1".into(), &1.into()));
+        let gaps = ask(&folder, Topic::Gaps, true);
+        assert_eq!(
+            gaps.lines().last(),
+            Some(r#"{"observer":"7f","boot_id":"a","first_seq":4,"last_seq":4,"reports":1,"status":"unexplained"}"#)
+        );
+    }
+
+    #[test]
+    fn the_latest_rows_are_shown_and_that_there_are_more() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let reports: Vec<_> = (1..=30).map(|seq| report("a", seq, None)).collect();
+        put(&mut store, &reports);
+        let table = ask(&folder, Topic::Windows, false);
+        assert!(table.ends_with("  the latest 20 of 30 windows: --limit NUMBER prints more\n"), "{table}");
+        assert!(table.contains("  08:00:30") || table.contains("T08:00:30") && !table.contains("T08:00:10"), "{table}");
+        assert_eq!(ask(&folder, Topic::Windows, true).lines().count(), 30);
+        let query = Query { topic: Topic::Windows, json: true, observer: Some("nobody"), limit: None };
+        let mut out = Vec::new();
+        run(&folder.database(), &query, &mut out).unwrap();
+        assert!(out.is_empty());
+    }
+}

@@ -1,0 +1,188 @@
+//! Windows, tombstones and observers, as the database has them.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+
+use super::gaps::{self, Gap, Status};
+
+/// A report.
+#[derive(Debug, Serialize)]
+pub struct Window {
+    /// Its id.
+    pub id: String,
+    /// When its window began.
+    pub start: String,
+    /// When its window ended.
+    pub end: String,
+    /// The identity of who measured.
+    pub observer: String,
+    /// The name of who measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The run of the daemon.
+    pub boot_id: String,
+    /// The number of the report.
+    pub seq: i64,
+    /// Packets of its totals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<i64>,
+    /// Bytes of its totals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<i64>,
+}
+
+/// Reports that a sender had to drop.
+#[derive(Debug, Serialize)]
+pub struct Tombstone {
+    /// Its id.
+    pub id: String,
+    /// When it came.
+    pub received_at: String,
+    /// The identity of who measured.
+    pub observer: String,
+    /// The run of the daemon.
+    pub boot_id: String,
+    /// The first number.
+    pub first_seq: i64,
+    /// The last number.
+    pub last_seq: i64,
+    /// How many reports.
+    pub reports: i64,
+    /// Why.
+    pub reason: String,
+}
+
+/// Who has sent reports.
+#[derive(Debug, Serialize)]
+pub struct Observer {
+    /// Its identity.
+    pub observer: String,
+    /// Its name, as its last report says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its site, as its last report says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// Runs of the daemon.
+    pub runs: u64,
+    /// Reports that are here.
+    pub reports: u64,
+    /// When the first window began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_window: Option<String>,
+    /// When the last window ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_window: Option<String>,
+    /// Reports that are missing, and that it said it dropped.
+    pub dropped: u64,
+    /// Reports that are missing without a reason.
+    pub unexplained: u64,
+}
+
+/// The latest windows, the oldest of them first.
+pub(super) fn windows(
+    connection: &Connection,
+    observer: Option<&str>,
+    limit: Option<u32>,
+) -> rusqlite::Result<Vec<Window>> {
+    let sql = "SELECT id, window_start, window_end, observer_id, observer_name, boot_id, seq, packets, bytes FROM reports \
+               WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY window_start DESC, number DESC LIMIT ?2";
+    let window = |row: &Row<'_>| {
+        Ok(Window {
+            id: row.get(0)?,
+            start: row.get(1)?,
+            end: row.get(2)?,
+            observer: row.get(3)?,
+            name: row.get(4)?,
+            boot_id: row.get(5)?,
+            seq: row.get(6)?,
+            packets: row.get(7)?,
+            bytes: row.get(8)?,
+        })
+    };
+    latest(connection, sql, observer, limit, window)
+}
+
+/// The latest tombstones, the oldest of them first.
+pub(super) fn tombstones(
+    connection: &Connection,
+    observer: Option<&str>,
+    limit: Option<u32>,
+) -> rusqlite::Result<Vec<Tombstone>> {
+    let sql = "SELECT id, received_at, observer_id, boot_id, first_seq, last_seq, reports, reason FROM tombstones \
+               WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY number DESC LIMIT ?2";
+    let tombstone = |row: &Row<'_>| {
+        Ok(Tombstone {
+            id: row.get(0)?,
+            received_at: row.get(1)?,
+            observer: row.get(2)?,
+            boot_id: row.get(3)?,
+            first_seq: row.get(4)?,
+            last_seq: row.get(5)?,
+            reports: row.get(6)?,
+            reason: row.get(7)?,
+        })
+    };
+    latest(connection, sql, observer, limit, tombstone)
+}
+
+fn latest<R>(
+    connection: &Connection,
+    sql: &str,
+    observer: Option<&str>,
+    limit: Option<u32>,
+    row: fn(&Row<'_>) -> rusqlite::Result<R>,
+) -> rusqlite::Result<Vec<R>> {
+    // A limit below zero is none.
+    let limit = limit.map_or(-1, i64::from);
+    let mut rows: Vec<R> =
+        connection.prepare(sql)?.query_map(params![observer, limit], row)?.collect::<Result<_, _>>()?;
+    rows.reverse();
+    Ok(rows)
+}
+
+/// How many rows of a table are of an observer.
+pub(super) fn count(connection: &Connection, table: &str, observer: Option<&str>) -> rusqlite::Result<u64> {
+    let sql = format!("SELECT count(*) FROM {table} WHERE ?1 IS NULL OR observer_id = ?1");
+    let count: i64 = connection.query_row(&sql, params![observer], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+/// All observers, also those of which there are only tombstones.
+pub(super) fn observers(
+    connection: &Connection,
+    observer: Option<&str>,
+    gaps: &[Gap],
+) -> rusqlite::Result<Vec<Observer>> {
+    let mut ids = connection.prepare(
+        "SELECT observer_id FROM reports WHERE ?1 IS NULL OR observer_id = ?1 \
+         UNION SELECT observer_id FROM tombstones WHERE ?1 IS NULL OR observer_id = ?1",
+    )?;
+    let ids: Vec<String> = ids.query_map(params![observer], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut sums = connection.prepare(
+        "SELECT count(*), min(window_start), max(window_end), max(number), (SELECT count(*) FROM \
+         (SELECT boot_id FROM reports WHERE observer_id = ?1 UNION SELECT boot_id FROM tombstones WHERE observer_id = ?1)) \
+         FROM reports WHERE observer_id = ?1",
+    )?;
+    let mut who = connection.prepare("SELECT observer_name, site FROM reports WHERE number = ?1")?;
+    ids.into_iter()
+        .map(|id| {
+            let missing =
+                |wanted: Status| gaps::reports(gaps.iter().filter(|gap| gap.observer == id), |status| status == wanted);
+            let (dropped, unexplained) = (missing(Status::Dropped), missing(Status::Unexplained));
+            let (reports, first_window, last_window, last, runs) = sums.query_row(params![id], |row| {
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    row.get::<_, Option<i64>>(3)?,
+                    row.get::<_, i64>(4)?,
+                ))
+            })?;
+            let (name, site) =
+                who.query_row(params![last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
+            let (runs, reports) = (runs.unsigned_abs(), reports.unsigned_abs());
+            Ok(Observer { observer: id, name, site, runs, reports, first_window, last_window, dropped, unexplained })
+        })
+        .collect()
+}

@@ -1,0 +1,225 @@
+//! What Prometheus scrapes: the numbers of the last report, and sums over all windows (`prometheus: {listen: ADDRESS}`).
+//!
+//! ```text
+//! coordinator: at each window's end adds the report to the sums, and puts both here
+//! server:      a thread of its own; a scrape takes what is here and writes it as text
+//! ```
+//!
+//! Nobody waits: the coordinator swaps a pointer. What a scrape costs is bounded by the size of a report.
+//!
+//! | path | tells |
+//! |---|---|
+//! | `/metrics` | all numbers, as `OpenMetrics` or in the older text format |
+//! | `/report` | the last report as JSON |
+//! | `/healthz` | whether windows end |
+//! | `/readyz` | whether weir measures, and the first window has ended |
+
+mod families;
+mod sums;
+mod text;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{
+        HeaderMap, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE, HOST},
+    },
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tracing::{info, warn};
+
+use self::{sums::Sums, text::Format};
+use crate::{
+    clock,
+    control::Board,
+    report::Report,
+    serve::{Limits, Server},
+    text::with_causes,
+};
+
+const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10), grace: Duration::from_millis(500) };
+/// How much later than the interval a window may end: late CPUs are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The coordinator's side.
+#[derive(Debug)]
+pub struct Exporter {
+    shared: Arc<Shared>,
+    sums: Sums,
+    _server: Server,
+}
+
+#[derive(Debug)]
+struct Shared {
+    board: Arc<Board>,
+    /// Whether only this machine can connect.
+    is_local: bool,
+    state: Mutex<Known>,
+}
+
+/// What is known after the last window.
+#[derive(Clone, Debug)]
+struct Known {
+    /// When the last window ended, or weir began, on the monotonic clock.
+    at: Duration,
+    interval: Duration,
+    latest: Option<Arc<Latest>>,
+}
+
+/// The last report, and the sums of all.
+#[derive(Debug)]
+struct Latest {
+    report: Report,
+    sums: Sums,
+}
+
+impl Exporter {
+    /// Answers at this address, until it is dropped. If nobody can listen there, weir says so and measures without it.
+    pub fn open(listen: SocketAddr, board: Arc<Board>, interval: Duration) -> Option<Self> {
+        let known = Known { at: clock::now().monotonic, interval, latest: None };
+        let shared = Arc::new(Shared { board, is_local: listen.ip().is_loopback(), state: Mutex::new(known) });
+        match Server::start("weir-metrics", listen, router(shared.clone()), LIMITS) {
+            Ok(server) => {
+                info!("metrics at http://{}/metrics", server.address());
+                Some(Self { shared, sums: Sums::default(), _server: server })
+            }
+            Err(error) => {
+                warn!("no metrics: cannot listen at {listen}: {}", with_causes(&error));
+                None
+            }
+        }
+    }
+
+    /// A window has ended with this report.
+    pub fn publish(&mut self, report: &Report) {
+        self.sums.add(report);
+        let latest = Arc::new(Latest { report: report.clone(), sums: self.sums.clone() });
+        let mut known = self.shared.lock();
+        known.at = clock::now().monotonic;
+        let before = known.latest.replace(latest);
+        drop(known);
+        // Freed without the lock.
+        drop(before);
+    }
+
+    /// Another interval is in force.
+    pub fn change(&self, interval: Duration) {
+        self.shared.lock().interval = interval;
+    }
+}
+
+impl Shared {
+    /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known now. The lock is held for as long as it takes to copy a pointer.
+    fn known(&self) -> Known {
+        self.lock().clone()
+    }
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/report", get(report))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "have: /metrics /report /healthz /readyz\n") })
+        .layer(middleware::from_fn_with_state(shared.clone(), guard))
+        .with_state(shared)
+}
+
+/// A web page of somebody else may have a browser on this machine ask here, under a name that leads to 127.0.0.1. So a
+/// server for this machine alone is asked by address, or as localhost.
+async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+    if shared.is_local && host.is_some_and(|host| !is_local_name(host)) {
+        let why = "this address is for this machine alone: ask for it as localhost, or by its address\n";
+        return (StatusCode::MISDIRECTED_REQUEST, why).into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether the header `Host` is an address or localhost, with or without a port.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(accepted);
+    let text = families::write(shared.known().latest.as_deref(), format);
+    ([(CONTENT_TYPE, format.content_type())], text).into_response()
+}
+
+async fn report(State(shared): State<Arc<Shared>>) -> Response {
+    match shared.board.report() {
+        Some(report) => ([(CONTENT_TYPE, "application/json")], report.line.to_vec()).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "no window has ended yet\n").into_response(),
+    }
+}
+
+async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
+    let known = shared.known();
+    match overdue(&known, clock::now().monotonic) {
+        None => "windows end\n".into_response(),
+        Some(since) => {
+            let why = format!("no window has ended for {} s\n", since.as_secs());
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+        }
+    }
+}
+
+/// How long ago the last window ended, if that is too long.
+fn overdue(known: &Known, now: Duration) -> Option<Duration> {
+    let since = now.saturating_sub(known.at);
+    (since > 2 * known.interval + PATIENCE).then_some(since)
+}
+
+async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.known().latest.is_some() {
+        "measuring, and the first window has ended\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "measuring, and the first window has not ended yet\n").into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_names_of_this_machine() {
+        for host in ["127.0.0.1:9469", "127.0.0.1", "[::1]:9469", "localhost", "LOCALHOST:9469", "192.0.2.1:1"] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in
+            ["", "example.net", "example.net:9469", "localhost.example.net", "127.0.0.1.example.net", "[", "::1"]
+        {
+            assert!(!is_local_name(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn windows_that_do_not_end_are_overdue_after_two_intervals() {
+        let seconds = Duration::from_secs;
+        let known = Known { at: seconds(100), interval: seconds(60), latest: None };
+        assert_eq!(overdue(&known, seconds(230)), None);
+        assert_eq!(overdue(&known, seconds(231)), Some(seconds(131)));
+    }
+}

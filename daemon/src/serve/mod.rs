@@ -1,0 +1,284 @@
+//! A small HTTP server for what weir offers over HTTP. Its clients are foreign, so each of them has limits.
+//!
+//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of seats. Where all
+//! are taken, a new client gets the seat of the one that has let weir wait longest: clients that connect and say
+//! nothing, or that send a byte a second, keep nobody out.
+
+mod seat;
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    pin::pin,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use axum::{Router, response::Response};
+use crossbeam::channel::{Receiver, bounded};
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime,
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::warn;
+
+use self::seat::Seats;
+pub use self::seat::{Busy, Seat};
+use crate::{clock, privileges};
+
+/// Bytes of a request's line and headers.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long a client has for the head of a request, and how long a connection may be idle.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long weir waits after an error of accept(2): there is no descriptor left, and some will be given back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// How long a request may take, from its head to the last byte of the answer, without the time that weir takes.
+    pub request: Duration,
+    /// How long requests that have begun may go on when the server is to end.
+    pub grace: Duration,
+}
+
+/// A server on a thread of its own. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    end: watch::Sender<bool>,
+    ended: Receiver<Infallible>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens at an address and answers by `router`, whose handlers get the [`Seat`] of their client as an extension.
+    ///
+    /// # Errors
+    ///
+    /// Nobody can listen there, or the system refuses a thread or a descriptor.
+    pub fn start(name: &str, address: SocketAddr, router: Router, limits: Limits) -> io::Result<Self> {
+        let listener = StdListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (end, ending) = watch::channel(false);
+        let (open, ended) = bounded(0);
+        let listener = {
+            let _context = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let serve = move || {
+            privileges::give_up_all();
+            let _open = open;
+            runtime.block_on(accept(listener, router, limits, ending));
+        };
+        let thread = Some(thread::Builder::new().name(name.to_owned()).spawn(serve)?);
+        Ok(Self { address, end, ended, thread })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Is closed when the server has ended, which it does by itself only if its thread dies.
+    pub const fn ended(&self) -> &Receiver<Infallible> {
+        &self.ended
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It fails only if the thread has ended.
+        let _ = self.end.send(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes clients until the end, and then gives them a little time to finish.
+async fn accept(listener: TcpListener, router: Router, limits: Limits, mut ending: watch::Receiver<bool>) {
+    let mut clients = JoinSet::new();
+    let mut seats = Seats::new(limits.connections);
+    loop {
+        // Only one that has ended; an empty set gives `None` at once, and must not keep the loop busy.
+        while clients.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = ending.changed() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!("cannot take a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let seat = Arc::new(Seat::new(clock::now().monotonic));
+        if !seats.free_one() {
+            // Nobody waits for a client: all are being served, and this one may try again.
+            continue;
+        }
+        let task = clients.spawn(serve(stream, router.clone(), seat.clone(), limits, ending.clone()));
+        seats.take(seat, task);
+    }
+    drop(listener);
+    let _ = timeout(limits.grace, async { while clients.join_next().await.is_some() {} }).await;
+}
+
+/// Serves one client, one request after the other.
+async fn serve(stream: TcpStream, router: Router, seat: Arc<Seat>, limits: Limits, mut ending: watch::Receiver<bool>) {
+    // Without it small answers would still arrive.
+    let _ = stream.set_nodelay(true);
+    let service = service(router, seat.clone());
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut is_ending = false;
+    loop {
+        let left = seat.left(limits.request, clock::now().monotonic);
+        tokio::select! {
+            // What is wrong with a request is the client's business, and it has been told.
+            _ = connection.as_mut() => return,
+            () = sleep(left) => {
+                if seat.left(limits.request, clock::now().monotonic).is_zero() {
+                    return;
+                }
+            }
+            _ = ending.changed(), if !is_ending => {
+                is_ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The router, which is told whom it serves.
+fn service(
+    router: Router,
+    seat: Arc<Seat>,
+) -> impl Service<
+    hyper::Request<Incoming>,
+    Response = Response,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response, Infallible>> + Send,
+> {
+    let service = TowerToHyperService::new(router);
+    service_fn(move |mut request: hyper::Request<Incoming>| {
+        seat.request_begins(clock::now().monotonic);
+        request.extensions_mut().insert(seat.clone());
+        service.call(request)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{Ipv4Addr, TcpStream},
+    };
+
+    use axum::routing::get;
+
+    use super::*;
+
+    /// Far longer than anything here takes; only a failing test waits for it.
+    const LONG: Duration = Duration::from_secs(20);
+    const LIMITS: Limits = Limits { connections: 4, request: LONG, grace: LONG };
+
+    fn server(limits: Limits) -> Server {
+        let router = Router::new().route("/", get(|| async { "hello" }));
+        Server::start("weir-test", (Ipv4Addr::LOCALHOST, 0).into(), router, limits).unwrap()
+    }
+
+    fn connect(server: &Server) -> TcpStream {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// What the server says to this, until it closes the connection.
+    fn answer(server: &Server, request: &[u8]) -> String {
+        let mut stream = connect(server);
+        // A server that has closed the connection has said why before.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    const HELLO: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn those_who_say_nothing_keep_nobody_out() {
+        let server = server(LIMITS);
+        let mut silent: Vec<_> = (0..40).map(|_| connect(&server)).collect();
+        for stream in &mut silent {
+            // The first of them are closed already.
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\nX-Slow: ");
+        }
+        for _ in 0..10 {
+            assert!(answer(&server, HELLO).ends_with("hello"));
+        }
+        let mut first = Vec::new();
+        // A close may come as a reset, because the server has not read what was sent.
+        let _ = silent[0].read_to_end(&mut first);
+        assert!(first.is_empty());
+    }
+
+    #[test]
+    fn garbage_costs_its_connection_only() {
+        let server = server(LIMITS);
+        let refused = answer(&server, b"\x16\x03\x01\x02\x00 this is not HTTP\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+        let many = [&b"GET / HTTP/1.1\r\nHost: x\r\n"[..], &b"a: b\r\n".repeat(HEADERS_MAX + 1), b"\r\n"].concat();
+        assert!(answer(&server, &many).starts_with("HTTP/1.1 431"));
+        let large = [&b"GET / HTTP/1.1\r\nHost: x\r\nx: "[..], &b"y".repeat(2 * HEAD_BYTES_MAX)].concat();
+        let refused = answer(&server, &large);
+        assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431"), "{refused}");
+        assert!(answer(&server, HELLO).ends_with("hello"));
+    }
+
+    #[test]
+    fn a_request_that_takes_too_long_is_broken_off() {
+        let server = server(Limits { request: Duration::from_millis(50), ..LIMITS });
+        assert_eq!(answer(&server, b"GET / HTTP/1.1\r\nHost: x\r\n"), "", "half of a request");
+    }
+
+    #[test]
+    fn it_ends_when_it_is_dropped() {
+        let server = server(LIMITS);
+        let address = server.address();
+        let _idle = connect(&server);
+        let ended = server.ended().clone();
+        drop(server);
+        assert!(ended.recv().is_err() && TcpStream::connect(address).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! Who is being served, and for whom weir waits.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::task::AbortHandle;
+
+/// The place of one client, with the time since which weir waits for it.
+#[derive(Debug)]
+pub struct Seat {
+    /// When its connection or its last request began, in milliseconds of the monotonic clock.
+    since_ms: AtomicU64,
+    /// How many tasks work for it. It is not the client then that lets weir wait.
+    working: AtomicUsize,
+}
+
+/// While this exists, weir works for the client: its seat is not taken away, and its time does not run out.
+#[derive(Debug)]
+pub struct Busy(Arc<Seat>);
+
+impl Seat {
+    /// The seat of a client that connects now.
+    pub(super) fn new(now: Duration) -> Self {
+        Self { since_ms: AtomicU64::new(millis(now)), working: AtomicUsize::new(0) }
+    }
+
+    /// From now on weir works for the client.
+    pub fn busy(self: &Arc<Self>) -> Busy {
+        self.working.fetch_add(1, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+
+    /// The head of a request has arrived.
+    pub(super) fn request_begins(&self, now: Duration) {
+        self.since_ms.store(millis(now), Ordering::Relaxed);
+    }
+
+    /// How long the client may still let weir wait, of `all` that it may.
+    pub(super) fn left(&self, all: Duration, now: Duration) -> Duration {
+        if self.is_busy() {
+            return all;
+        }
+        let waited = millis(now).saturating_sub(self.since_ms.load(Ordering::Relaxed));
+        all.saturating_sub(Duration::from_millis(waited))
+    }
+
+    fn is_busy(&self) -> bool {
+        self.working.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// All clients.
+#[derive(Debug)]
+pub(super) struct Seats {
+    max: usize,
+    taken: Vec<(Arc<Seat>, AbortHandle)>,
+}
+
+impl Seats {
+    pub(super) const fn new(max: usize) -> Self {
+        Self { max, taken: Vec::new() }
+    }
+
+    /// Sees to it that a seat is free: if none is, the client goes that has let weir wait longest. Returns false if weir
+    /// waits for none of them.
+    pub(super) fn free_one(&mut self) -> bool {
+        self.taken.retain(|(_, task)| !task.is_finished());
+        if self.taken.len() < self.max {
+            return true;
+        }
+        let waiting = self.taken.iter().enumerate().filter(|(_, (seat, _))| !seat.is_busy());
+        let longest = waiting.min_by_key(|(_, (seat, _))| seat.since_ms.load(Ordering::Relaxed));
+        let Some((nth, _)) = longest else { return false };
+        let (_, task) = self.taken.remove(nth);
+        task.abort();
+        true
+    }
+
+    pub(super) fn take(&mut self, seat: Arc<Seat>, task: AbortHandle) {
+        self.taken.push((seat, task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn time_runs_while_weir_waits_for_the_client() {
+        let seat = Arc::new(Seat::new(at(1_000)));
+        assert_eq!(seat.left(at(300), at(1_100)), at(200));
+        assert_eq!(seat.left(at(300), at(1_300)), at(0));
+        let busy = seat.busy();
+        assert_eq!(seat.left(at(300), at(9_000)), at(300));
+        drop(busy);
+        seat.request_begins(at(9_000));
+        assert_eq!(seat.left(at(300), at(9_050)), at(250));
+    }
+
+    #[tokio::test]
+    async fn the_one_that_has_waited_longest_goes() {
+        let mut seats = Seats::new(2);
+        let sit = |seats: &mut Seats, since| {
+            let seat = Arc::new(Seat::new(at(since)));
+            let task = tokio::spawn(std::future::pending::<()>());
+            seats.take(seat.clone(), task.abort_handle());
+            (seat, task)
+        };
+        let (old, old_task) = sit(&mut seats, 1);
+        assert!(seats.free_one(), "one is free");
+        let (_new, new_task) = sit(&mut seats, 2);
+        let busy = old.busy();
+        assert!(seats.free_one());
+        assert!(new_task.await.unwrap_err().is_cancelled(), "the older one is being served");
+        let (newest, _task) = sit(&mut seats, 3);
+        let both = newest.busy();
+        assert!(!seats.free_one(), "weir waits for none");
+        drop((busy, both));
+        assert!(seats.free_one());
+        assert!(old_task.await.unwrap_err().is_cancelled());
+    }
+}
