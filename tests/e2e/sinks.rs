@@ -2,8 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fs::{self, Permissions},
     net::Ipv4Addr,
-    path::Path,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -11,16 +14,17 @@ use serde_json::Value;
 use weir_tests::{
     account::Loss,
     collector::{Behaviour, Collector},
-    daemon::Daemon,
+    daemon::{Daemon, Signal, weir_binary},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::Plan,
 };
 
-use crate::watch::{TIMEOUT, Watch, check_accounts, config, judge, list, number, stop};
+use crate::watch::{Ended, TIMEOUT, Watch, check_accounts, config, judge, list, number, stop};
 
 alone![a_sink_that_fails_costs_only_its_own_reports];
-tests![reports_arrive_once_named_and_packed];
+tests![reports_arrive_once_named_and_packed, secrets_are_told_to_the_collector_alone];
 
 fn collector(namespace: &Namespace) -> Result<Collector> {
     namespace.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))?
@@ -151,4 +155,86 @@ fn account<'a>(report: &'a Value, collector: &Collector) -> Result<&'a Value> {
     accounts
         .find(|account| account["name"].as_str().is_some_and(|name| name.contains(&address)))
         .with_context(|| format!("no account of {address}"))
+}
+
+/// Every way by which weir tells something, while a collector refuses its token, takes it, and quotes it in its answers.
+fn secrets_are_told_to_the_collector_alone() -> Result<()> {
+    const IN_HEADER: &str = "s3cret-in-a-header";
+    const IN_QUERY: &str = "s3cret-in-the-query";
+    const IN_FILE: &str = "s3cret-in-a-file";
+    let pair = Lab::quiet_pair()?;
+    let collector = collector(&pair.observer)?;
+    let state = Scratch::new()?;
+    let [token, key, socket] = ["token", "key", "control.sock"].map(|name| state.file(name));
+    for (file, secret) in [(&token, IN_FILE), (&key, IN_FILE)] {
+        fs::write(file, secret)?;
+        fs::set_permissions(file, Permissions::from_mode(0o600))?;
+    }
+    pair.observer.enter(|| collector.behave(Behaviour::Refuse(401)))??;
+    let scratch = Scratch::new()?;
+    let weir = weir_binary()?.canonicalize()?;
+    // Its configuration has a secret in it.
+    let (state_path, weir) = (state.path().display(), weir.display());
+    let script = format!("#!/bin/sh\nchmod o= \"$3\"\nSTATE_DIRECTORY='{state_path}' exec '{weir}' \"$@\"\n");
+    let program = scratch.script(&script, "weir", 0o700)?;
+    let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| {
+        let sink = format!(
+            "{{type: http, url: \"{}?key={IN_QUERY}\", headers: {{X-Api-Key: {IN_HEADER}}}, token_file: {}, \
+             header_files: {{X-Other: {}}}, timeout: 500ms}}",
+            collector.url(),
+            token.display(),
+            key.display()
+        );
+        settings(reports, &[sink]) + &format!("control: {{socket: {}}}\n", socket.display())
+    })?;
+    let config = daemon.directory().join("weir.yaml");
+    daemon.wait_for_reports(2, TIMEOUT)?;
+    daemon.wait_for_line("401", TIMEOUT)?;
+    fs::set_permissions(&token, Permissions::from_mode(0o644))?;
+    pair.observer.enter(|| collector.behave(Behaviour::Accept))??;
+    daemon.wait_for_reports(4, TIMEOUT)?;
+    fs::set_permissions(&token, Permissions::from_mode(0o600))?;
+    let received = collector.wait_for(2, TIMEOUT)?;
+    ensure!(!received.is_empty(), "the collector has the secrets");
+
+    let bundle = state.file("bundle");
+    let mut told = Vec::new();
+    for arguments in [
+        vec!["status"],
+        vec!["status", "--json"],
+        vec!["report"],
+        vec!["report", "--json"],
+        vec!["check"],
+        vec!["doctor", "--json"],
+        vec!["doctor", "--bundle", bundle.to_str().context("text")?],
+    ] {
+        let mut command = pair.observer.command(weir_binary()?);
+        let ended = Ended::of(command.args(&arguments).arg("--config").arg(&config))?;
+        ensure!(ended.code == Some(0) || arguments[0] == "doctor", "{arguments:?}: {}{}", ended.out, ended.err);
+        told.push((arguments.join(" "), ended.out + &ended.err));
+    }
+    told.push(("the bundle".to_owned(), fs::read_to_string(&bundle)?));
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    told.push(("the log".to_owned(), daemon.log()?));
+    told.push(("the reports".to_owned(), daemon.reports()?.iter().map(ToString::to_string).collect()));
+    let spool = Command::new("grep").args(["-rl", "s3cret"]).arg(state.file("spool")).output()?;
+    told.push(("the spool".to_owned(), String::from_utf8_lossy(&spool.stdout).into_owned()));
+    told.push(("names in the spool".to_owned(), format!("{:?}", walk(&state.file("spool"))?)));
+    for (what, text) in told {
+        ensure!(!text.contains("s3cret"), "{what} has a secret:\n{text}");
+    }
+    Ok(())
+}
+
+fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            all.extend(walk(&path)?);
+        }
+        all.push(path);
+    }
+    Ok(all)
 }

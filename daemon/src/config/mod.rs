@@ -450,7 +450,7 @@ pub enum Target {
     /// A file that reports are appended to, one a line.
     File(File),
     /// A collector that takes POST requests.
-    Http(Http),
+    Http(Box<Http>),
 }
 
 /// A file of reports.
@@ -485,17 +485,49 @@ impl File {
 /// An HTTP collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Http {
-    /// Its address, `http` or `https`, without credentials.
+    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`] does not show its query.
     #[serde(serialize_with = "write_url")]
     pub url: Uri,
     /// How long a request may take.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
+    /// How long connecting may take; `None` (`none`): as long as the whole request.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub connect_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
     /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`] shows them.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// A file with the token of `Authorization: Bearer`; it is read for each request.
+    pub token_file: Option<PathBuf>,
+    /// Further headers, whose values are in files.
+    #[serde(serialize_with = "write_header_files")]
+    pub header_files: Vec<(HeaderName, PathBuf)>,
+    /// Whom HTTPS trusts, and who weir is.
+    pub tls: Tls,
+    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if there is one.
+    #[serde(serialize_with = "write_url_or_null")]
+    pub proxy: Option<Uri>,
+}
+
+/// Files for HTTPS, all in PEM format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tls {
+    /// The roots that are trusted; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// weir's own certificate and those above it, for collectors that ask for one.
+    pub certificate_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+}
+
+fn write_header_files<S: Serializer>(files: &[(HeaderName, PathBuf)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(files.iter().map(|(name, file)| (name.as_str(), file)))
+}
+
+fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(Uri::to_string).serialize(serializer)
 }
 
 /// How an HTTP body is compressed.
@@ -505,6 +537,8 @@ pub enum Compress {
     /// As gzip (RFC 1952).
     #[default]
     Gzip,
+    /// As zstd (RFC 8878).
+    Zstd,
     /// Not at all.
     None,
 }
@@ -783,8 +817,12 @@ fn write_bytes_or_auto<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Res
     }
 }
 
+/// A URL, but for its query, which is where some collectors have their keys.
 fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(url)
+    match (url.to_string().split_once('?'), url.query()) {
+        (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),
+        _ => serializer.collect_str(url),
+    }
 }
 
 fn write_headers<S: Serializer>(headers: &[(HeaderName, HeaderValue)], serializer: S) -> Result<S::Ok, S::Error> {

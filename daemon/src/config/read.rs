@@ -16,7 +16,7 @@ use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
     AUTO, Addresses, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface,
-    Mode, NONE, Observer, Packets, Prometheus, Report, Sampling, SeenFlows, Sink, Target, Tunnels,
+    Mode, NONE, Observer, Packets, Prometheus, Report, Sampling, SeenFlows, Sink, Target, Tls, Tunnels,
 };
 use crate::{
     interface::{DEFAULT_ROUTE, Way},
@@ -45,7 +45,7 @@ const FEEDS: [(&str, Option<Feeds>); 4] =
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
-const COMPRESS: [(&str, Compress); 2] = [("gzip", Compress::Gzip), ("none", Compress::None)];
+const COMPRESS: [(&str, Compress); 3] = [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
 
 /// The value of `type` in a sink.
 #[derive(Clone, Copy)]
@@ -456,7 +456,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
                 let keep = s.get("keep", File::KEEP, |f| size(&f, FILES_KEPT));
                 Target::File(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep })
             }
-            Kind::Http => Target::Http(http(s)?),
+            Kind::Http => Target::Http(http(s)?.into()),
         };
     Some(Sink { target, queue, addresses })
 }
@@ -465,8 +465,59 @@ fn http(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
-    let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
-    Some(Http { url: url?, timeout, compress, headers })
+    let given = s.get("headers", Vec::new(), |f| headers(&f.secret()));
+    let connect_timeout =
+        s.get(
+            "connect_timeout",
+            None,
+            |f| {
+                if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) }
+            },
+        );
+    let token_file = s.get("token_file", None, |f| {
+        if given.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
+            f.refuse("`headers` has an Authorization already: keep one of them");
+        }
+        path(&f).map(Some)
+    });
+    let header_files = s.get("header_files", Vec::new(), |f| {
+        let has_token = token_file.is_some();
+        header_files(&f, |name| given.iter().any(|(one, _)| one == name) || has_token && *name == header::AUTHORIZATION)
+    });
+    let tls = s.get("tls", Tls::default(), |f| tls(&f));
+    let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
+    Some(Http { url: url?, timeout, connect_timeout, compress, headers: given, token_file, header_files, tls, proxy })
+}
+
+/// Headers whose values are in files; `is_given` says which are there already.
+fn header_files(field: &Field<'_>, is_given: impl Fn(&HeaderName) -> bool) -> Option<Vec<(HeaderName, PathBuf)>> {
+    let mut files: Vec<(HeaderName, PathBuf)> = Vec::new();
+    for (name, field) in field.map(HEADERS_MAX, "{X-Api-Key: /etc/weir/api.key}")? {
+        let Some(file) = path(&field) else { continue };
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            field.refuse_key("weir sets this header itself");
+        } else if is_given(&name) || files.iter().any(|(earlier, _)| *earlier == name) {
+            field.refuse_key("given twice: keep one of them");
+        } else {
+            files.push((name, file));
+        }
+    }
+    Some(files)
+}
+
+fn tls(field: &Field<'_>) -> Option<Tls> {
+    let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
+        let mut file = |name| s.get(name, None, |f| path(&f).map(Some));
+        Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }
+    })?;
+    if tls.certificate_file.is_some() != tls.key_file.is_some() {
+        field.refuse("`certificate_file` and `key_file` belong together: give both, or none");
+    }
+    Some(tls)
 }
 
 /// An address that is never quoted in a mistake, for it may hold credentials.

@@ -29,7 +29,7 @@ impl Exposed {
     }
 
     /// Looks at a file that need not be there yet.
-    pub(super) fn check_path(path: &Path) -> Result<(), Self> {
+    pub(crate) fn check_path(path: &Path) -> Result<(), Self> {
         fs::metadata(path).map_or(Ok(()), |metadata| Self::check(path, &metadata))
     }
 }

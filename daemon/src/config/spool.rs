@@ -27,7 +27,7 @@ pub struct Spool {
     #[serde(serialize_with = "units::write_bytes")]
     pub max_size: u64,
     /// How long a report waits; `None` (`none`): as long as there is room.
-    #[serde(serialize_with = "write_age")]
+    #[serde(serialize_with = "units::write_duration_or_none")]
     pub max_age: Option<Duration>,
 }
 
@@ -83,13 +83,6 @@ impl Serialize for Where {
             Self::Memory => NONE.serialize(serializer),
             Self::Folder(folder) => folder.serialize(serializer),
         }
-    }
-}
-
-fn write_age<S: Serializer>(age: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match age {
-        Some(age) => units::write_duration(age, serializer),
-        None => serializer.serialize_str(NONE),
     }
 }
 

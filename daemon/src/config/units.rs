@@ -5,6 +5,8 @@ use std::time::Duration;
 use jiff::fmt::friendly::{SpanParser, SpanPrinter};
 use serde::Serializer;
 
+use super::NONE;
+
 /// Units of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
@@ -36,6 +38,17 @@ pub(super) fn show_bytes(bytes: u64) -> String {
 /// For `#[serde(serialize_with)]`: a duration as text.
 pub(super) fn write_duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&show_duration(duration))
+}
+
+/// The same, or `none`.
+pub(super) fn write_duration_or_none<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => write_duration(duration, serializer),
+        None => serializer.serialize_str(NONE),
+    }
 }
 
 /// For `#[serde(serialize_with)]`: a size as text.

@@ -39,6 +39,9 @@ pub enum KernelError {
     /// A map operation failed.
     #[error("an eBPF map could not be set up")]
     Map(#[from] MapError),
+    /// What the kernel keeps for a CPU could not be read or written.
+    #[error("cannot read or write the counters of a CPU")]
+    Block(#[source] io::Error),
     /// A map or a program is missing from the object: it belongs to another version.
     #[error("the eBPF object has no `{0}`: it belongs to another version of weir")]
     Missing(&'static str),

@@ -13,7 +13,7 @@ use weir_common::{
     sampling::Valve,
 };
 
-use super::{counters::LiveCounters, error::KernelError};
+use super::{counters::LiveCounters, error::KernelError, syscall};
 
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
@@ -104,7 +104,9 @@ impl Valves {
 
 /// What the kernel keeps for each CPU, and what `flush` leaves for its caller.
 pub struct Blocks {
-    cpus: Array<MapData, [u64; size_of::<Cpu>() / 8]>,
+    len: u32,
+    /// Programs that are not loaded yet know the map by this descriptor.
+    _cpus: Map,
     live: LiveCounters,
     handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
     descriptors: [OwnedFd; 2],
@@ -119,9 +121,10 @@ impl Blocks {
     pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
         let Map::Array(blocks) = &cpus else { return Err(KernelError::Missing("CPUS")) };
         let Map::Array(left) = &handed_over else { return Err(KernelError::Missing("HANDED_OVER")) };
-        let live = LiveCounters::new(blocks.fd(), blocks.info()?.max_entries())?;
+        let len = blocks.info()?.max_entries();
+        let live = LiveCounters::new(blocks.fd(), len)?;
         let descriptors = [duplicate(blocks)?, duplicate(left)?];
-        Ok(Self { cpus: Array::try_from(cpus)?, live, handed_over: Array::try_from(handed_over)?, descriptors })
+        Ok(Self { len, _cpus: cpus, live, handed_over: Array::try_from(handed_over)?, descriptors })
     }
 
     /// Access to the same maps by these descriptors of them.
@@ -140,12 +143,12 @@ impl Blocks {
     }
 
     /// How many CPUs have a block.
-    pub fn len(&self) -> u32 {
-        self.cpus.len()
+    pub const fn len(&self) -> u32 {
+        self.len
     }
 
     /// Whether no CPU has one.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
@@ -160,8 +163,8 @@ impl Blocks {
     ///
     /// The kernel refused.
     pub fn read<T>(&self, cpu: u32, reader: impl FnOnce(&Cpu) -> T) -> Result<T, KernelError> {
-        let words = self.cpus.get(&cpu, 0)?;
-        Ok(reader(zerocopy::transmute_ref!(&words)))
+        let block = self.block(cpu)?;
+        Ok(reader(&block))
     }
 
     /// Hands the records over that the last run of `flush` took out of the cache of a CPU.
@@ -184,9 +187,15 @@ impl Blocks {
     ///
     /// The kernel refused.
     pub fn change(&mut self, cpu: u32, change: impl FnOnce(&mut Cpu)) -> Result<(), KernelError> {
-        let mut words = self.cpus.get(&cpu, 0)?;
-        change(zerocopy::transmute_mut!(&mut words));
-        Ok(self.cpus.set(cpu, words, 0)?)
+        let mut block = self.block(cpu)?;
+        change(&mut block);
+        let [cpus, _] = &self.descriptors;
+        syscall::update(cpus.as_fd(), cpu, &*block).map_err(KernelError::Block)
+    }
+
+    fn block(&self, cpu: u32) -> Result<Box<Cpu>, KernelError> {
+        let [cpus, _] = &self.descriptors;
+        syscall::look_up(cpus.as_fd(), cpu).map_err(KernelError::Block)
     }
 }
 

@@ -13,8 +13,10 @@ use std::{
     time::Duration,
 };
 
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+const MAP_LOOKUP_ELEM: u32 = 1;
+const MAP_UPDATE_ELEM: u32 = 2;
 const PROG_TEST_RUN: u32 = 10;
 const OBJ_GET_INFO_BY_FD: u32 = 15;
 const LINK_CREATE: u32 = 28;
@@ -63,6 +65,15 @@ struct LinkUpdate {
 
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
+struct Element {
+    map: u64,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
 struct GetInfo {
     of: u32,
     bytes: u32,
@@ -79,6 +90,18 @@ struct LinkInfo {
     padding: u32,
     ifindex: u32,
     attach_type: u32,
+}
+
+/// `struct bpf_map_info`, as far as it is asked for.
+#[repr(C)]
+#[derive(Default)]
+struct MapInfo {
+    kind: u32,
+    id: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+    max_entries: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -173,6 +196,57 @@ pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io
     // SAFETY: this structure is the one of this command; the kernel only reads the arguments, which live until then.
     unsafe { bpf(PROG_TEST_RUN, &mut order) }?;
     Ok(order.result)
+}
+
+/// An element of an array, whose elements have so many bytes as a value of this type. aya hands elements around by value,
+/// and a thread's stack has no room for several large ones.
+///
+/// # Errors
+///
+/// The kernel refused: there is no such element, or the map's elements have another size.
+pub fn look_up<T: FromBytes + IntoBytes + KnownLayout>(map: BorrowedFd<'_>, index: u32) -> io::Result<Box<T>> {
+    check_size::<T>(map)?;
+    let mut value = T::new_box_zeroed().map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut element = Element {
+        map: number(map).into(),
+        key: ptr::from_ref(&index).expose_provenance() as u64,
+        value: ptr::from_mut(&mut *value).expose_provenance() as u64,
+        flags: 0,
+    };
+    // SAFETY: this structure is the one of this command; the kernel reads the index and writes as many bytes as an element has
+    // into `value`, which takes any bytes. Both live until then.
+    unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }?;
+    Ok(value)
+}
+
+/// Writes such an element.
+///
+/// # Errors
+///
+/// The kernel refused, as before.
+pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Result<()> {
+    check_size::<T>(map)?;
+    let mut element = Element {
+        map: number(map).into(),
+        key: ptr::from_ref(&index).expose_provenance() as u64,
+        value: ptr::from_ref(value).expose_provenance() as u64,
+        flags: 0,
+    };
+    // SAFETY: this structure is the one of this command; the kernel only reads the index and as many bytes as an element has,
+    // which are those of `value`. Both live until then.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
+}
+
+/// Whether the elements of an array have the size of this type, and its index is the only key.
+fn check_size<T>(map: BorrowedFd<'_>) -> io::Result<()> {
+    let mut info = MapInfo::default();
+    let bytes = size_of::<MapInfo>() as u32;
+    let mut get = GetInfo { of: number(map), bytes, info: ptr::from_mut(&mut info).expose_provenance() as u64 };
+    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes of plain words into
+    // `info`, which lives until then.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
+    let is_such = info.key_bytes == 4 && info.value_bytes as usize == size_of::<T>();
+    if is_such { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
 }
 
 /// Waits until no CPU runs a program any more that was replaced or detached before.

@@ -3,11 +3,14 @@
 use std::io;
 
 use thiserror::Error;
-use ureq::http::{HeaderName, HeaderValue};
+use ureq::http::{HeaderName, HeaderValue, header};
 
-use super::{File, Http, HttpError, Outbox, Rotation, Sink, Stdout};
+use super::{
+    File, Http, HttpError, Outbox, Rotation, Sink, Stdout,
+    http::{Options, SecretHeader},
+};
 use crate::{
-    config::{self, Compress, Target},
+    config::{self, Target},
     spool::place::Place,
 };
 
@@ -56,8 +59,24 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
 }
 
 fn connect(http: &config::Http) -> Result<Http, HttpError> {
-    let config::Http { url, timeout, compress, headers } = http;
-    Http::new(&url.to_string(), *timeout, *compress == Compress::Gzip, as_text(headers))
+    let config::Http { url, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy } = http;
+    let token = token_file.iter().map(|file| SecretHeader {
+        name: header::AUTHORIZATION,
+        before: "Bearer ",
+        file: file.clone(),
+    });
+    let others =
+        header_files.iter().map(|(name, file)| SecretHeader { name: name.clone(), before: "", file: file.clone() });
+    let options = Options {
+        timeout: *timeout,
+        connect_timeout: *connect_timeout,
+        compress: *compress,
+        headers: as_text(headers),
+        secrets: token.chain(others).collect(),
+        tls: tls.clone(),
+        proxy: proxy.clone(),
+    };
+    Http::new(&url.to_string(), options)
 }
 
 /// Opens the webhook, which gets messages of alerts, on a thread of its own behind its own queue.

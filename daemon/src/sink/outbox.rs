@@ -236,7 +236,7 @@ mod tests {
     use super::{
         super::{
             DeliveryError, Http, Stdout,
-            http::tests::{Collector, LONG},
+            http::tests::{Collector, LONG, options},
             tests::{encoded, id},
         },
         *,
@@ -244,7 +244,7 @@ mod tests {
     use crate::spool::Parcel;
 
     fn outbox(address: &str, capacity: usize) -> Outbox {
-        let sink = Http::new(&format!("http://{address}/"), LONG, false, Vec::new()).unwrap();
+        let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
         Outbox::start(Box::new(sink), capacity, None).unwrap()
     }
 
@@ -429,7 +429,7 @@ mod tests {
     }
 
     fn spooled(address: &str, place: &Place) -> Outbox {
-        let sink = Http::new(&format!("http://{address}/"), LONG, false, Vec::new()).unwrap();
+        let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
         Outbox::start(Box::new(Named(sink)), 4, Some((place, "the collector"))).unwrap()
     }
 
@@ -460,8 +460,10 @@ mod tests {
     fn a_report_that_is_refused_in_a_batch_costs_itself_alone() {
         let folder = Folder::new("poison");
         // The first request takes a report out of the way, so that the next three wait together.
+        let (arrived, arrivals) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let collector = Collector::new(6, move |number| {
+            let _ = arrived.send(());
             if number == 0 {
                 released.recv().unwrap();
             }
@@ -470,7 +472,7 @@ mod tests {
         });
         let outbox = spooled(&collector.address, &folder.place());
         outbox.offer(encoded(&id(1)));
-        wait_until("on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 1));
+        arrivals.recv().unwrap();
         for seq in 2..=4 {
             outbox.offer(encoded(&id(seq)));
             wait_until("it is on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == seq));

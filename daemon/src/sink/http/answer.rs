@@ -1,0 +1,82 @@
+//! What a collector's answer means.
+
+use std::{io::Read, time::Duration};
+
+use ureq::{
+    Body,
+    http::{HeaderMap, Response, StatusCode, header},
+};
+
+use crate::clock;
+
+/// How much of the body of a refusal an error quotes: enough for a sentence.
+const REFUSAL_BYTES_MAX: u64 = 200;
+/// The longest that a collector may ask to be left alone.
+const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Whether this refusal says nothing of the report itself.
+pub(super) fn may_pass(status: StatusCode) -> bool {
+    const PASSING: [StatusCode; 6] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    PASSING.contains(&status)
+}
+
+/// How long the collector wants to be left alone (RFC 9110 section 10.2.3): seconds, or a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let after = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            date.duration_since(clock::now().wall).try_into().unwrap_or_default()
+        }
+    };
+    Some(after.min(AFTER_MAX))
+}
+
+/// An answer other than 2xx in one line: status, where a redirect leads, and the beginning of its body.
+pub(super) fn refusal(response: &mut Response<Body>) -> String {
+    let mut message = response.status().to_string();
+    if let Some(location) = response.headers().get(header::LOCATION) {
+        message += &format!(", redirects are not followed, configure the URL {location:?}");
+    }
+    let mut body = Vec::new();
+    // Any part that arrives is quoted.
+    let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
+    let text = String::from_utf8_lossy(&body);
+    let words: Vec<_> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    if !words.is_empty() {
+        message += &format!(": {}", words.join(" "));
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use ureq::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_may_ask_to_be_left_alone() {
+        let after = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("999999999"), Some(AFTER_MAX));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "that is over");
+        assert_eq!(after("Tue, 01 Jan 2999 00:00:00 GMT"), Some(AFTER_MAX));
+        for wrong in ["", "soon", "-1", "1.5"] {
+            assert_eq!(after(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Whom HTTPS trusts, and by which certificate weir is known.
+
+use std::{fs, io, path::Path, sync::Arc};
+
+use thiserror::Error;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::config::{Exposed, Tls};
+
+/// Why a file with certificates or a key cannot be used. It never repeats what is there.
+#[derive(Debug, Error)]
+pub enum PemError {
+    /// The system refuses it.
+    #[error("cannot read {file}: {error}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Every user may read the key.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
+    /// There is something else in it.
+    #[error("{file} has no {what} in PEM format")]
+    Missing {
+        /// The file.
+        file: String,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+/// The settings of TLS.
+///
+/// # Errors
+///
+/// A file is not what it should be.
+pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Result<TlsConfig, PemError> {
+    let roots = match ca_file {
+        Some(file) => RootCerts::Specific(Arc::new(certificates(file)?)),
+        None => RootCerts::PlatformVerifier,
+    };
+    let mut tls = TlsConfig::builder().root_certs(roots);
+    // The configuration has both or none.
+    if let (Some(chain), Some(key)) = (certificate_file, key_file) {
+        tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)));
+    }
+    Ok(tls.build())
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
+    let pem = read(file)?;
+    let all: Vec<_> = parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate.to_owned()),
+            _ => None,
+        })
+        .collect();
+    if all.is_empty() {
+        Err(PemError::Missing { file: file.display().to_string(), what: "certificate" })
+    } else {
+        Ok(all)
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKey<'static>, PemError> {
+    Exposed::check_path(file)?;
+    let missing = |_| PemError::Missing { file: file.display().to_string(), what: "private key" };
+    PrivateKey::from_pem(&read(file)?).map_err(missing)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, PemError> {
+    fs::read(file).map_err(|error| PemError::Unreadable { file: file.display().to_string(), error })
+}
