@@ -22,7 +22,7 @@ use std::{
 
 pub use self::{
     file::{File, Rotation},
-    http::{Http, HttpError},
+    http::{Http, HttpError, Options, SecretHeader},
     open::{OpenError, open, open_webhook},
     outbox::{Outbox, farewell, finish},
     standing::Standing,

@@ -54,6 +54,11 @@ impl Place {
         Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
     }
 
+    /// The same place with other limits.
+    pub fn with(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
     /// Opens the spool of a sink, which has this name and this target. Waits until nobody in this process uses it. A disk that
     /// does not let itself be read is said in the log, and reports wait in memory.
     pub fn open(&self, sink: &str, target: &str, memory: usize) -> (Spool, Berth) {

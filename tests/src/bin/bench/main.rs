@@ -8,6 +8,7 @@ use weir_tests::table;
 
 mod closing;
 mod datapath;
+mod delivery;
 mod frames;
 mod heavy_hitters;
 mod idle;
@@ -30,6 +31,8 @@ enum Bench {
     HeavyHitters,
     /// Nanoseconds to find the network of an address
     Networks,
+    /// How long a report takes to a collector, and how fast what has waited gets there
+    Delivery,
     /// CPU time and memory of the daemon while there is no traffic (needs root)
     Idle,
     /// Packets per second of CPU time in `weir replay`
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
         Bench::HeavyHitters => heavy_hitters::bench(),
         Bench::Networks => networks::bench(),
+        Bench::Delivery => delivery::bench(),
         Bench::Idle => idle::bench(),
         Bench::Replay => replay::bench(),
         Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),

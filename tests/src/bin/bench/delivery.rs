@@ -1,0 +1,160 @@
+//! How long a report takes to a collector, and how fast what has waited gets there. The collector is `weir collect`, which has a
+//! report on disk before it answers.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use weir::{
+    config::Compress,
+    sink::{Encoded, Http, Options, Outbox},
+    spool::{Limits, place::Place},
+};
+use weir_tests::{clock, collecting, collecting::Collecting, scratch::Scratch, table};
+
+/// A report as weir makes it, with every field: 14 KB.
+const REPORT: &str = include_str!("../../../../daemon/tests/golden/report.json");
+/// Reports that have waited.
+const WAITED: u64 = 10_000;
+/// Reports that are sent one by one.
+const ONE_BY_ONE: u64 = 500;
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Measures both, with a report on disk for certain and without.
+///
+/// # Errors
+///
+/// Something did not arrive, or arrived twice.
+pub fn bench() -> Result<()> {
+    table::say(format!("{}\n", table::machine()?))?;
+    let mut rows = Vec::new();
+    for (name, sync) in [("`fsync: report`", true), ("`fsync: never`", false)] {
+        let mut times = one_by_one(sync)?;
+        times.sort_unstable();
+        let at = |share: f64| format!("{:.1} ms", times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e3);
+        let (opening, rate) = drain(sync)?;
+        rows.push([
+            name.to_owned(),
+            at(0.5),
+            at(0.99),
+            format!("{:.0}", fill(sync)?),
+            format!("{:.0} ms", opening.as_secs_f64() * 1e3),
+            format!("{rate:.0}"),
+        ]);
+    }
+    let heads = [
+        "spool",
+        "report to acknowledgement, median",
+        "99 %",
+        "reports/s into the spool",
+        "to open it with 10,000",
+        "reports/s out of it",
+    ];
+    table::write(heads, &rows)
+}
+
+/// The report with this number.
+fn report(seq: u64) -> Result<Encoded> {
+    let mut report: serde_json::Value = serde_json::from_str(REPORT)?;
+    let id = format!("7f3c9a52/0000b41d/{seq}");
+    report["id"] = id.clone().into();
+    report["observer"]["boot_id"] = "0000b41d".into();
+    report["observer"]["seq"] = seq.into();
+    let mut line = serde_json::to_vec(&report)?;
+    line.push(b'\n');
+    Ok(Encoded { id, line: Arc::from(line) })
+}
+
+fn place(folder: &Path, sync: bool) -> Result<Place> {
+    let limits = Limits { bytes: 1 << 30, age: None, memory: 1, sync };
+    Place::take(folder, limits).context("cannot take the folder")
+}
+
+fn outbox(collector: &Collecting, place: &Place) -> Result<Outbox> {
+    let url = format!("http://{}/", collector.address());
+    let options = Options { timeout: TIMEOUT, compress: Compress::None, ..Options::default() };
+    let sink = Http::new(&url, options)?;
+    Ok(Outbox::start(Box::new(sink), 64, Some((place, &url)))?)
+}
+
+/// Each report once, in the collector's database.
+fn check(folder: &Path, count: u64) -> Result<()> {
+    let windows = collecting::query(folder, &["windows"])?;
+    let different: BTreeSet<_> = windows.iter().map(ToString::to_string).collect();
+    ensure!(windows.len() as u64 == count && different.len() as u64 == count, "{} of {count} arrived", windows.len());
+    Ok(())
+}
+
+fn one_by_one(sync: bool) -> Result<Vec<Duration>> {
+    let (folder, spool) = (Scratch::new()?, Scratch::new()?);
+    let collector = Collecting::start(folder.path(), &[])?;
+    let place = place(spool.path(), sync)?;
+    let outbox = outbox(&collector, &place)?;
+    let reports: Vec<_> = (1..=ONE_BY_ONE).map(report).collect::<Result<_>>()?;
+    let mut times = Vec::new();
+    for (nth, report) in reports.into_iter().enumerate() {
+        let start = clock::now();
+        outbox.offer(report);
+        wait_until(&outbox, nth as u64 + 1)?;
+        times.push(start.elapsed());
+    }
+    ensure!(outbox.finish(TIMEOUT) == 0, "something was left");
+    check(folder.path(), ONE_BY_ONE)?;
+    Ok(times)
+}
+
+/// Looks often: the end of a delivery is to be told to a tenth of a millisecond.
+fn wait_until(outbox: &Outbox, delivered: u64) -> Result<()> {
+    let start = clock::now();
+    while outbox.metrics().delivered < delivered {
+        ensure!(start.elapsed() < TIMEOUT, "{delivered} reports are not delivered: {:?}", outbox.metrics());
+        thread::sleep(Duration::from_micros(50));
+    }
+    Ok(())
+}
+
+/// Reports a second that go into a spool.
+fn fill(sync: bool) -> Result<f64> {
+    let folder = Scratch::new()?;
+    let (spool, _berth) = place(folder.path(), sync)?.open("bench", "bench", 64);
+    let reports: Vec<_> = (1..=1000).map(report).collect::<Result<_>>()?;
+    let start = clock::now();
+    for report in reports {
+        spool.keep(report, 1)?;
+    }
+    ensure!(spool.holding().reports == 1000, "{:?}", spool.holding());
+    Ok(1000.0 / start.elapsed().as_secs_f64())
+}
+
+/// How long it takes to open a spool where reports have waited, and how many of them a second a collector gets.
+fn drain(sync: bool) -> Result<(Duration, f64)> {
+    let (folder, spools) = (Scratch::new()?, Scratch::new()?);
+    let collector = Collecting::start(folder.path(), &[])?;
+    let place = place(spools.path(), sync)?;
+    let url = format!("http://{}/", collector.address());
+    {
+        // Filled without fsync: only what is done with it counts.
+        let filling = Limits { bytes: 1 << 30, age: None, memory: 1, sync: false };
+        let (spool, _berth) = place.clone().with(filling).open(&url, &url, 64);
+        for seq in 1..=WAITED {
+            spool.keep(report(seq)?, 1)?;
+        }
+    }
+    let start: Instant = clock::now();
+    let (spool, berth) = place.open(&url, &url, 64);
+    let opening = start.elapsed();
+    ensure!(spool.holding().reports == WAITED, "{:?}", spool.holding());
+    drop((spool, berth));
+    let start = clock::now();
+    let outbox = outbox(&collector, &place)?;
+    wait_until(&outbox, WAITED)?;
+    let rate = WAITED as f64 / start.elapsed().as_secs_f64();
+    ensure!(outbox.finish(TIMEOUT) == 0, "something was left");
+    check(folder.path(), WAITED)?;
+    Ok((opening, rate))
+}
