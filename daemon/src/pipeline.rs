@@ -5,7 +5,7 @@
 //! worker, a few:    rings -> shard           (never waits for anybody)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
-//! sink, one each:   queue -> collector       (may be slow or dead; only its own queue fills; a webhook is one, too)
+//! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
 //! control:          answers who asks on the spot: the last report, and keys in the last window
 //! metrics:          tells who scrapes: the last report, and sums of all
 //! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it

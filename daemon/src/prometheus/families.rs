@@ -255,6 +255,12 @@ fn of_sinks(page: &mut Page, sinks: &[SinkMetrics]) {
     page.family("weir_sink_failed_attempts", Kind::Counter, "attempts", help, all(|sink| sink.failed_attempts));
     let help = "Reports dropped.";
     page.family("weir_sink_dropped_reports", Kind::Counter, "reports", help, all(|sink| sink.dropped));
+    let help = "Reports that wait on disk.";
+    let reports = all(|sink| sink.spool.unwrap_or_default().reports);
+    page.family("weir_sink_spool_reports", Kind::Gauge, "reports", help, reports);
+    let help = "Size of all files on disk, those of refused reports included.";
+    let bytes = all(|sink| sink.spool.unwrap_or_default().bytes);
+    page.family("weir_sink_spool_bytes", Kind::Gauge, "bytes", help, bytes);
 }
 
 #[cfg(test)]
