@@ -55,6 +55,9 @@ enum Carried {
 
 impl Courier {
     pub fn run(mut self) {
+        let spool = self.spool.clone();
+        // The sink before this one, with the same spool, may not have ended yet.
+        let _turn = spool.turn();
         let mut pause = BACKOFF_MIN;
         while !self.too_late() {
             let most = if self.alone > 0 { 1 } else { self.sink.batch() };
@@ -147,7 +150,16 @@ impl Courier {
     fn refused(&mut self, batch: &Batch, answer: &str) {
         self.alone = self.alone.saturating_sub(1);
         match &batch.parcels[..] {
-            [one] => self.spool.refused(one, answer),
+            [one] => {
+                if !one.is_report {
+                    let (sink, lost) = (&self.account.name, &one.encoded.id);
+                    warn!(
+                        sink,
+                        lost, answer, "the sink refuses a tombstone, too: weir tells it no more of these reports"
+                    );
+                }
+                self.spool.refused(one, answer);
+            }
             several => {
                 self.alone = several.len();
                 self.spool.put_back();

@@ -65,11 +65,16 @@ pub struct Limits {
     pub sync: bool,
 }
 
-/// Reports for one sink, in order. One thread keeps reports, and another one delivers them.
+/// Reports for one sink, in order. One thread keeps reports, and another one delivers them. While a sink ends and the next one
+/// for the same target begins, there are two of each: both keep, and the second one waits for its turn to deliver.
 pub struct Spool {
     files: Option<Box<dyn Files>>,
     limits: Limits,
     state: Mutex<State>,
+    /// Taken by whoever keeps a report.
+    keeping: Mutex<()>,
+    /// Taken by the one that delivers.
+    delivering: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -145,7 +150,7 @@ impl Parcel {
 impl Spool {
     /// A spool without a disk.
     pub fn in_memory(limits: Limits) -> Self {
-        Self { files: None, limits, state: Mutex::default() }
+        Self { files: None, limits, state: Mutex::default(), keeping: Mutex::default(), delivering: Mutex::default() }
     }
 
     /// What it holds.
@@ -166,6 +171,7 @@ impl Spool {
     ///
     /// Why no disk has it. The next call tries again.
     pub fn keep(&self, report: Encoded, now: u64) -> io::Result<()> {
+        let _keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         self.expire(now);
         self.state().line.push(now, What::Memory(report));
         let saved = self.save();
@@ -382,6 +388,11 @@ impl Spool {
 
 /// Delivery.
 impl Spool {
+    /// Waits until nobody else delivers, and has it so as long as the guard lives.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any case if
     /// there is one. Until they are [delivered](Self::delivered) nobody drops them.
     ///
@@ -571,7 +582,8 @@ fn is_full(error: &io::Error) -> bool {
 /// Whether a file is not what was written, or cannot be read any more.
 fn is_damage(error: &io::Error) -> bool {
     // Of the latter two the first is a disk's, and the second a link's in the place of a file.
-    matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof)
+    use ErrorKind::{InvalidData, InvalidInput, IsADirectory, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | IsADirectory | UnexpectedEof)
         || matches!(error.raw_os_error(), Some(libc::EIO | libc::ELOOP))
 }
 

@@ -1,15 +1,15 @@
 //! Where the spools of all sinks are: one folder, which one weir has for itself, with a folder for each sink.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use tracing::{info, warn};
 
-use super::{Limits, Spool, files::Folder};
+use super::{Limits, Spool, files::Folder, name::Name};
 use crate::lock::{Lock, LockError};
 
 /// The file that a running weir has locked.
@@ -26,19 +26,8 @@ pub struct Place {
     _lock: Arc<Lock>,
 }
 
-/// Folders of sinks that are in use: while one ends, the next one for the same target waits.
-#[derive(Debug, Default)]
-struct Used {
-    names: Mutex<HashSet<String>>,
-    freed: Condvar,
-}
-
-/// A folder that is in use as long as this lives.
-#[derive(Debug)]
-pub struct Berth {
-    name: String,
-    used: Arc<Used>,
-}
+/// Spools that are in use: while one sink ends, the next one for the same target has the same spool.
+type Used = Mutex<HashMap<String, Weak<Spool>>>;
 
 impl Place {
     /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how much
@@ -59,16 +48,25 @@ impl Place {
         Self { limits, ..self }
     }
 
-    /// Opens the spool of a sink, which has this name and this target. Waits until nobody in this process uses it. A disk that
+    /// The spool of a sink, which has this name and this target: the one that is in use for it, or that of its folder. A disk that
     /// does not let itself be read is said in the log, and reports wait in memory.
-    pub fn open(&self, sink: &str, target: &str, memory: usize) -> (Spool, Berth) {
+    pub fn open(&self, sink: &str, target: &str, memory: usize) -> Arc<Spool> {
         let name = folder_name(sink, target);
-        let berth = self.used.enter(&name);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(spool) = used.get(&name).and_then(Weak::upgrade) {
+            return spool;
+        }
+        let spool = Arc::new(self.open_folder(sink, &name, memory));
+        used.retain(|_, spool| spool.strong_count() > 0);
+        used.insert(name, Arc::downgrade(&spool));
+        spool
+    }
+
+    fn open_folder(&self, sink: &str, name: &str, memory: usize) -> Spool {
         let limits = Limits { memory, ..self.limits };
-        let folder = Folder::new(self.path.join(&name));
+        let folder = Folder::new(self.path.join(name));
         let path = folder.path().display().to_string();
-        let spool = folder.create().and_then(|()| Spool::open(Box::new(folder), limits));
-        let spool = match spool {
+        match folder.create().and_then(|()| Spool::open(Box::new(folder), limits)) {
             Ok((spool, found)) => {
                 if found.reports + found.tombstones > 0 {
                     info!(sink, reports = found.reports, "reports of an earlier weir wait in the spool {path}");
@@ -76,7 +74,7 @@ impl Place {
                 if found.unfinished {
                     warn!(
                         sink,
-                        "a crash has left a report half written in {path}: it is in no report of weir's, its number is missing"
+                        "a crash has left a report half written in {path}: it is lost, and the next one names it"
                     );
                 }
                 if found.foreign > 0 {
@@ -95,8 +93,7 @@ impl Place {
                 );
                 Spool::in_memory(limits)
             }
-        };
-        (spool, berth)
+        }
     }
 
     /// Says in the log which folders belong to no sink: what waits there is delivered to nobody.
@@ -113,30 +110,19 @@ impl Place {
     }
 }
 
-impl Used {
-    fn enter(self: &Arc<Self>, name: &str) -> Berth {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names =
-            self.freed.wait_while(names, |names| names.contains(name)).unwrap_or_else(PoisonError::into_inner);
-        names.insert(name.to_owned());
-        Berth { name: name.to_owned(), used: self.clone() }
-    }
-}
-
-impl Drop for Berth {
-    fn drop(&mut self) {
-        self.used.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
-        self.used.freed.notify_all();
-    }
-}
-
-/// The folders of sinks, and how many files each has.
+/// The folders of sinks, and how many files of weir's each has. Other folders, too, may be beside them.
 pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         if let (true, Ok(name)) = (entry.file_type()?.is_dir(), entry.file_name().into_string()) {
-            folders.push((name, std::fs::read_dir(entry.path())?.count()));
+            let files = std::fs::read_dir(entry.path()).map_or(0, |files| {
+                files
+                    .filter_map(|file| file.ok()?.file_name().into_string().ok())
+                    .filter(|file| Name::read(file).is_some())
+                    .count()
+            });
+            folders.push((name, files));
         }
     }
     folders.sort();

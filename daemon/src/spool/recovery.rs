@@ -89,7 +89,14 @@ impl Spool {
             .count();
         let line = Line { entries, taken, next };
         let state = State { ready: next, line, refused: refused.into(), ..State::default() };
-        Ok((Self { files: Some(files), limits, state: Mutex::new(state) }, found))
+        let spool = Self {
+            files: Some(files),
+            limits,
+            state: Mutex::new(state),
+            keeping: Mutex::default(),
+            delivering: Mutex::default(),
+        };
+        Ok((spool, found))
     }
 }
 

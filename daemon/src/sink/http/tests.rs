@@ -298,6 +298,9 @@ fn a_token_is_read_for_each_request_and_never_told() {
     assert!(why(&mut sink).contains("chmod o="));
     fs::remove_file(&token.0).unwrap();
     assert!(why(&mut sink).contains("No such file"));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &token.0, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(why(&mut sink).contains("not a regular file"), "and nobody waits for a writer");
     let received = collector.received();
     let tokens: Vec<_> = received.iter().map(|request| request.header("Authorization").unwrap()).collect();
     assert_eq!(tokens, ["Bearer first-s3cret", "Bearer second-s3cret"]);

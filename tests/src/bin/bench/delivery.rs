@@ -121,7 +121,7 @@ fn wait_until(outbox: &Outbox, delivered: u64) -> Result<()> {
 /// Reports a second that go into a spool.
 fn fill(sync: bool) -> Result<f64> {
     let folder = Scratch::new()?;
-    let (spool, _berth) = place(folder.path(), sync)?.open("bench", "bench", 64);
+    let spool = place(folder.path(), sync)?.open("bench", "bench", 64);
     let reports: Vec<_> = (1..=1000).map(report).collect::<Result<_>>()?;
     let start = clock::now();
     for report in reports {
@@ -140,16 +140,16 @@ fn drain(sync: bool) -> Result<(Duration, f64)> {
     {
         // Filled without fsync: only what is done with it counts.
         let filling = Limits { bytes: 1 << 30, age: None, memory: 1, sync: false };
-        let (spool, _berth) = place.clone().with(filling).open(&url, &url, 64);
+        let spool = place.clone().with(filling).open(&url, &url, 64);
         for seq in 1..=WAITED {
             spool.keep(report(seq)?, 1)?;
         }
     }
     let start: Instant = clock::now();
-    let (spool, berth) = place.open(&url, &url, 64);
+    let spool = place.open(&url, &url, 64);
     let opening = start.elapsed();
     ensure!(spool.holding().reports == WAITED, "{:?}", spool.holding());
-    drop((spool, berth));
+    drop(spool);
     let start = clock::now();
     let outbox = outbox(&collector, &place)?;
     wait_until(&outbox, WAITED)?;
