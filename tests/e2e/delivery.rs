@@ -27,6 +27,7 @@ use crate::watch::{Ended, TIMEOUT, check_accounts, number, times, weir_with};
 tests![
     whatever_the_collector_does_and_however_often_weir_is_killed,
     a_disk_without_room_and_one_that_cannot_be_written,
+    a_reload_while_the_collector_hangs_keeps_reports_on_disk,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -70,10 +71,15 @@ impl Delivery {
     }
 
     fn start(&self) -> Result<Daemon> {
+        self.start_with("500ms")
+    }
+
+    /// Starts weir with this patience.
+    fn start_with(&self, timeout: &str) -> Result<Daemon> {
         let scratch = Scratch::new()?;
         let program = weir_with("STATE_DIRECTORY", self.state.path(), &scratch)?;
         let mut daemon = Daemon::start_program(&program, Some(&self.pair.observer), |_| {
-            let sink = format!("{{type: http, url: \"{}\", timeout: 500ms, queue: 8}}", self.collector.url());
+            let sink = format!("{{type: http, url: \"{}\", timeout: {timeout}, queue: 8}}", self.collector.url());
             format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n")
         })?;
         daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
@@ -250,5 +256,37 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
         arrived.reports.len(),
         arrived.lost
     );
+    Ok(())
+}
+
+fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
+    let delivery = Delivery::new()?;
+    delivery.behave(Behaviour::Hang)?;
+    let mut daemon = delivery.start_with("59s")?;
+    let wait_for = |count: usize| {
+        clock::wait_for("reports on the disk", TIMEOUT, || Ok((delivery.waiting()?.len() >= count).then_some(())))
+    };
+    wait_for(2)?;
+    let config = daemon.directory().join("weir.yaml");
+    fs::write(&config, fs::read_to_string(&config)?.replace("timeout: 59s", "timeout: 500ms"))?;
+    daemon.signal(Signal::HUP)?;
+    daemon.wait_for_line("another configuration is in force", TIMEOUT)?;
+    // The old attempt still hangs.
+    wait_for(delivery.waiting()?.len() + 3)?;
+    daemon.signal(Signal::KILL)?;
+    daemon.wait(TIMEOUT)?;
+    delivery.behave(Behaviour::Accept)?;
+    let on_disk = delivery.waiting()?;
+    let mut daemon = delivery.start()?;
+    delivery.wait_until_empty()?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let arrived = delivery.arrived()?;
+    ensure!(
+        on_disk.iter().all(|(id, _)| arrived.lines.contains_key(id)),
+        "{on_disk:?}, and {:?}",
+        arrived.lines.keys()
+    );
+    ensure!(arrived.died_unreported() <= 1, "one SIGKILL: {:?}", arrived.lines.keys());
     Ok(())
 }
