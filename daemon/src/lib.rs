@@ -40,6 +40,7 @@ pub mod crew;
 pub mod datapath;
 pub mod doctor;
 pub mod fleet;
+mod gzip;
 pub mod handover;
 pub mod interface;
 pub mod keys;

@@ -14,6 +14,9 @@ use thiserror::Error;
 /// A process id has fewer digits than this.
 const PID_DIGITS: u64 = 20;
 
+/// For files in folders that are weir's own: a pipe in the place of one is not waited for, and a link is not followed.
+pub(crate) const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
+
 /// Why a folder cannot be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
@@ -61,11 +64,10 @@ impl Lock {
             move |error| LockError::System { what, path, error }
         };
         let mut options = OpenOptions::new();
-        let plain = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
-        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(plain);
+        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(PLAIN);
         let mut writer = options.open(&path).map_err(failed("open"))?;
         // The one that stays open is not open for writing: the disk may be mounted read-only meanwhile.
-        let mut file = OpenOptions::new().read(true).custom_flags(plain).open(&path).map_err(failed("open"))?;
+        let mut file = OpenOptions::new().read(true).custom_flags(PLAIN).open(&path).map_err(failed("open"))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -13,13 +13,12 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::{
-    lock::{Lock, LockError},
+    lock::{Lock, LockError, PLAIN},
     privileges,
 };
 
@@ -178,7 +177,7 @@ impl State {
 
 /// What the file has, if there is one.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match OpenOptions::new().read(true).custom_flags(never_waiting()).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(PLAIN).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
@@ -189,11 +188,6 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         read => drop(read?),
     }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-/// A pipe in the place of a file is not waited for, and a link is not followed.
-const fn never_waiting() -> i32 {
-    OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32
 }
 
 fn parse(text: &str, observer: &str) -> Result<Last, Unusable> {
@@ -216,7 +210,7 @@ fn write(directory: &Path, Last { seq, id }: &Last) -> io::Result<()> {
     line.push(b'\n');
     let unfinished = directory.join(UNFINISHED);
     let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(true).mode(0o600).custom_flags(never_waiting());
+    options.create(true).write(true).truncate(true).mode(0o600).custom_flags(PLAIN);
     let mut file = options.open(&unfinished)?;
     file.write_all(&line)?;
     file.sync_all()?;

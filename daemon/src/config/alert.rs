@@ -6,8 +6,9 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use ureq::http::Uri;
 
 use super::limits::{ALERT_NAME_BYTES, ALERT_RULES_MAX, ALERT_WINDOWS, QUEUE, TIMEOUT};
-use super::read::{headers, interface_name, size, url};
+use super::read::{interface_name, size};
 use super::section::{Field, Section};
+use super::sink::{headers, url};
 use super::suggest::nearest_few;
 use super::units::{parse_duration, show_duration};
 use super::view::view_name;

@@ -15,6 +15,7 @@ mod place;
 mod read;
 mod secret;
 mod section;
+mod sink;
 mod source;
 mod spool;
 mod suggest;
@@ -25,7 +26,7 @@ mod view;
 
 use std::fs::{self, Metadata};
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,11 +40,13 @@ use weir_common::{
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
+pub use self::sink::{Addresses, Compress, File, Http, Sink, Target, Tls, rotated};
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, Where};
 
 use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
 use self::section::{Field, Log};
+use self::sink::write_headers;
 use crate::{
     alert::rule::Rule,
     interface::{self, Way},
@@ -394,155 +397,6 @@ const AUTO: &str = "auto";
 /// The word by which something is left out.
 const NONE: &str = "none";
 
-/// Where reports go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Sink {
-    /// The kind of sink and its own settings.
-    #[serde(flatten)]
-    pub target: Target,
-    /// Reports that wait in memory while the target is slow or dead, where no disk has them.
-    pub queue: usize,
-    /// What it may know of addresses.
-    pub addresses: Addresses,
-}
-
-/// What a sink may know of addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Addresses {
-    /// All of them.
-    #[default]
-    Full,
-    /// The first 24 bits of IPv4, and the first 48 of IPv6.
-    Prefix,
-    /// Only whether they are IPv4 or IPv6.
-    None,
-}
-
-impl Addresses {
-    /// The name in configurations and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Prefix => "prefix",
-            Self::None => NONE,
-        }
-    }
-
-    /// How many bits of an address like this one may be known.
-    pub const fn bits(self, like: IpAddr) -> u8 {
-        match (self, like) {
-            (Self::Full, IpAddr::V4(_)) => 32,
-            (Self::Full, IpAddr::V6(_)) => 128,
-            (Self::Prefix, IpAddr::V4(_)) => 24,
-            (Self::Prefix, IpAddr::V6(_)) => 48,
-            (Self::None, _) => 0,
-        }
-    }
-}
-
-/// The kinds of sinks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-pub enum Target {
-    /// Standard output, one report a line.
-    Stdout,
-    /// A file that reports are appended to, one a line.
-    File(File),
-    /// A collector that takes POST requests.
-    Http(Box<Http>),
-}
-
-/// A file of reports.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct File {
-    /// Its path, relative to the working directory if not absolute.
-    pub path: PathBuf,
-    /// Bytes that it may have: before it has more, weir renames it and begins another one. `None` (`none`): any number.
-    #[serde(serialize_with = "write_bytes_or_none")]
-    pub max_size: Option<u64>,
-    /// How many renamed files stay.
-    pub keep: usize,
-}
-
-impl File {
-    /// The default of `keep`.
-    pub const KEEP: usize = 4;
-
-    /// Where it is, however its path is written.
-    fn place(&self) -> PathBuf {
-        place::of(&self.path)
-    }
-
-    /// The names of renamed files, each with where it is.
-    fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
-        let keep = if self.max_size.is_some() { self.keep } else { 0 };
-        let place = place::of_name(&self.path);
-        (1..=keep).map(move |nth| (rotated(&self.path, nth), rotated(&place, nth)))
-    }
-}
-
-/// An HTTP collector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Http {
-    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`] does not show its query.
-    #[serde(serialize_with = "write_url")]
-    pub url: Uri,
-    /// How long a request may take.
-    #[serde(serialize_with = "units::write_duration")]
-    pub timeout: Duration,
-    /// How long connecting may take; `None` (`none`): as long as the whole request.
-    #[serde(serialize_with = "units::write_duration_or_none")]
-    pub connect_timeout: Option<Duration>,
-    /// How bodies are compressed.
-    pub compress: Compress,
-    /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`] shows them.
-    #[serde(serialize_with = "write_headers")]
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// A file with the token of `Authorization: Bearer`; it is read for each request.
-    pub token_file: Option<PathBuf>,
-    /// Further headers, whose values are in files.
-    #[serde(serialize_with = "write_header_files")]
-    pub header_files: Vec<(HeaderName, PathBuf)>,
-    /// Whom HTTPS trusts, and who weir is.
-    pub tls: Tls,
-    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if there is one.
-    #[serde(serialize_with = "write_url_or_null")]
-    pub proxy: Option<Uri>,
-}
-
-/// Files for HTTPS, all in PEM format.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tls {
-    /// The roots that are trusted; `None`: those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// weir's own certificate and those above it, for collectors that ask for one.
-    pub certificate_file: Option<PathBuf>,
-    /// Its key.
-    pub key_file: Option<PathBuf>,
-}
-
-fn write_header_files<S: Serializer>(files: &[(HeaderName, PathBuf)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(files.iter().map(|(name, file)| (name.as_str(), file)))
-}
-
-fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<S::Ok, S::Error> {
-    url.as_ref().map(Uri::to_string).serialize(serializer)
-}
-
-/// How an HTTP body is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compress {
-    /// As gzip (RFC 1952).
-    #[default]
-    Gzip,
-    /// As zstd (RFC 8878).
-    Zstd,
-    /// Not at all.
-    None,
-}
-
 impl Config {
     /// Whether this interface is measured only while a default route leaves by it.
     pub fn means_only_by_route(&self, name: &str) -> bool {
@@ -703,62 +557,6 @@ impl Default for Config {
     }
 }
 
-impl Sink {
-    /// The default of `queue`.
-    pub const QUEUE: usize = 64;
-}
-
-impl Target {
-    /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
-    pub fn spool_key(&self) -> Option<String> {
-        match self {
-            Self::Stdout => None,
-            Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
-            Self::Http(http) => Some(http.url.to_string()),
-        }
-    }
-
-    /// Why the two cannot stand beside each other: what the later one says of the earlier one.
-    fn conflict(&self, earlier: &Self) -> Option<String> {
-        match (self, earlier) {
-            _ if self.same_place(earlier) => Some("sends to the same place as".to_owned()),
-            (Self::File(one), Self::File(other)) => {
-                let [own, earlier] = [one.place(), other.place()];
-                let taken = other.rotated().find(|(_, place)| *place == own);
-                let taken = taken.map(|(name, _)| format!("{} is where older reports go of", name.display()));
-                let takes = one.rotated().find(|(_, place)| *place == earlier);
-                let takes =
-                    takes.map(|(name, _)| format!("its older reports go to {}, which is the file of", name.display()));
-                taken.or(takes)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether both are the same place: reports would arrive there twice, or two writers would mix their lines. The
-    /// same collector with other headers is another place: headers may name a tenant.
-    fn same_place(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Stdout, Self::Stdout) => true,
-            (Self::File(one), Self::File(other)) => one.place() == other.place(),
-            (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
-            _ => false,
-        }
-    }
-}
-
-/// The name of the `nth` renamed file; the first one is the newest.
-pub fn rotated(path: &Path, nth: usize) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{nth}"));
-    PathBuf::from(name)
-}
-
-impl Http {
-    /// The default of `timeout`.
-    pub const TIMEOUT: Duration = Duration::from_secs(5);
-}
-
 impl Default for Report {
     fn default() -> Self {
         Self { interval: Duration::from_secs(10), top: 10 }
@@ -803,28 +601,9 @@ fn write_budget<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::
     }
 }
 
-fn write_bytes_or_none<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match bytes {
-        Some(bytes) => units::write_bytes(bytes, serializer),
-        None => serializer.serialize_str(NONE),
-    }
-}
-
 fn write_bytes_or_auto<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     match bytes {
         Some(bytes) => units::write_bytes(bytes, serializer),
         None => serializer.serialize_str(AUTO),
     }
-}
-
-/// A URL, but for its query, which is where some collectors have their keys.
-fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
-    match (url.to_string().split_once('?'), url.query()) {
-        (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),
-        _ => serializer.collect_str(url),
-    }
-}
-
-fn write_headers<S: Serializer>(headers: &[(HeaderName, HeaderValue)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(headers.iter().map(|(name, _)| (name.as_str(), "***")))
 }

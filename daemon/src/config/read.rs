@@ -5,18 +5,18 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ureq::http::{HeaderName, HeaderValue, Uri, header};
 use weir_common::control::Feeds;
 
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::network::networks;
 use super::section::{Field, Section};
+use super::sink::sinks;
 use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Addresses, Alerts, Compress, Config, Control, Datapath, Direction, Estimates, File, HashKey, Http, Interface,
-    Mode, NONE, Observer, Packets, Prometheus, Report, Sampling, SeenFlows, Sink, Target, Tls, Tunnels,
+    AUTO, Alerts, Config, Control, Datapath, Direction, Estimates, HashKey, Interface, Mode, NONE, Observer, Packets,
+    Prometheus, Report, Sampling, SeenFlows, Tunnels,
 };
 use crate::{
     interface::{DEFAULT_ROUTE, Way},
@@ -44,28 +44,6 @@ const FEEDS: [(&str, Option<Feeds>); 4] =
     [(AUTO, None), ("all", Some(Feeds::All)), ("local", Some(Feeds::Local)), ("none", Some(Feeds::None))];
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
-
-const COMPRESS: [(&str, Compress); 3] = [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
-
-/// The value of `type` in a sink.
-#[derive(Clone, Copy)]
-enum Kind {
-    Stdout,
-    File,
-    Http,
-}
-
-const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
-
-/// Headers that weir sets itself, or that would break the request.
-const OWN_HEADERS: [HeaderName; 6] = [
-    header::CONTENT_TYPE,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    HeaderName::from_static("idempotency-key"),
-];
 
 /// The whole configuration. After a mistake, which the field's log then holds, that setting has its default.
 pub(super) fn config(root: &Field<'_>) -> Config {
@@ -421,157 +399,6 @@ fn hash_key(field: &Field<'_>) -> Option<HashKey> {
         field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
     }
     key.map(HashKey::Given)
-}
-
-fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
-    let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
-    for field in field.list(SINKS_MAX, "[{type: stdout}]")? {
-        let Some(sink) = field.section("{type: stdout}", sink).flatten() else { continue };
-        let conflict = |(earlier, known): &(Field<'_>, Sink)| {
-            Some(format!("{} {}", sink.target.conflict(&known.target)?, earlier.path()))
-        };
-        match taken.iter().find_map(conflict) {
-            Some(why) => field.refuse(why),
-            None => taken.push((field, sink)),
-        }
-    }
-    Some(taken.into_iter().map(|(_, sink)| sink).collect())
-}
-
-fn sink(s: &mut Section<'_>) -> Option<Sink> {
-    let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
-    let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
-    let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
-        s.pass_others();
-        return None;
-    };
-    let target =
-        match kind {
-            Kind::Stdout => Target::Stdout,
-            Kind::File => {
-                let max_size = s.get("max_size", None, |f| {
-                    if f.is_word_of(&[NONE]) { Some(None) } else { f.bytes(FILE_SIZE).map(Some) }
-                });
-                let keep = s.get("keep", File::KEEP, |f| size(&f, FILES_KEPT));
-                Target::File(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep })
-            }
-            Kind::Http => Target::Http(http(s)?.into()),
-        };
-    Some(Sink { target, queue, addresses })
-}
-
-fn http(s: &mut Section<'_>) -> Option<Http> {
-    let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
-    let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
-    let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
-    let given = s.get("headers", Vec::new(), |f| headers(&f.secret()));
-    let connect_timeout =
-        s.get(
-            "connect_timeout",
-            None,
-            |f| {
-                if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) }
-            },
-        );
-    let token_file = s.get("token_file", None, |f| {
-        if given.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
-            f.refuse("`headers` has an Authorization already: keep one of them");
-        }
-        path(&f).map(Some)
-    });
-    let header_files = s.get("header_files", Vec::new(), |f| {
-        let has_token = token_file.is_some();
-        header_files(&f, |name| given.iter().any(|(one, _)| one == name) || has_token && *name == header::AUTHORIZATION)
-    });
-    let tls = s.get("tls", Tls::default(), |f| tls(&f));
-    let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
-    Some(Http { url: url?, timeout, connect_timeout, compress, headers: given, token_file, header_files, tls, proxy })
-}
-
-/// Headers whose values are in files; `is_given` says which are there already.
-fn header_files(field: &Field<'_>, is_given: impl Fn(&HeaderName) -> bool) -> Option<Vec<(HeaderName, PathBuf)>> {
-    let mut files: Vec<(HeaderName, PathBuf)> = Vec::new();
-    for (name, field) in field.map(HEADERS_MAX, "{X-Api-Key: /etc/weir/api.key}")? {
-        let Some(file) = path(&field) else { continue };
-        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
-            continue;
-        };
-        if OWN_HEADERS.contains(&name) {
-            field.refuse_key("weir sets this header itself");
-        } else if is_given(&name) || files.iter().any(|(earlier, _)| *earlier == name) {
-            field.refuse_key("given twice: keep one of them");
-        } else {
-            files.push((name, file));
-        }
-    }
-    Some(files)
-}
-
-fn tls(field: &Field<'_>) -> Option<Tls> {
-    let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
-        let mut file = |name| s.get(name, None, |f| path(&f).map(Some));
-        Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }
-    })?;
-    if tls.certificate_file.is_some() != tls.key_file.is_some() {
-        field.refuse("`certificate_file` and `key_file` belong together: give both, or none");
-    }
-    Some(tls)
-}
-
-/// An address that is never quoted in a mistake, for it may hold credentials.
-pub(super) fn url(field: &Field<'_>) -> Option<Uri> {
-    let text = field.text()?;
-    let url: Uri = match text.parse() {
-        Ok(url) => url,
-        Err(error) => {
-            field.refuse(format!("not a URL: {error}"));
-            return None;
-        }
-    };
-    let authority = url.authority().map_or("", |authority| authority.as_str());
-    if !matches!(url.scheme_str(), Some("http" | "https")) {
-        field.refuse("a URL begins with http:// or https://");
-    } else if authority.contains('@') {
-        field.refuse("a user name or password in a URL would appear in logs: use `headers: {Authorization: ...}`");
-    } else if url.host().is_none_or(str::is_empty) {
-        field.refuse("the URL has no host");
-    } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {
-        field.refuse("the port of the URL is not from 1 to 65535");
-    } else {
-        return Some(url);
-    }
-    None
-}
-
-/// The headers to add; the field is secret.
-pub(super) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
-    let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
-    for (name, field) in field.map(HEADERS_MAX, "{Authorization: Bearer ...}")? {
-        let Some(value) = header_value(&field) else { continue };
-        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
-            continue;
-        };
-        if OWN_HEADERS.contains(&name) {
-            field.refuse_key("weir sets this header itself");
-        } else if headers.iter().any(|(earlier, _)| *earlier == name) {
-            field.refuse_key("given twice: keep one of them");
-        } else {
-            headers.push((name, value));
-        }
-    }
-    Some(headers)
-}
-
-fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
-    let Ok(mut value) = HeaderValue::from_str(field.text()?) else {
-        field.refuse("contains a line break or another character that HTTP does not allow in a header");
-        return None;
-    };
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// The path of a file.

@@ -56,7 +56,7 @@ impl Account {
         change(&mut tally);
     }
 
-    /// An attempt has failed. Returns whether it is for good.
+    /// An attempt has failed.
     pub fn failed(&self, error: &DeliveryError) {
         let mut tally = self.tally();
         tally.failed_attempts += 1;

@@ -5,15 +5,22 @@ use std::{convert::Infallible, io, sync::Arc};
 use crossbeam::channel::Sender;
 use tracing::{info, warn};
 
-use super::{account::Account, inbox::Inbox, inbox::Next};
+use super::{
+    account::Account,
+    inbox::{Inbox, Next},
+    privacy,
+};
 use crate::{
     clock,
-    spool::{Reason, Spool},
+    config::Addresses,
+    spool::{Ids, Reason, Spool},
 };
 
 /// The thread.
 pub(super) struct Keeper {
     pub account: Arc<Account>,
+    /// What the sink may know of addresses.
+    pub addresses: Addresses,
     pub inbox: Arc<Inbox>,
     pub spool: Arc<Spool>,
     /// Tells the courier that something waits; it is gone when no more comes.
@@ -30,9 +37,12 @@ impl Keeper {
         while let Some(Next { lost, report }) = self.inbox.next() {
             let now = u64::try_from(clock::now().wall.as_second()).unwrap_or_default();
             self.spool.note_lost(&lost, Reason::QueueFull, now);
-            let unsaid: u64 = lost.iter().map(crate::spool::Ids::count).sum();
+            let unsaid: u64 = lost.iter().map(Ids::count).sum();
             let has_report = u64::from(report.is_some());
-            let kept = report.map_or(Ok(()), |report| self.spool.keep(report, now));
+            let kept = report.map_or(Ok(()), |report| {
+                let report = privacy::applied(self.addresses, report);
+                self.spool.keep(report, now)
+            });
             self.account.note(&self.spool, |tally| {
                 tally.unsaid -= unsaid.min(tally.unsaid);
                 tally.incoming -= has_report;

@@ -10,7 +10,7 @@ use super::{
     http::{Options, SecretHeader},
 };
 use crate::{
-    config::{self, Target},
+    config::{self, Addresses, Target},
     spool::place::Place,
 };
 
@@ -54,8 +54,7 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
     };
     let key = sink.target.spool_key();
     let spool = spools.zip(key.as_deref());
-    let outbox = Outbox::start(target, sink.queue, spool).map_err(|source| OpenError::System { name, source })?;
-    Ok(outbox.with(sink.addresses))
+    Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }
 
 fn connect(http: &config::Http) -> Result<Http, HttpError> {
@@ -87,7 +86,8 @@ fn connect(http: &config::Http) -> Result<Http, HttpError> {
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
     let config::Webhook { url, timeout, headers, queue } = webhook;
     let target = Http::webhook(&url.to_string(), *timeout, as_text(headers))?;
-    Outbox::start(Box::new(target), *queue, None).map_err(|source| OpenError::System { name: "webhook", source })
+    Outbox::start(Box::new(target), *queue, Addresses::Full, None)
+        .map_err(|source| OpenError::System { name: "webhook", source })
 }
 
 fn as_text(headers: &[(HeaderName, HeaderValue)]) -> Vec<(String, String)> {

@@ -42,19 +42,24 @@ const INBOX: usize = 4;
 pub struct Outbox {
     account: Arc<Account>,
     entrance: Entrance,
-    addresses: Addresses,
     ending: Sender<Instant>,
     /// Disconnected when both threads are gone.
     gone: Receiver<Infallible>,
 }
 
 impl Outbox {
-    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `spool` says where all spools are, and
+    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` says what
+    /// the sink may know of them. `spool` says where all spools are, and
     /// the sink's whole target; `None` if nothing of this sink waits on disk.
     ///
     /// # Errors
     /// The system grants no thread.
-    pub fn start(sink: Box<dyn Sink>, capacity: usize, spool: Option<(&Place, &str)>) -> io::Result<Self> {
+    pub fn start(
+        sink: Box<dyn Sink>,
+        capacity: usize,
+        addresses: Addresses,
+        spool: Option<(&Place, &str)>,
+    ) -> io::Result<Self> {
         let account = Arc::new(Account::new(sink.name(), sink.carries(), spool.is_some()));
         let capacity = capacity.max(1);
         let (ending, ends) = channel::bounded(1);
@@ -85,8 +90,8 @@ impl Outbox {
         let Some((place, target)) = spool else {
             let spool = Arc::new(Spool::in_memory(Limits::in_memory(capacity)));
             let _ = spool_in.send(spool.clone());
-            let entrance = Entrance::Memory(spool, bell);
-            return Ok(Self { account, entrance, addresses: Addresses::default(), ending, gone });
+            let entrance = Entrance::Memory { spool, bell, addresses };
+            return Ok(Self { account, entrance, ending, gone });
         };
         let inbox = Arc::new(Inbox::new(capacity.div_ceil(INBOX)));
         let keeper = {
@@ -98,28 +103,20 @@ impl Outbox {
                 // The courier waits for it.
                 let _ = spool_in.send(spool.clone());
                 drop((spool_in, place));
-                Keeper { account, inbox, spool, bell, _here: here }.run();
+                Keeper { account, addresses, inbox, spool, bell, _here: here }.run();
             }
         };
         thread::Builder::new().name("spool".to_owned()).spawn(keeper)?;
-        let entrance = Entrance::Disk(inbox);
-        Ok(Self { account, entrance, addresses: Addresses::default(), ending, gone })
-    }
-
-    /// The same, if this is what the sink may know of addresses.
-    pub fn with(mut self, addresses: Addresses) -> Self {
-        self.addresses = addresses;
-        self
+        Ok(Self { account, entrance: Entrance::Disk(inbox), ending, gone })
     }
 
     /// Takes a report. If too many wait, the oldest of them is lost, and counted as such.
     pub fn offer(&self, report: Encoded) {
-        let report = privacy::applied(self.addresses, report);
         match &self.entrance {
             Entrance::Disk(inbox) => inbox.offer(report, &self.account),
-            Entrance::Memory(spool, bell) => {
+            Entrance::Memory { spool, bell, addresses } => {
                 // Memory takes it.
-                let _ = spool.keep(report, 0);
+                let _ = spool.keep(privacy::applied(*addresses, report), 0);
                 self.account.note(spool, |_| {});
                 // The courier needs to hear it once.
                 let _ = bell.try_send(());
@@ -162,10 +159,9 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        match &self.entrance {
-            Entrance::Disk(inbox) => inbox.end(),
-            // Its end of the bell goes now.
-            Entrance::Memory(..) => {}
+        // Without a keeper the bell goes with this, which tells the courier.
+        if let Entrance::Disk(inbox) = &self.entrance {
+            inbox.end();
         }
     }
 }
@@ -175,8 +171,13 @@ impl Drop for Outbox {
 enum Entrance {
     /// To the keeper, who writes them to a disk.
     Disk(Arc<Inbox>),
-    /// Into the spool, which is in memory and never has anybody wait; with the courier's bell.
-    Memory(Arc<Spool>, Sender<()>),
+    /// Into the spool, which is in memory and never has anybody wait.
+    Memory {
+        spool: Arc<Spool>,
+        /// The courier's.
+        bell: Sender<()>,
+        addresses: Addresses,
+    },
 }
 
 /// An outbox that takes no more reports.
@@ -239,9 +240,11 @@ mod tests {
     };
     use crate::spool::Parcel;
 
+    const FULL: Addresses = Addresses::Full;
+
     fn outbox(address: &str, capacity: usize) -> Outbox {
         let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
-        Outbox::start(Box::new(sink), capacity, None).unwrap()
+        Outbox::start(Box::new(sink), capacity, FULL, None).unwrap()
     }
 
     /// Waits for another thread's progress.
@@ -289,7 +292,7 @@ mod tests {
     #[test]
     fn a_sink_that_panics_goes_on_with_the_next_report() {
         let (taken, reports) = mpsc::channel();
-        let outbox = Outbox::start(Box::new(Fragile(taken)), 4, None).unwrap();
+        let outbox = Outbox::start(Box::new(Fragile(taken)), 4, FULL, None).unwrap();
         (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
         wait_until("the third is delivered", || outbox.metrics().delivered == 2);
         let metrics = outbox.metrics();
@@ -367,7 +370,7 @@ mod tests {
     fn a_closed_pipe_stops_its_sink_quietly() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, None).unwrap();
+        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, FULL, None).unwrap();
         assert!(!outbox.is_closed());
         outbox.offer(encoded("a/b/1"));
         wait_until("the sink is closed", || outbox.is_closed());
@@ -426,7 +429,7 @@ mod tests {
 
     fn spooled(address: &str, place: &Place) -> Outbox {
         let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
-        Outbox::start(Box::new(Named(sink)), 4, Some((place, "the collector"))).unwrap()
+        Outbox::start(Box::new(Named(sink)), 4, FULL, Some((place, "the collector"))).unwrap()
     }
 
     #[test]

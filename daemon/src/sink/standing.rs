@@ -42,12 +42,13 @@ mod tests {
         super::{Stdout, tests::encoded},
         *,
     };
+    use crate::config::Addresses;
 
     /// A sink whose reader is there or gone, and which has been offered a report.
     fn sink(reader_stays: bool) -> (Outbox, Option<io::PipeReader>) {
         let (reader, writer) = io::pipe().unwrap();
         let reader = reader_stays.then_some(reader);
-        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, None).unwrap();
+        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, Addresses::Full, None).unwrap();
         outbox.offer(encoded("a/b/1"));
         let settled = || outbox.metrics().queued == 0 && outbox.is_closed() != reader_stays;
         while !settled() {

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{
-    ANSWER, REPORT_BYTES_MAX, Tombstone, encoded,
+    ANSWER, REPORT_BYTES_MAX, Tombstone,
+    delivery::{encoded, unpack},
     files::{Files, Folder},
     name::{Content, Name},
     place::{LOCK, folders},
     remove_refused,
     tombstone::Reason,
-    unpack,
 };
 use crate::{
     lock::Lock,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::OFlags;
+use crate::lock::PLAIN;
 
 /// What a file in a spool may have: reports are for the owner, and for the group of those who collect them.
 const FILE_MODE: u32 = 0o640;
@@ -67,9 +67,6 @@ impl Folder {
         }
     }
 }
-
-/// A pipe in the place of a file is not waited for, and a link is not followed.
-const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
 
 impl Files for Folder {
     fn list(&self) -> io::Result<Vec<String>> {

@@ -8,6 +8,7 @@
 //! are missing, and why. What a disk does not take waits in memory, by the same rules.
 
 pub mod command;
+mod delivery;
 mod files;
 mod ids;
 mod line;
@@ -21,12 +22,10 @@ mod tombstone;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
 use self::{
     files::Files,
@@ -37,7 +36,7 @@ pub use self::{
     ids::Ids,
     tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone},
 };
-use crate::sink::Encoded;
+use crate::{gzip::gzip, sink::Encoded};
 
 /// The name of a file while it is written.
 const UNFINISHED: &str = "unfinished";
@@ -120,22 +119,31 @@ pub struct Parcel {
 }
 
 impl Limits {
+    /// The limits of a spool without a disk.
+    pub const fn in_memory(reports: usize) -> Self {
+        Self { bytes: 0, age: None, memory: reports, sync: false }
+    }
+
     /// Bytes of memory that all names of a full spool take.
     pub const fn index_bytes(&self) -> u64 {
         self.bytes / charge(0) * size_of::<Entry>() as u64
     }
 }
 
-impl fmt::Debug for Spool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spool").field("limits", &self.limits).finish_non_exhaustive()
+impl State {
+    /// Bytes of all files, in whole blocks.
+    fn bytes(&self) -> u64 {
+        self.line.charge() + self.refused_bytes()
+    }
+
+    fn refused_bytes(&self) -> u64 {
+        self.refused.iter().map(size_of_name).sum()
     }
 }
 
-impl Limits {
-    /// The limits of a spool without a disk.
-    pub const fn in_memory(reports: usize) -> Self {
-        Self { bytes: 0, age: None, memory: reports, sync: false }
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spool").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -150,7 +158,11 @@ impl Parcel {
 impl Spool {
     /// A spool without a disk.
     pub fn in_memory(limits: Limits) -> Self {
-        Self { files: None, limits, state: Mutex::default(), keeping: Mutex::default(), delivering: Mutex::default() }
+        Self::new(None, limits, State::default())
+    }
+
+    fn new(files: Option<Box<dyn Files>>, limits: Limits, state: State) -> Self {
+        Self { files, limits, state: Mutex::new(state), keeping: Mutex::default(), delivering: Mutex::default() }
     }
 
     /// What it holds.
@@ -160,7 +172,7 @@ impl Spool {
         Holding {
             reports: reports().count() as u64,
             in_memory: reports().filter(|entry| entry.is_in_memory()).count() as u64,
-            bytes: state.line.charge() + state.refused.iter().map(size_of_name).sum::<u64>(),
+            bytes: state.bytes(),
             lost: state.lost.clone(),
         }
     }
@@ -171,7 +183,7 @@ impl Spool {
     ///
     /// Why no disk has it. The next call tries again.
     pub fn keep(&self, report: Encoded, now: u64) -> io::Result<()> {
-        let _keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let _keeping = self.keeping();
         self.expire(now);
         self.state().line.push(now, What::Memory(report));
         let saved = self.save();
@@ -183,6 +195,7 @@ impl Spool {
 
     /// Reports that were lost before they came here, in order.
     pub fn note_lost(&self, ids: &[Ids], reason: Reason, now: u64) {
+        let _keeping = self.keeping();
         for ids in ids {
             let state = &mut *self.state();
             state.line.push(now, What::Lost { ids: *ids, reason, has_file: false });
@@ -191,6 +204,10 @@ impl Spool {
             self.put_up(state, at);
             state.ready = state.line.next;
         }
+    }
+
+    fn keeping(&self) -> MutexGuard<'_, ()> {
+        self.keeping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes what only memory has to the disk, the oldest first.
@@ -205,16 +222,18 @@ impl Spool {
             let What::Memory(report) = what else { continue };
             // A message that is no report has no file.
             let Some(ids) = Ids::of(&report.id) else { continue };
-            let bytes = pack(&report.line);
+            let bytes = gzip(&[&report.line]);
             let stored = Stored::of(&bytes);
             self.make_room(charge(stored.bytes));
             let name = Name { number, time, ids, content: Content::Report(stored) };
             self.write(files.as_ref(), &name.to_string(), &bytes)?;
             let mut state = self.state();
             match state.line.position(number) {
-                Some(at) => state.line.entries[at].what = What::File(ids, stored),
-                // It was delivered in the meantime.
-                None => drop(files.remove(&name.to_string())),
+                Some(at) if state.line.entries[at].is_in_memory() => {
+                    state.line.entries[at].what = What::File(ids, stored);
+                }
+                // It was delivered or refused in the meantime.
+                _ => drop(files.remove(&name.to_string())),
             }
         }
         Ok(())
@@ -244,12 +263,7 @@ impl Spool {
 
     /// Drops the oldest reports until the spool has room for a file of this size.
     fn make_room(&self, bytes: u64) {
-        while self.holding_bytes() + bytes > self.limits.bytes && self.drop_oldest_file() {}
-    }
-
-    fn holding_bytes(&self) -> u64 {
-        let state = self.state();
-        state.line.charge() + state.refused.iter().map(size_of_name).sum::<u64>()
+        while self.state().bytes() + bytes > self.limits.bytes && self.drop_oldest_file() {}
     }
 
     /// Drops the oldest report that has a file and is not on its way. Returns whether there was one.
@@ -287,10 +301,8 @@ impl Spool {
             let _ = self.bury(state, oldest, Reason::QueueFull);
         }
         while let Some(oldest) = excess(&state.line, |entry| !entry.is_report(), TOMBSTONES_MAX) {
-            if let (Some(files), Some(Entry { number, time, what: What::Lost { ids, reason, has_file: true } })) =
-                (&self.files, state.line.remove(oldest))
-            {
-                let name = Name { number, time, ids, content: Content::Tombstone(reason) };
+            let name = state.line.remove(oldest).and_then(|entry| entry.name());
+            if let (Some(files), Some(name)) = (&self.files, name) {
                 let _ = files.remove(&name.to_string());
             }
         }
@@ -384,166 +396,6 @@ impl Spool {
     fn sync_names(&self, files: &dyn Files) -> bool {
         !self.limits.sync || files.sync_names().is_ok()
     }
-}
-
-/// Delivery.
-impl Spool {
-    /// Waits until nobody else delivers, and has it so as long as the guard lives.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
-        self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any case if
-    /// there is one. Until they are [delivered](Self::delivered) nobody drops them.
-    ///
-    /// # Errors
-    ///
-    /// A file cannot be read at this time.
-    pub fn batch(&self, count: usize, bytes: usize) -> io::Result<Batch> {
-        let mut batch = Batch::default();
-        let (mut charged, mut size) = (0, 0);
-        let most = if self.files.is_some() { count } else { count.min((self.limits.memory / PART as usize).max(1)) };
-        while batch.parcels.len() < most {
-            let Some(entry) = self.take(batch.parcels.len()) else { break };
-            charged += entry.charge();
-            let Some(parcel) = self.read(&entry)? else { continue };
-            size += parcel.encoded.line.len();
-            if !batch.parcels.is_empty() && (size > bytes || self.files.is_some() && charged > self.limits.bytes / PART)
-            {
-                break;
-            }
-            batch.parcels.push(parcel);
-        }
-        self.state().line.taken = batch.parcels.len();
-        Ok(batch)
-    }
-
-    /// The entry at this place, if it may be delivered: it is on its way now.
-    fn take(&self, at: usize) -> Option<Entry> {
-        let mut state = self.state();
-        let ready = state.ready;
-        let entry = state.line.entries.get(at).filter(|entry| entry.number < ready)?.clone();
-        state.line.taken = state.line.taken.max(at + 1);
-        Some(entry)
-    }
-
-    /// What is to be delivered of an entry; `None` if its file turns out to be lost, and there is a tombstone now.
-    fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
-        let number = entry.number;
-        let reason = match (&entry.what, &self.files, entry.name()) {
-            (What::Memory(report), ..) => {
-                return Ok(Some(Parcel { number, is_report: true, encoded: report.clone() }));
-            }
-            (What::Lost { ids, reason, .. }, ..) => {
-                return Ok(Some(Parcel { number, is_report: false, encoded: encoded(&Tombstone::new(ids, *reason)) }));
-            }
-            (What::File(ids, stored), Some(files), Some(name)) => {
-                match files.read(&name.to_string(), stored.bytes).and_then(|bytes| unpack(&bytes, *stored)) {
-                    Ok(line) => {
-                        let encoded = Encoded { id: ids.to_string(), line: line.into() };
-                        return Ok(Some(Parcel { number, is_report: true, encoded }));
-                    }
-                    Err(error) if error.kind() == ErrorKind::NotFound => Reason::Removed,
-                    Err(error) if is_damage(&error) => Reason::Damaged,
-                    Err(error) => return Err(error),
-                }
-            }
-            (What::File(..), ..) => Reason::Removed,
-        };
-        self.replace(number, reason);
-        Ok(None)
-    }
-
-    /// Puts a tombstone in the place of a report whose file is no use.
-    fn replace(&self, number: u64, reason: Reason) {
-        let state = &mut *self.state();
-        let Some(at) = state.line.position(number) else { return };
-        let entry = &mut state.line.entries[at];
-        let (Some(ids), file) = (entry.ids(), entry.name()) else { return };
-        entry.what = What::Lost { ids, reason, has_file: false };
-        *state.lost.entry(reason).or_default() += 1;
-        self.put_up(state, at);
-        if let (Some(files), Some(file)) = (&self.files, file) {
-            let _ = files.remove(&file.to_string());
-        }
-    }
-
-    /// A batch has arrived: its reports are needed no more.
-    pub fn delivered(&self, batch: &Batch) {
-        let Some(last) = batch.parcels.last() else { return };
-        let mut arrived = Vec::new();
-        let mut state = self.state();
-        while state.line.entries.front().is_some_and(|entry| entry.number <= last.number) {
-            arrived.extend(state.line.remove(0));
-        }
-        state.line.taken = 0;
-        drop(state);
-        let Some(files) = &self.files else { return };
-        for name in arrived.iter().filter_map(Entry::name) {
-            // A file that stays is delivered again after a restart: whoever gets it knows its id.
-            let _ = files.remove(&name.to_string());
-        }
-    }
-
-    /// A batch was not taken, for good: what of it is to be delivered may be chosen anew.
-    pub fn put_back(&self) {
-        self.state().line.taken = 0;
-    }
-
-    /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a tombstone stands
-    /// for it.
-    pub fn refused(&self, parcel: &Parcel, answer: &str) {
-        let state = &mut *self.state();
-        state.line.taken = 0;
-        let Some(at) = state.line.position(parcel.number) else { return };
-        let file = state.line.entries[at].name();
-        let (What::File(ids, _) | What::Lost { ids, .. }) = state.line.entries[at].what else {
-            let _ = self.bury(state, at, Reason::Refused);
-            return;
-        };
-        if !parcel.is_report {
-            if let (Some(files), Some(name)) = (&self.files, file) {
-                let _ = files.remove(&name.to_string());
-            }
-            state.line.remove(at);
-            return;
-        }
-        state.line.entries[at].what = What::Lost { ids, reason: Reason::Refused, has_file: false };
-        *state.lost.entry(Reason::Refused).or_default() += 1;
-        // First the tombstone: between the two, a crash must not lose the report without a word.
-        self.put_up(state, at);
-        let (Some(files), Some(name @ Name { content: Content::Report(stored), .. })) = (&self.files, file) else {
-            return;
-        };
-        let aside = Name { content: Content::Refused(stored), ..name };
-        if files.rename(&name.to_string(), &aside.to_string()).is_ok() {
-            let _ = files.write(&format!("{aside}{ANSWER}"), answer.as_bytes(), false);
-            state.refused.push_back(aside);
-        }
-        let too_many = |refused: &VecDeque<Name>| {
-            refused.len() > REFUSED_MAX
-                || refused.len() > 1 && refused.iter().map(size_of_name).sum::<u64>() > self.limits.bytes / PART
-        };
-        while too_many(&state.refused)
-            && let Some(oldest) = state.refused.pop_front()
-        {
-            remove_refused(files.as_ref(), &oldest);
-        }
-    }
-
-    /// Drops everything: nobody will take it.
-    pub fn clear(&self) {
-        let state = &mut *self.state();
-        for entry in state.line.entries.drain(..) {
-            if let (Some(files), Some(name)) = (&self.files, entry.name()) {
-                let _ = files.remove(&name.to_string());
-            }
-            if entry.is_report() {
-                *state.lost.entry(Reason::QueueFull).or_default() += 1;
-            }
-        }
-        state.line.taken = 0;
-    }
 
     /// The state, for a few instructions, and for as long as it takes to rename files. It is never left half changed, so that a
     /// poisoned lock does no harm.
@@ -568,36 +420,7 @@ fn remove_refused(files: &dyn Files, name: &Name) {
     let _ = files.remove(&name.to_string());
 }
 
-fn encoded(tombstone: &Tombstone) -> Encoded {
-    let mut line = serde_json::to_vec(tombstone).unwrap_or_default();
-    line.push(b'\n');
-    Encoded { id: tombstone.id.clone(), line: line.into() }
-}
-
 /// Whether a disk has no room.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-}
-
-/// Whether a file is not what was written, or cannot be read any more.
-fn is_damage(error: &io::Error) -> bool {
-    // Of the latter two the first is a disk's, and the second a link's in the place of a file.
-    use ErrorKind::{InvalidData, InvalidInput, IsADirectory, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | IsADirectory | UnexpectedEof)
-        || matches!(error.raw_os_error(), Some(libc::EIO | libc::ELOOP))
-}
-
-fn pack(line: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(line.len() / 2), Compression::fast());
-    encoder.write_all(line).and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
-}
-
-/// A report's line, if these are the bytes that were stored.
-fn unpack(bytes: &[u8], stored: Stored) -> io::Result<Vec<u8>> {
-    if Stored::of(bytes) != stored {
-        return Err(io::Error::new(ErrorKind::InvalidData, "the file's content is not what its name says"));
-    }
-    let mut line = Vec::new();
-    GzDecoder::new(bytes).take(REPORT_BYTES_MAX).read_to_end(&mut line)?;
-    Ok(line)
 }

@@ -43,11 +43,6 @@ impl Place {
         Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
     }
 
-    /// The same place with other limits.
-    pub fn with(self, limits: Limits) -> Self {
-        Self { limits, ..self }
-    }
-
     /// The spool of a sink, which has this name and this target: the one that is in use for it, or that of its folder. A disk that
     /// does not let itself be read is said in the log, and reports wait in memory.
     pub fn open(&self, sink: &str, target: &str, memory: usize) -> Arc<Spool> {
@@ -145,7 +140,10 @@ fn checksum(target: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
+
+    use super::{super::Reason, *};
+    use crate::sink::Encoded;
 
     #[test]
     fn each_target_has_a_folder_of_its_own() {
@@ -155,5 +153,31 @@ mod tests {
         assert!(folder_name("file:/a/../../b", "").starts_with("file-a-..-..-b-"), "a plain name");
         assert!(!folder_name("../..", "x").contains('/'));
         assert!(folder_name(&"x".repeat(500), "").len() < 100);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_a_report_costs_that_report() {
+        let path = std::env::temp_dir().join(format!("weir-place-{}", std::process::id()));
+        let limits = Limits { bytes: 1 << 20, age: None, memory: 4, sync: false };
+        let place = Place::take(&path, limits).unwrap();
+        let spool = place.open("file:/reports", "/reports", 4);
+        let id = |seq| format!("7f3c9a52/0000b41d/{seq}");
+        for seq in 1..=3 {
+            spool.keep(Encoded { id: id(seq), line: b"{}\n".as_slice().into() }, 1000).unwrap();
+        }
+        let folder = path.join(folder_name("file:/reports", "/reports"));
+        fs::create_dir(folder.join("not-of-weir")).unwrap();
+        let files = |path: &Path| folders(path).unwrap().into_iter().map(|(_, files)| files).collect::<Vec<_>>();
+        assert_eq!(files(&path), [3]);
+        let second = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        let second =
+            second.into_iter().find(|file| file.file_name().unwrap().as_encoded_bytes().starts_with(b"1.")).unwrap();
+        fs::remove_file(&second).unwrap();
+        fs::create_dir(&second).unwrap();
+        let batch = spool.batch(10, 1 << 20);
+        fs::remove_dir_all(&path).unwrap();
+        let ids: Vec<String> = batch.unwrap().parcels.into_iter().map(|parcel| parcel.encoded.id).collect();
+        assert_eq!(ids, [id(1), format!("{}-2", id(2)), id(3)], "a tombstone stands in its place");
+        assert_eq!(spool.holding().lost, [(Reason::Damaged, 1)].into());
     }
 }

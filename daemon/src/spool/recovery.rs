@@ -1,7 +1,7 @@
 //! What a spool finds when it is opened, and what it makes of it. Only names are read, so it takes no time, however much
 //! waits.
 
-use std::{collections::VecDeque, io, sync::Mutex};
+use std::{collections::VecDeque, io};
 
 use super::{
     ANSWER, Limits, PART, Spool, State, UNFINISHED,
@@ -89,13 +89,7 @@ impl Spool {
             .count();
         let line = Line { entries, taken, next };
         let state = State { ready: next, line, refused: refused.into(), ..State::default() };
-        let spool = Self {
-            files: Some(files),
-            limits,
-            state: Mutex::new(state),
-            keeping: Mutex::default(),
-            delivering: Mutex::default(),
-        };
+        let spool = Self::new(Some(files), limits, state);
         Ok((spool, found))
     }
 }

@@ -7,11 +7,10 @@ pub(super) mod tests;
 mod tls;
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Read},
     time::Duration,
 };
 
-use flate2::{Compression, write::GzEncoder};
 use ureq::{
     Agent, Proxy,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
@@ -22,6 +21,7 @@ pub use self::{secret::SecretHeader, tls::PemError};
 use super::{DeliveryError, Sink};
 use crate::{
     config::{Compress, Tls},
+    gzip::gzip,
     spool::Parcel,
     text::with_causes,
 };
@@ -229,12 +229,6 @@ fn parse_url(url: &str) -> Result<Uri, HttpError> {
     } else {
         Err(HttpError::NotHttp(url.to_owned()))
     }
-}
-
-fn gzip(lines: &[&[u8]]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = lines.iter().try_for_each(|line| encoder.write_all(line));
-    written.and_then(|()| encoder.finish()).expect("writing into memory cannot fail")
 }
 
 const fn encoding(compress: Compress) -> Option<&'static str> {

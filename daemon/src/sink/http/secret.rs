@@ -1,16 +1,14 @@
 //! Headers whose values are in files: a token that is renewed is read anew with each request.
 
 use std::{
-    fs::OpenOptions,
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
 };
 
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue};
 
-use crate::config::Exposed;
+use crate::{config::Exposed, names::open_regular};
 
 /// Bytes that a token may have: servers take no longer headers.
 const BYTES_MAX: u64 = 16 << 10;
@@ -62,13 +60,8 @@ impl SecretHeader {
         let Self { name, before, file: path } = self;
         let (file, name) = (path.display().to_string(), name.clone());
         let unreadable = |error| SecretError::Unreadable { file: file.clone(), name: name.clone(), error };
-        // A pipe would have the sink wait for whoever writes to it.
-        let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
-        let metadata = open.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(unreadable(io::Error::other("it is not a regular file")));
-        }
-        Exposed::check(path, &metadata)?;
+        let open = open_regular(path).map_err(unreadable)?;
+        Exposed::check(path, &open.metadata().map_err(unreadable)?)?;
         let mut text = String::new();
         open.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
         let secret = text.trim();

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::PathBuf,

@@ -1,11 +1,21 @@
 //! Whom HTTPS trusts, and by which certificate weir is known.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
 
 use thiserror::Error;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-use crate::config::{Exposed, Tls};
+use crate::{
+    config::{Exposed, Tls},
+    names::open_regular,
+};
+
+/// Bytes that are read of a file: all roots of a system have some hundred KiB.
+const BYTES_MAX: u64 = 4 << 20;
 
 /// Why a file with certificates or a key cannot be used. It never repeats what is there.
 #[derive(Debug, Error)]
@@ -65,11 +75,15 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
 }
 
 fn private_key(file: &Path) -> Result<PrivateKey<'static>, PemError> {
+    let pem = read(file)?;
     Exposed::check_path(file)?;
     let missing = |_| PemError::Missing { file: file.display().to_string(), what: "private key" };
-    PrivateKey::from_pem(&read(file)?).map_err(missing)
+    PrivateKey::from_pem(&pem).map_err(missing)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, PemError> {
-    fs::read(file).map_err(|error| PemError::Unreadable { file: file.display().to_string(), error })
+    let mut bytes = Vec::new();
+    let read = open_regular(file).and_then(|open| open.take(BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|error| PemError::Unreadable { file: file.display().to_string(), error })?;
+    Ok(bytes)
 }

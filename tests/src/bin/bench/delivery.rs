@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use weir::{
-    config::Compress,
+    config::{Addresses, Compress},
     sink::{Encoded, Http, Options, Outbox},
     spool::{Limits, place::Place},
 };
@@ -79,7 +79,7 @@ fn outbox(collector: &Collecting, place: &Place) -> Result<Outbox> {
     let url = format!("http://{}/", collector.address());
     let options = Options { timeout: TIMEOUT, compress: Compress::None, ..Options::default() };
     let sink = Http::new(&url, options)?;
-    Ok(Outbox::start(Box::new(sink), 64, Some((place, &url)))?)
+    Ok(Outbox::start(Box::new(sink), 64, Addresses::Full, Some((place, &url)))?)
 }
 
 /// Each report once, in the collector's database.
@@ -135,16 +135,15 @@ fn fill(sync: bool) -> Result<f64> {
 fn drain(sync: bool) -> Result<(Duration, f64)> {
     let (folder, spools) = (Scratch::new()?, Scratch::new()?);
     let collector = Collecting::start(folder.path(), &[])?;
-    let place = place(spools.path(), sync)?;
     let url = format!("http://{}/", collector.address());
     {
         // Filled without fsync: only what is done with it counts.
-        let filling = Limits { bytes: 1 << 30, age: None, memory: 1, sync: false };
-        let spool = place.clone().with(filling).open(&url, &url, 64);
+        let spool = place(spools.path(), false)?.open(&url, &url, 64);
         for seq in 1..=WAITED {
             spool.keep(report(seq)?, 1)?;
         }
     }
+    let place = place(spools.path(), sync)?;
     let start: Instant = clock::now();
     let spool = place.open(&url, &url, 64);
     let opening = start.elapsed();

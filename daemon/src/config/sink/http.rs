@@ -1,0 +1,211 @@
+//! The sink `http`, and what others that speak HTTP have in common with it.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Serialize, Serializer};
+use ureq::http::{HeaderName, HeaderValue, Uri, header};
+
+use super::super::{
+    NONE,
+    limits::{HEADERS_MAX, TIMEOUT},
+    read::path,
+    section::{Field, Section},
+    units,
+};
+
+/// An HTTP collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Http {
+    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`](crate::config::Config::to_yaml) does not show its query.
+    #[serde(serialize_with = "write_url")]
+    pub url: Uri,
+    /// How long a request may take.
+    #[serde(serialize_with = "units::write_duration")]
+    pub timeout: Duration,
+    /// How long connecting may take; `None` (`none`): as long as the whole request.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub connect_timeout: Option<Duration>,
+    /// How bodies are compressed.
+    pub compress: Compress,
+    /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`](crate::config::Config::to_yaml) shows them.
+    #[serde(serialize_with = "write_headers")]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// A file with the token of `Authorization: Bearer`; it is read for each request.
+    pub token_file: Option<PathBuf>,
+    /// Further headers, whose values are in files.
+    #[serde(serialize_with = "write_header_files")]
+    pub header_files: Vec<(HeaderName, PathBuf)>,
+    /// Whom HTTPS trusts, and who weir is.
+    pub tls: Tls,
+    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if there is one.
+    #[serde(serialize_with = "write_url_or_null")]
+    pub proxy: Option<Uri>,
+}
+
+/// Files for HTTPS, all in PEM format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tls {
+    /// The roots that are trusted; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// weir's own certificate and those above it, for collectors that ask for one.
+    pub certificate_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+}
+
+/// How an HTTP body is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compress {
+    /// As gzip (RFC 1952).
+    #[default]
+    Gzip,
+    /// As zstd (RFC 8878).
+    Zstd,
+    /// Not at all.
+    None,
+}
+
+impl Http {
+    /// The default of `timeout`.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+}
+
+const COMPRESS: [(&str, Compress); 3] = [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
+
+/// Headers that weir sets itself, or that would break the request.
+const OWN_HEADERS: [HeaderName; 6] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// Reads the settings of such a sink.
+pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {
+    let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
+    let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
+    let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
+    let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
+    let connect_timeout =
+        s.get(
+            "connect_timeout",
+            None,
+            |f| {
+                if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) }
+            },
+        );
+    let is_header = |name: &HeaderName| headers.iter().any(|(given, _)| given == name);
+    let token_file = s.get("token_file", None, |f| {
+        if is_header(&header::AUTHORIZATION) {
+            f.refuse("`headers` has an Authorization already: keep one of them");
+        }
+        path(&f).map(Some)
+    });
+    let is_given = |name: &HeaderName| is_header(name) || token_file.is_some() && *name == header::AUTHORIZATION;
+    let header_files =
+        s.get("header_files", Vec::new(), |f| by_header(&f, "{X-Api-Key: /etc/weir/api.key}", is_given, path));
+    let tls = s.get("tls", Tls::default(), |f| tls(&f));
+    let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
+    Some(Http { url: url?, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy })
+}
+
+fn tls(field: &Field<'_>) -> Option<Tls> {
+    let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
+        let mut file = |name| s.get(name, None, |f| path(&f).map(Some));
+        Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }
+    })?;
+    if tls.certificate_file.is_some() != tls.key_file.is_some() {
+        field.refuse("`certificate_file` and `key_file` belong together: give both, or none");
+    }
+    Some(tls)
+}
+
+/// An address that is never quoted in a mistake, for it may hold credentials.
+pub(in crate::config) fn url(field: &Field<'_>) -> Option<Uri> {
+    let text = field.text()?;
+    let url: Uri = match text.parse() {
+        Ok(url) => url,
+        Err(error) => {
+            field.refuse(format!("not a URL: {error}"));
+            return None;
+        }
+    };
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    if !matches!(url.scheme_str(), Some("http" | "https")) {
+        field.refuse("a URL begins with http:// or https://");
+    } else if authority.contains('@') {
+        field.refuse("a user name or password in a URL would appear in logs: use `headers: {Authorization: ...}`");
+    } else if url.host().is_none_or(str::is_empty) {
+        field.refuse("the URL has no host");
+    } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {
+        field.refuse("the port of the URL is not from 1 to 65535");
+    } else {
+        return Some(url);
+    }
+    None
+}
+
+/// The headers to add; the field is secret.
+pub(in crate::config) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    by_header(field, "{Authorization: Bearer ...}", |_| false, header_value)
+}
+
+/// Something for each header; `is_given` says which ones are there already.
+fn by_header<T>(
+    field: &Field<'_>,
+    example: &str,
+    is_given: impl Fn(&HeaderName) -> bool,
+    read: impl Fn(&Field<'_>) -> Option<T>,
+) -> Option<Vec<(HeaderName, T)>> {
+    let mut all: Vec<(HeaderName, T)> = Vec::new();
+    for (name, field) in field.map(HEADERS_MAX, example)? {
+        let Some(value) = read(&field) else { continue };
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            field.refuse_key("weir sets this header itself");
+        } else if is_given(&name) || all.iter().any(|(earlier, _)| *earlier == name) {
+            field.refuse_key("given twice: keep one of them");
+        } else {
+            all.push((name, value));
+        }
+    }
+    Some(all)
+}
+
+fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
+    let Ok(mut value) = HeaderValue::from_str(field.text()?) else {
+        field.refuse("contains a line break or another character that HTTP does not allow in a header");
+        return None;
+    };
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn write_header_files<S: Serializer>(files: &[(HeaderName, PathBuf)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(files.iter().map(|(name, file)| (name.as_str(), file)))
+}
+
+fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(Uri::to_string).serialize(serializer)
+}
+
+/// A URL, but for its query, which is where some collectors have their keys.
+fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
+    match (url.to_string().split_once('?'), url.query()) {
+        (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),
+        _ => serializer.collect_str(url),
+    }
+}
+
+pub(in crate::config) fn write_headers<S: Serializer>(
+    headers: &[(HeaderName, HeaderValue)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(headers.iter().map(|(name, _)| (name.as_str(), "***")))
+}

@@ -1,0 +1,158 @@
+//! The section `sinks`: where reports go.
+
+mod file;
+mod http;
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+pub(super) use self::http::{headers, url, write_headers};
+use self::{file::file, http::http};
+pub use self::{
+    file::{File, rotated},
+    http::{Compress, Http, Tls},
+};
+use super::{
+    NONE,
+    limits::{QUEUE, SINKS_MAX},
+    read::size,
+    section::{Field, Section},
+};
+
+/// Where reports go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sink {
+    /// The kind of sink and its own settings.
+    #[serde(flatten)]
+    pub target: Target,
+    /// Reports that wait in memory while the target is slow or dead, where no disk has them.
+    pub queue: usize,
+    /// What it may know of addresses.
+    pub addresses: Addresses,
+}
+
+/// What a sink may know of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// All of them.
+    #[default]
+    Full,
+    /// The first 24 bits of IPv4, and the first 48 of IPv6.
+    Prefix,
+    /// Only whether they are IPv4 or IPv6.
+    None,
+}
+
+impl Addresses {
+    /// The name in configurations and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Prefix => "prefix",
+            Self::None => NONE,
+        }
+    }
+
+    /// How many bits of an address like this one may be known.
+    pub const fn bits(self, like: IpAddr) -> u8 {
+        match (self, like) {
+            (Self::Full, IpAddr::V4(_)) => 32,
+            (Self::Full, IpAddr::V6(_)) => 128,
+            (Self::Prefix, IpAddr::V4(_)) => 24,
+            (Self::Prefix, IpAddr::V6(_)) => 48,
+            (Self::None, _) => 0,
+        }
+    }
+}
+
+/// The kinds of sinks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Target {
+    /// Standard output, one report a line.
+    Stdout,
+    /// A file that reports are appended to, one a line.
+    File(File),
+    /// A collector that takes POST requests.
+    Http(Box<Http>),
+}
+
+impl Sink {
+    /// The default of `queue`.
+    pub const QUEUE: usize = 64;
+}
+
+impl Target {
+    /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
+    pub fn spool_key(&self) -> Option<String> {
+        match self {
+            Self::Stdout => None,
+            Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
+            Self::Http(http) => Some(http.url.to_string()),
+        }
+    }
+
+    /// Why the two cannot stand beside each other: what the later one says of the earlier one.
+    fn conflict(&self, earlier: &Self) -> Option<String> {
+        match (self, earlier) {
+            _ if self.same_place(earlier) => Some("sends to the same place as".to_owned()),
+            (Self::File(one), Self::File(other)) => one.conflict(other),
+            _ => None,
+        }
+    }
+
+    /// Whether both are the same place: reports would arrive there twice, or two writers would mix their lines. The
+    /// same collector with other headers is another place: headers may name a tenant.
+    fn same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdout, Self::Stdout) => true,
+            (Self::File(one), Self::File(other)) => one.place() == other.place(),
+            (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
+            _ => false,
+        }
+    }
+}
+
+/// The value of `type` in a sink.
+#[derive(Clone, Copy)]
+enum Kind {
+    Stdout,
+    File,
+    Http,
+}
+
+const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
+
+/// The list of sinks.
+pub(super) fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
+    let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
+    for field in field.list(SINKS_MAX, "[{type: stdout}]")? {
+        let Some(sink) = field.section("{type: stdout}", sink).flatten() else { continue };
+        let conflict = |(earlier, known): &(Field<'_>, Sink)| {
+            Some(format!("{} {}", sink.target.conflict(&known.target)?, earlier.path()))
+        };
+        match taken.iter().find_map(conflict) {
+            Some(why) => field.refuse(why),
+            None => taken.push((field, sink)),
+        }
+    }
+    Some(taken.into_iter().map(|(_, sink)| sink).collect())
+}
+
+fn sink(s: &mut Section<'_>) -> Option<Sink> {
+    let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
+    let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
+    let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
+    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
+        s.pass_others();
+        return None;
+    };
+    let target = match kind {
+        Kind::Stdout => Target::Stdout,
+        Kind::File => Target::File(file(s)?),
+        Kind::Http => Target::Http(http(s)?.into()),
+    };
+    Some(Sink { target, queue, addresses })
+}

@@ -1,0 +1,199 @@
+//! How reports leave the spool: to the sink, or aside if it refuses them.
+
+use std::{
+    io::{self, ErrorKind, Read},
+    sync::{MutexGuard, PoisonError},
+};
+
+use flate2::read::GzDecoder;
+
+use super::{
+    ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Reason, Spool, State, Tombstone,
+    line::{Entry, What},
+    name::{Content, Name, Stored},
+    remove_refused,
+};
+use crate::sink::Encoded;
+
+impl Spool {
+    /// Waits until nobody else delivers, and has it so as long as the guard lives.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any case if
+    /// there is one. Until they are [delivered](Self::delivered) nobody drops them.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read at this time.
+    pub fn batch(&self, count: usize, bytes: usize) -> io::Result<Batch> {
+        let mut batch = Batch::default();
+        let (mut charged, mut size) = (0, 0);
+        let most = if self.files.is_some() { count } else { count.min((self.limits.memory / PART as usize).max(1)) };
+        while batch.parcels.len() < most {
+            let Some(entry) = self.take(batch.parcels.len()) else { break };
+            charged += entry.charge();
+            let Some(parcel) = self.read(&entry)? else { continue };
+            size += parcel.encoded.line.len();
+            if !batch.parcels.is_empty() && (size > bytes || self.files.is_some() && charged > self.limits.bytes / PART)
+            {
+                break;
+            }
+            batch.parcels.push(parcel);
+        }
+        self.state().line.taken = batch.parcels.len();
+        Ok(batch)
+    }
+
+    /// The entry at this place, if it may be delivered: it is on its way now.
+    fn take(&self, at: usize) -> Option<Entry> {
+        let mut state = self.state();
+        let ready = state.ready;
+        let entry = state.line.entries.get(at).filter(|entry| entry.number < ready)?.clone();
+        state.line.taken = state.line.taken.max(at + 1);
+        Some(entry)
+    }
+
+    /// What is to be delivered of an entry; `None` if its file turns out to be lost, and there is a tombstone now.
+    fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
+        let number = entry.number;
+        let reason = match (&entry.what, &self.files, entry.name()) {
+            (What::Memory(report), ..) => {
+                return Ok(Some(Parcel { number, is_report: true, encoded: report.clone() }));
+            }
+            (What::Lost { ids, reason, .. }, ..) => {
+                return Ok(Some(Parcel { number, is_report: false, encoded: encoded(&Tombstone::new(ids, *reason)) }));
+            }
+            (What::File(ids, stored), Some(files), Some(name)) => {
+                match files.read(&name.to_string(), stored.bytes).and_then(|bytes| unpack(&bytes, *stored)) {
+                    Ok(line) => {
+                        let encoded = Encoded { id: ids.to_string(), line: line.into() };
+                        return Ok(Some(Parcel { number, is_report: true, encoded }));
+                    }
+                    Err(error) if error.kind() == ErrorKind::NotFound => Reason::Removed,
+                    Err(error) if is_damage(&error) => Reason::Damaged,
+                    Err(error) => return Err(error),
+                }
+            }
+            (What::File(..), ..) => Reason::Removed,
+        };
+        self.replace(number, reason);
+        Ok(None)
+    }
+
+    /// Puts a tombstone in the place of a report whose file is no use.
+    fn replace(&self, number: u64, reason: Reason) {
+        let state = &mut *self.state();
+        let Some(at) = state.line.position(number) else { return };
+        let entry = &mut state.line.entries[at];
+        let (Some(ids), file) = (entry.ids(), entry.name()) else { return };
+        entry.what = What::Lost { ids, reason, has_file: false };
+        *state.lost.entry(reason).or_default() += 1;
+        self.put_up(state, at);
+        if let (Some(files), Some(file)) = (&self.files, file) {
+            let _ = files.remove(&file.to_string());
+        }
+    }
+
+    /// A batch has arrived: its reports are needed no more.
+    pub fn delivered(&self, batch: &Batch) {
+        let Some(last) = batch.parcels.last() else { return };
+        let mut arrived = Vec::new();
+        let mut state = self.state();
+        while state.line.entries.front().is_some_and(|entry| entry.number <= last.number) {
+            arrived.extend(state.line.remove(0));
+        }
+        state.line.taken = 0;
+        drop(state);
+        let Some(files) = &self.files else { return };
+        for name in arrived.iter().filter_map(Entry::name) {
+            // A file that stays is delivered again after a restart: whoever gets it knows its id.
+            let _ = files.remove(&name.to_string());
+        }
+    }
+
+    /// A batch was not taken, for good: what of it is to be delivered may be chosen anew.
+    pub fn put_back(&self) {
+        self.state().line.taken = 0;
+    }
+
+    /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a tombstone stands
+    /// for it.
+    pub fn refused(&self, parcel: &Parcel, answer: &str) {
+        let state = &mut *self.state();
+        state.line.taken = 0;
+        let Some(at) = state.line.position(parcel.number) else { return };
+        let file = state.line.entries[at].name();
+        let (What::File(ids, _) | What::Lost { ids, .. }) = state.line.entries[at].what else {
+            let _ = self.bury(state, at, Reason::Refused);
+            return;
+        };
+        if !parcel.is_report {
+            if let (Some(files), Some(name)) = (&self.files, file) {
+                let _ = files.remove(&name.to_string());
+            }
+            state.line.remove(at);
+            return;
+        }
+        state.line.entries[at].what = What::Lost { ids, reason: Reason::Refused, has_file: false };
+        *state.lost.entry(Reason::Refused).or_default() += 1;
+        // First the tombstone: between the two, a crash must not lose the report without a word.
+        self.put_up(state, at);
+        let (Some(files), Some(name @ Name { content: Content::Report(stored), .. })) = (&self.files, file) else {
+            return;
+        };
+        let aside = Name { content: Content::Refused(stored), ..name };
+        if files.rename(&name.to_string(), &aside.to_string()).is_ok() {
+            let _ = files.write(&format!("{aside}{ANSWER}"), answer.as_bytes(), false);
+            state.refused.push_back(aside);
+        }
+        let too_many = |state: &State| {
+            state.refused.len() > REFUSED_MAX
+                || state.refused.len() > 1 && state.refused_bytes() > self.limits.bytes / PART
+        };
+        while too_many(state)
+            && let Some(oldest) = state.refused.pop_front()
+        {
+            remove_refused(files.as_ref(), &oldest);
+        }
+    }
+
+    /// Drops everything: nobody will take it.
+    pub fn clear(&self) {
+        let state = &mut *self.state();
+        for entry in state.line.entries.drain(..) {
+            if let (Some(files), Some(name)) = (&self.files, entry.name()) {
+                let _ = files.remove(&name.to_string());
+            }
+            if entry.is_report() {
+                *state.lost.entry(Reason::QueueFull).or_default() += 1;
+            }
+        }
+        state.line.taken = 0;
+    }
+}
+
+pub(super) fn encoded(tombstone: &Tombstone) -> Encoded {
+    let mut line = serde_json::to_vec(tombstone).unwrap_or_default();
+    line.push(b'\n');
+    Encoded { id: tombstone.id.clone(), line: line.into() }
+}
+
+/// Whether a file is not what was written, or cannot be read any more.
+fn is_damage(error: &io::Error) -> bool {
+    // EIO: the disk cannot read it. IsADirectory and ELOOP: there is a folder or a link in its place.
+    use ErrorKind::{InvalidData, InvalidInput, IsADirectory, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | IsADirectory | UnexpectedEof)
+        || matches!(error.raw_os_error(), Some(libc::EIO | libc::ELOOP))
+}
+
+/// A report's line, if these are the bytes that were stored.
+pub(super) fn unpack(bytes: &[u8], stored: Stored) -> io::Result<Vec<u8>> {
+    if Stored::of(bytes) != stored {
+        return Err(io::Error::new(ErrorKind::InvalidData, "the file's content is not what its name says"));
+    }
+    let mut line = Vec::new();
+    GzDecoder::new(bytes).take(REPORT_BYTES_MAX).read_to_end(&mut line)?;
+    Ok(line)
+}
