@@ -1,5 +1,5 @@
 //! Options of sockets for which there is no safe wrapper.
-#![expect(unsafe_code, reason = "setsockopt(2) reads what a pointer points to")]
+#![expect(unsafe_code, reason = "the kernel reads and writes what a pointer points to")]
 
 use std::{
     io,
@@ -41,6 +41,18 @@ pub fn attach_filter(socket: impl AsFd, instructions: &mut [sock_filter]) -> io:
 /// One instruction of such a program.
 pub const fn instruction(code: u32, if_true: u8, if_false: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: if_true, jf: if_false, k }
+}
+
+/// Bytes that were sent on a connection and that the other side has not acknowledged (`SIOCOUTQ`, tcp(7)).
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one number of this type.
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, ptr::from_mut(&mut bytes)) };
+    if result == 0 { Ok(bytes.unsigned_abs() as usize) } else { Err(io::Error::last_os_error()) }
 }
 
 fn set<T>(socket: impl AsFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {

@@ -49,6 +49,7 @@ mod forwarding;
 mod handover;
 mod inherited;
 mod interfaces;
+mod ipfix;
 mod ledger;
 mod log;
 mod memory;
@@ -96,7 +97,7 @@ const ALONE: [Suite; 12] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
 /// that none of them is left over at the end.
-const PATIENT: [Suite; 34] = [
+const PATIENT: [Suite; 35] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -132,6 +133,7 @@ const PATIENT: [Suite; 34] = [
         tests: prometheus::WITH_PROMETHEUS,
         requirements: prometheus::requirements_of_prometheus,
     },
+    Suite { name: "ipfix", tests: ipfix::TESTS, requirements: ipfix::requirements_of_collectors },
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("log", log::TESTS),

@@ -437,6 +437,7 @@ impl<'a> Attachments<'a> {
             all.push(MeasuredInterface {
                 slot,
                 name: attachment.name.clone(),
+                index: attachment.present.as_ref().map(|present| present.ifindex),
                 alias: attachment.alias.clone(),
                 mode: attachment.obtained.name(),
                 counts: attachment.obtained.counts(),

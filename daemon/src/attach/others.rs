@@ -83,6 +83,7 @@ impl Others {
         (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
             slot: Self::SLOT,
             name: NAME.to_owned(),
+            index: None,
             alias: None,
             mode: Obtained::Shared.name(),
             counts: if counted_buffers { Counts::Buffers } else { Counts::Packets },

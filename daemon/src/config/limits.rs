@@ -161,6 +161,9 @@ pub const FILE_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// Renamed files that stay.
 pub const FILES_KEPT: RangeInclusive<u64> = 1..=100;
 
+/// Numbers of an observation domain; 0 stands for none in particular (RFC 7011 section 3.1).
+pub const DOMAIN: RangeInclusive<u64> = 0..=u32::MAX as u64;
+
 /// How long an HTTP sink waits for its collector.
 pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
 

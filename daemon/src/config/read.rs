@@ -50,7 +50,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
     }
-    let (mut views_field, mut alerts_field) = (None, None);
+    let (mut views_field, mut alerts_field, mut sinks_field) = (None, None, None);
     let config = root.section("{report: {interval: 10s}}", |s| Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
@@ -74,7 +74,10 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
-        sinks: s.get("sinks", Config::default().sinks, |f| sinks(&f)),
+        sinks: {
+            sinks_field = s.field("sinks");
+            Config::default().sinks
+        },
         spool: s.section("spool", "{max_size: 64MiB}", spool),
     });
     let mut config = config.unwrap_or_default();
@@ -88,6 +91,10 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     // Alerts are about views.
     if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
         config.alerts = alerts;
+    }
+    // A sink may send the rows of a view.
+    if let Some(sinks) = sinks_field.and_then(|field| sinks(&field, &config, has_all_views)) {
+        config.sinks = sinks;
     }
     check_generation(root, &config);
     config

@@ -171,6 +171,7 @@ sinks:
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128"}
   - {type: http, url: "http://collector"}
+  - {type: ipfix, address: "[2001:db8::1]:9995", transport: tcp, timeout: 1s, view: web, domain: 7}
 spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
@@ -299,6 +300,17 @@ fn every_setting_is_read() {
                 addresses: Addresses::Full,
             },
             Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64, addresses: Addresses::Full },
+            Sink {
+                target: Target::Ipfix(Ipfix {
+                    address: Address { host: "2001:db8::1".into(), port: 9995 },
+                    transport: Transport::Tcp,
+                    timeout: Duration::from_secs(1),
+                    view: "web".into(),
+                    domain: 7,
+                }),
+                queue: 64,
+                addresses: Addresses::Full,
+            },
         ],
     };
     assert_eq!(parse(EVERYTHING).unwrap(), expected);
@@ -582,7 +594,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
         &[
             "3:5: sinks[0].url: unknown key (known here: queue, addresses, type)",
-            "4:5: sinks[1].type: is missing: stdout, file or http",
+            "4:5: sinks[1].type: is missing: stdout, file, http or ipfix",
             "6:5: sinks[2].tpye: unknown key, did you mean type?",
         ],
     ),
@@ -592,8 +604,32 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "1:9: sinks[0].path: is missing: the file to append to",
             "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
-            "1:68: sinks[3].type: expected one of stdout, file, http, found the text \"kafka\"",
+            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, found the text \"kafka\"",
         ],
+    ),
+    (
+        "sinks: [{type: ipfix}, {type: ipfix, address: 'a:0'}, {type: ipfix, address: 'a b'}, {type: ipfix, address: '[::x]:1'}]",
+        &[
+            "1:9: sinks[0].address: is missing: the collector, such as collector:4739",
+            "1:47: sinks[1].address: \"a:0\" is not a host with a port, such as collector:4739 or [2001:db8::1]:4739",
+            "1:78: sinks[2].address: \"a b\" is not a host with a port, such as collector:4739 or [2001:db8::1]:4739",
+            "1:109: sinks[3].address: \"[::x]:1\" is not a host with a port, such as collector:4739 or [2001:db8::1]:4739",
+        ],
+    ),
+    (
+        "views: [{name: v, by: [scope]}, {name: w, by: [src_ip], measure: flows}]\nnetworks: {a: {prefixes: [192.0.2.0/24]}}\n\
+         sinks:\n- {type: ipfix, address: a, view: u}\n- {type: ipfix, address: b, view: v}\n- {type: ipfix, address: c, view: w}\n\
+         - {type: ipfix, address: '::1'}\n- {type: ipfix, address: '[::1]:4739'}",
+        &[
+            "4:3: sinks[0]: there is no view \"u\" (known here: flows, v, w)",
+            "5:3: sinks[1]: the view v groups by scope, for which IPFIX has no element: take a view without it",
+            "6:3: sinks[2]: the view w counts no bytes and packets, and flow records have these",
+            "8:3: sinks[4]: sends to the same place as sinks[3]",
+        ],
+    ),
+    (
+        "standard_views: [services]\nsinks: [{type: ipfix, address: a}]",
+        &["2:9: sinks[0]: the standard view flows is switched off: switch it on, or name another view"],
     ),
     (
         "sinks: [{type: stdout}, {type: stdout}, {type: file, path: a}, {type: file, path: b}, {type: file, path: a}]",

@@ -29,6 +29,8 @@ pub struct MeasuredInterface {
     pub slot: usize,
     /// Its name.
     pub name: String,
+    /// Its number in the kernel (ifIndex), if it has one now.
+    pub index: Option<u32>,
     /// What the operator calls it, if anything.
     pub alias: Option<String>,
     /// How its packets were seen.

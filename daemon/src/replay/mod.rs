@@ -287,6 +287,7 @@ impl Run<'_> {
         let capture = MeasuredInterface {
             slot: 0,
             name: self.interface.clone(),
+            index: None,
             alias: None,
             mode: "replay",
             counts: Counts::Packets,

@@ -136,10 +136,11 @@ fn window(span: Span) -> Window {
 }
 
 fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPackets, sampling: u32) -> Interface {
-    let MeasuredInterface { slot: _, name, alias, mode, counts, direction, feeds, coverage } = measured;
+    let MeasuredInterface { slot: _, name, index, alias, mode, counts, direction, feeds, coverage } = measured;
     let ledger = Ledger::from(account);
     Interface {
         name,
+        index,
         alias,
         mode: mode.to_owned(),
         counts: counts.name().to_owned(),

@@ -139,6 +139,10 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
+    /// Its number in the kernel: `ifindex` in `ip link`, ifIndex in SNMP and flow records. Absent for a capture, and while the
+    /// interface is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
     /// What the operator calls it (`ip link set NAME alias TEXT`). Absent if there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,

@@ -279,6 +279,7 @@ fn ledgers(interfaces: &[Interface]) -> Grid {
         i,
         Interface {
             name,
+            index: _,
             alias,
             mode,
             counts,

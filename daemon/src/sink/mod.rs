@@ -6,6 +6,7 @@ mod courier;
 mod file;
 mod http;
 mod inbox;
+mod ipfix;
 mod keeper;
 mod open;
 mod outbox;
@@ -23,6 +24,7 @@ use std::{
 pub use self::{
     file::{File, Rotation},
     http::{Http, HttpError, Options, SecretHeader},
+    ipfix::Ipfix,
     open::{OpenError, open, open_webhook},
     outbox::{Outbox, farewell, finish},
     standing::Standing,

@@ -6,7 +6,7 @@ use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue, header};
 
 use super::{
-    File, Http, HttpError, Outbox, Rotation, Sink, Stdout,
+    File, Http, HttpError, Ipfix, Outbox, Rotation, Sink, Stdout,
     http::{Options, SecretHeader},
 };
 use crate::{
@@ -51,6 +51,7 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
             ("file", Box::new(File::new(path, rotation)))
         }
         Target::Http(http) => ("http", Box::new(connect(http)?)),
+        Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
     };
     let key = sink.target.spool_key();
     let spool = spools.zip(key.as_deref());

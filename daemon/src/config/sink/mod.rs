@@ -2,19 +2,23 @@
 
 mod file;
 mod http;
+mod ipfix;
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 pub(super) use self::http::{headers, url, write_headers};
-use self::{file::file, http::http};
+#[cfg(test)]
+pub use self::ipfix::FIELDS as IPFIX_FIELDS;
+use self::{file::file, http::http, ipfix::ipfix};
 pub use self::{
     file::{File, rotated},
     http::{Compress, Http, Tls},
+    ipfix::{Address, Ipfix, Transport},
 };
 use super::{
-    NONE,
+    Config, NONE,
     limits::{QUEUE, SINKS_MAX},
     read::size,
     section::{Field, Section},
@@ -77,6 +81,8 @@ pub enum Target {
     File(File),
     /// A collector that takes POST requests.
     Http(Box<Http>),
+    /// A collector of flow records.
+    Ipfix(Ipfix),
 }
 
 impl Sink {
@@ -91,6 +97,10 @@ impl Target {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
             Self::Http(http) => Some(http.url.to_string()),
+            Self::Ipfix(ipfix) => {
+                let (transport, address, domain) = ipfix.place();
+                Some(format!("ipfix:{}:{address}:{domain}", transport.name()))
+            }
         }
     }
 
@@ -110,6 +120,7 @@ impl Target {
             (Self::Stdout, Self::Stdout) => true,
             (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
+            (Self::Ipfix(one), Self::Ipfix(other)) => one.place() == other.place(),
             _ => false,
         }
     }
@@ -121,15 +132,23 @@ enum Kind {
     Stdout,
     File,
     Http,
+    Ipfix,
 }
 
-const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
+const KINDS: [(&str, Kind); 4] =
+    [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http), ("ipfix", Kind::Ipfix)];
 
-/// The list of sinks.
-pub(super) fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
+/// The list of sinks. The views of `config` are known if `has_all_views`.
+pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> Option<Vec<Sink>> {
     let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
     for field in field.list(SINKS_MAX, "[{type: stdout}]")? {
         let Some(sink) = field.section("{type: stdout}", sink).flatten() else { continue };
+        if let (Target::Ipfix(ipfix), true) = (&sink.target, has_all_views)
+            && let Some(why) = ipfix.conflict(config)
+        {
+            field.refuse(why);
+            continue;
+        }
         let conflict = |(earlier, known): &(Field<'_>, Sink)| {
             Some(format!("{} {}", sink.target.conflict(&known.target)?, earlier.path()))
         };
@@ -145,7 +164,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
+    let Some(kind) = s.require("type", "stdout, file, http or ipfix", |f| f.choice(&KINDS)) else {
         s.pass_others();
         return None;
     };
@@ -153,6 +172,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::Stdout => Target::Stdout,
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
+        Kind::Ipfix => Target::Ipfix(ipfix(s)?),
     };
     Some(Sink { target, queue, addresses })
 }

@@ -192,6 +192,7 @@ fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
     let interface = |slot| MeasuredInterface {
         slot,
         name: format!("ppp{slot}"),
+        index: None,
         alias: None,
         mode: "tcx",
         counts: Counts::Packets,

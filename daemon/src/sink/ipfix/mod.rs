@@ -1,0 +1,120 @@
+//! Reports as flow records of IPFIX (RFC 7011), for collectors that read these.
+
+mod element;
+mod message;
+mod records;
+mod transport;
+
+use std::{io, time::Duration};
+
+use self::{
+    message::{Messages, Templates},
+    records::Ignored,
+    transport::Way,
+};
+use super::{DeliveryError, Sink};
+use crate::{
+    clock,
+    config::{self, Address, Transport},
+    report::Report,
+    spool::Parcel,
+};
+
+/// Reports that are sent at once over a connection; datagrams go report by report.
+const BATCH: usize = 100;
+
+/// A collector of flow records.
+///
+/// Each report becomes options (sampling, names of interfaces, exact counts and loss of each interface) and one flow record
+/// for each row of a view. IPFIX has no words for bounds, and collectors give no answer: over TCP a report is delivered
+/// when the collector's system has acknowledged it, over UDP when it has left. A tombstone has no form in IPFIX, and is
+/// passed over.
+#[derive(Debug)]
+pub struct Ipfix {
+    address: Address,
+    transport: Transport,
+    timeout: Duration,
+    view: String,
+    domain: u32,
+    session: Option<Session>,
+    /// Packets that were lost since this exporter began.
+    ignored: Ignored,
+}
+
+/// What lasts as long as a connection, and with datagrams as long as the exporter.
+#[derive(Debug)]
+struct Session {
+    way: Way,
+    templates: Templates,
+    /// Records that were sent, modulo 2^32.
+    sequence: u32,
+}
+
+impl Ipfix {
+    /// A collector; it is looked for with the first report.
+    pub fn new(config: &config::Ipfix) -> Self {
+        let config::Ipfix { address, transport, timeout, view, domain } = config.clone();
+        Self { address, transport, timeout, view, domain, session: None, ignored: Ignored::default() }
+    }
+
+    fn session(&mut self) -> io::Result<&mut Session> {
+        if self.session.as_ref().is_some_and(|session| session.way.is_closed()) {
+            self.session = None;
+        }
+        Ok(match &mut self.session {
+            Some(session) => session,
+            none => {
+                let way = Way::open(&self.address, self.transport, self.timeout)?;
+                none.insert(Session { way, templates: Templates::default(), sequence: 0 })
+            }
+        })
+    }
+}
+
+impl Sink for Ipfix {
+    fn name(&self) -> String {
+        format!("ipfix:{}:{}", self.transport.name(), self.address)
+    }
+
+    fn batch(&self) -> usize {
+        match self.transport {
+            Transport::Udp => 1,
+            Transport::Tcp => BATCH,
+        }
+    }
+
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        let mut ignored = self.ignored.clone();
+        let mut records = Vec::new();
+        for parcel in batch.iter().filter(|parcel| parcel.is_report) {
+            let report: Report = serde_json::from_slice(&parcel.encoded.line)
+                .map_err(|error| DeliveryError::Refused(format!("not a report: {error}")))?;
+            records.extend(records::of_report(&report, &self.view, self.domain, &mut ignored));
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let (domain, timeout) = (self.domain, self.timeout);
+        let failed = |error: io::Error| DeliveryError::unavailable(error.to_string());
+        let session = self.session().map_err(failed)?;
+        let time = u32::try_from(clock::now().wall.as_second()).unwrap_or(0);
+        let (bytes_max, again) = (session.way.message_bytes(), session.way.forgets());
+        let mut messages = Messages::new(&mut session.templates, domain, session.sequence, time, bytes_max, again);
+        records.iter().for_each(|record| messages.add(record));
+        let (messages, sequence) = messages.finish();
+        match session.way.send(&messages, timeout) {
+            Ok(()) => {
+                session.sequence = sequence;
+                self.ignored = ignored;
+                Ok(())
+            }
+            Err(error) => {
+                // A collector that got a part of it begins anew, too.
+                if self.transport == Transport::Tcp {
+                    self.session = None;
+                }
+                Err(failed(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! How messages get to a collector: datagrams, or a connection (RFC 7011 section 10).
+
+use std::{
+    io::{self, ErrorKind, Write},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use super::super::courier::now;
+use crate::{
+    config::{Address, Transport},
+    sockopt,
+};
+
+/// Datagrams of this size pass every path of IPv6 in one piece, headers included (RFC 8200 section 5).
+const DATAGRAM_BYTES: usize = 1280 - 40 - 8;
+/// A connection has no such limit, and collectors read one message at a time.
+const STREAM_BYTES: usize = 16 << 10;
+/// How often weir looks whether the collector has acknowledged.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What leads to the collector.
+#[derive(Debug)]
+pub enum Way {
+    Datagrams(UdpSocket),
+    Stream(TcpStream),
+}
+
+impl Way {
+    /// Leads to one of the addresses of this name.
+    pub fn open(address: &Address, transport: Transport, timeout: Duration) -> io::Result<Self> {
+        let addresses = (address.host.as_str(), address.port).to_socket_addrs()?;
+        let mut error = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match Self::open_one(address, transport, timeout) {
+                Ok(way) => return Ok(way),
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+
+    fn open_one(address: SocketAddr, transport: Transport, timeout: Duration) -> io::Result<Self> {
+        Ok(match transport {
+            Transport::Udp => {
+                let any: SocketAddr = match address {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let socket = UdpSocket::bind(any)?;
+                socket.connect(address)?;
+                socket.set_write_timeout(Some(timeout))?;
+                Self::Datagrams(socket)
+            }
+            Transport::Tcp => {
+                let stream = TcpStream::connect_timeout(&address, timeout)?;
+                stream.set_write_timeout(Some(timeout))?;
+                stream.set_nodelay(true)?;
+                Self::Stream(stream)
+            }
+        })
+    }
+
+    /// Bytes that a message may have.
+    pub const fn message_bytes(&self) -> usize {
+        match self {
+            Self::Datagrams(_) => DATAGRAM_BYTES,
+            Self::Stream(_) => STREAM_BYTES,
+        }
+    }
+
+    /// Whether the collector has to be told of templates again: a datagram that had them may be lost, and the collector may
+    /// be another one now.
+    pub const fn forgets(&self) -> bool {
+        matches!(self, Self::Datagrams(_))
+    }
+
+    /// Whether the collector has closed the connection.
+    pub fn is_closed(&self) -> bool {
+        let Self::Stream(stream) = self else { return false };
+        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let is_open =
+            matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock) || peeked.is_ok_and(|read| read > 0);
+        !is_open || stream.set_nonblocking(false).is_err()
+    }
+
+    /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long as
+    /// `timeout`.
+    pub fn send(&mut self, messages: &[Vec<u8>], timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Datagrams(socket) => messages.iter().try_for_each(|message| socket.send(message).map(|_| ())),
+            Self::Stream(stream) => {
+                messages.iter().try_for_each(|message| stream.write_all(message))?;
+                let deadline = now() + timeout;
+                while sockopt::unacknowledged(&*stream)? > 0 {
+                    if let Some(error) = stream.take_error()? {
+                        return Err(error);
+                    }
+                    if now() >= deadline {
+                        return Err(io::Error::new(ErrorKind::TimedOut, "the collector has not acknowledged in time"));
+                    }
+                    thread::sleep(LOOK);
+                }
+                stream.take_error()?.map_or(Ok(()), Err)
+            }
+        }
+    }
+}
