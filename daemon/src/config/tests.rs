@@ -168,7 +168,7 @@ datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1, addresses: prefix}
-  - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, queue: 2}
+  - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, compress: zstd, queue: 2}
   - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128"}
   - {type: http, url: "http://collector"}
   - {type: ipfix, address: "[2001:db8::1]:9995", transport: tcp, timeout: 1s, view: web, domain: 7}
@@ -276,7 +276,12 @@ fn every_setting_is_read() {
         sinks: vec![
             Sink { target: Target::Stdout, queue: 1, addresses: Addresses::Prefix },
             Sink {
-                target: Target::File(File { path: "reports.ndjson".into(), max_size: Some(8 << 20), keep: 2 }),
+                target: Target::File(File {
+                    path: "reports.ndjson".into(),
+                    max_size: Some(8 << 20),
+                    keep: 2,
+                    compress: Compress::Zstd,
+                }),
                 queue: 2,
                 addresses: Addresses::Full,
             },
@@ -605,6 +610,12 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
             "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, found the text \"kafka\"",
+        ],
+    ),
+    (
+        "sinks: [{type: file, path: a, compress: gzip}]",
+        &[
+            "1:41: sinks[0].compress: only renamed files are compressed, and without `max_size` none is renamed: give it, too",
         ],
     ),
     (

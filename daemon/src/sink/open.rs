@@ -46,8 +46,8 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
             let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
             ("stdout", Box::new(opened))
         }
-        Target::File(config::File { path, max_size, keep }) => {
-            let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep });
+        Target::File(config::File { path, max_size, keep, compress }) => {
+            let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep, compress: *compress });
             ("file", Box::new(File::new(path, rotation)))
         }
         Target::Http(http) => ("http", Box::new(connect(http)?)),

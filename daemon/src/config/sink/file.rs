@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-use super::super::{
-    NONE,
-    limits::{FILE_SIZE, FILES_KEPT},
-    place,
-    read::{path, size},
-    section::Section,
-    units,
+use super::{
+    super::{
+        NONE,
+        limits::{FILE_SIZE, FILES_KEPT},
+        place,
+        read::{path, size},
+        section::Section,
+        units,
+    },
+    http::{COMPRESS, Compress},
 };
 
 /// A file of reports.
@@ -23,6 +26,8 @@ pub struct File {
     pub max_size: Option<u64>,
     /// How many renamed files stay.
     pub keep: usize,
+    /// How they are packed.
+    pub compress: Compress,
 }
 
 impl File {
@@ -38,7 +43,8 @@ impl File {
     fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
         let keep = if self.max_size.is_some() { self.keep } else { 0 };
         let place = place::of_name(&self.path);
-        (1..=keep).map(move |nth| (rotated(&self.path, nth), rotated(&place, nth)))
+        let each = (1..=keep).flat_map(|nth| Compress::ALL.map(|compress| (nth, compress)));
+        each.map(move |(nth, compress)| (rotated(&self.path, nth, compress), rotated(&place, nth, compress)))
     }
 
     /// Why the two cannot stand beside each other: what the later one says of the earlier one.
@@ -56,13 +62,25 @@ pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
     let max_size =
         s.get("max_size", None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.bytes(FILE_SIZE).map(Some) });
     let keep = s.get("keep", File::KEEP, |f| size(&f, FILES_KEPT));
-    Some(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep })
+    let compress = s.get("compress", Compress::None, |f| {
+        let compress = f.choice(&COMPRESS)?;
+        if compress != Compress::None && max_size.is_none() {
+            f.refuse("only renamed files are compressed, and without `max_size` none is renamed: give it, too");
+        }
+        Some(compress)
+    });
+    Some(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep, compress })
 }
 
-/// The name of the `nth` renamed file; the first one is the newest.
-pub fn rotated(path: &Path, nth: usize) -> PathBuf {
+/// The name of the `nth` renamed file if it is packed like this; the first one is the newest.
+pub fn rotated(path: &Path, nth: usize, compress: Compress) -> PathBuf {
+    let ending = match compress {
+        Compress::Gzip => ".gz",
+        Compress::Zstd => ".zst",
+        Compress::None => "",
+    };
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{nth}"));
+    name.push(format!(".{nth}{ending}"));
     PathBuf::from(name)
 }
 

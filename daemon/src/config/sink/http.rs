@@ -53,7 +53,7 @@ pub struct Tls {
     pub key_file: Option<PathBuf>,
 }
 
-/// How an HTTP body is compressed.
+/// How the body of a request or a file is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compress {
@@ -66,12 +66,18 @@ pub enum Compress {
     None,
 }
 
+impl Compress {
+    /// Each way.
+    pub const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::None];
+}
+
 impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 }
 
-const COMPRESS: [(&str, Compress); 3] = [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
+pub(super) const COMPRESS: [(&str, Compress); 3] =
+    [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
 
 /// Headers that weir sets itself, or that would break the request.
 const OWN_HEADERS: [HeaderName; 6] = [

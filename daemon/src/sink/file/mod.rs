@@ -1,5 +1,7 @@
 //! Reports appended to a file, one line each.
 
+mod rotation;
+
 use std::{
     fs,
     io::{self, ErrorKind},
@@ -10,8 +12,9 @@ use std::{
 
 use rustix::fs::{OFlags, fcntl_setfl};
 
+pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
-use crate::{config, spool::Parcel};
+use crate::spool::Parcel;
 
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
@@ -27,15 +30,6 @@ pub struct File {
     path: PathBuf,
     rotation: Option<Rotation>,
     open: Option<Open>,
-}
-
-/// When a file is renamed, and how many renamed ones stay: `reports.1` is the newest, `reports.2` the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rotation {
-    /// Bytes that a file may have; a report that is larger has a file of its own.
-    pub max_size: u64,
-    /// Renamed files that stay, at least one.
-    pub keep: usize,
 }
 
 #[derive(Debug)]
@@ -62,11 +56,11 @@ impl File {
         if mem::take(&mut open.is_new) && open.ends_with(line)? {
             return Ok(());
         }
-        if let Some(Rotation { max_size, keep }) = self.rotation
-            && self.opened()?.size()?.is_some_and(|size| size > 0 && size + line.len() as u64 > max_size)
+        if let Some(rotation) = self.rotation
+            && self.opened()?.size()?.is_some_and(|size| size > 0 && size + line.len() as u64 > rotation.max_size)
         {
             self.open = None;
-            rotate(&self.path, keep)?;
+            rotation.rotate(&self.path)?;
         }
         let open = self.opened()?;
         let written = write_line(&mut open.file, &mut open.torn, line);
@@ -94,18 +88,6 @@ impl File {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Renames the file, and those that were renamed before; the oldest goes.
-fn rotate(path: &Path, keep: usize) -> io::Result<()> {
-    let name = |nth: usize| if nth == 0 { path.to_owned() } else { config::rotated(path, nth) };
-    for nth in (0..keep).rev() {
-        match fs::rename(name(nth), name(nth + 1)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            renamed => renamed?,
-        }
-    }
-    Ok(())
 }
 
 impl Open {
@@ -174,12 +156,15 @@ impl Sink for File {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process};
+    use std::{env, io::Read, process};
+
+    use flate2::read::GzDecoder;
 
     use super::{
         super::tests::{id, parcels},
         *,
     };
+    use crate::config::Compress;
 
     /// A directory of one test, gone with it.
     struct Directory(PathBuf);
@@ -198,8 +183,19 @@ mod tests {
         }
     }
 
+    fn plain(max_size: u64, keep: usize) -> Rotation {
+        Rotation { max_size, keep, compress: Compress::None }
+    }
+
+    /// The ids in a file, which may be packed.
     fn ids(path: &Path) -> Vec<String> {
-        let text = fs::read_to_string(path).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let mut text = String::new();
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("gz") => drop(GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap()),
+            Some("zst") => text = String::from_utf8(zstd::decode_all(&bytes[..]).unwrap()).unwrap(),
+            _ => text = String::from_utf8(bytes).unwrap(),
+        }
         assert!(text.ends_with('\n'));
         text.lines().map(|line| serde_json::from_str::<crate::report::Report>(line).unwrap().id).collect()
     }
@@ -247,16 +243,48 @@ mod tests {
         let directory = Directory::new("large");
         let path = directory.0.join("reports.ndjson");
         let line = parcels([1])[0].encoded.line.len() as u64;
-        let mut sink = File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 }));
+        let mut sink = File::new(&path, Some(plain(2 * line, 2)));
         (1..=9).for_each(|nth| sink.deliver(&parcels([nth])).unwrap());
         let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
         assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
         // Another run goes on with what is there; a report that is too large has a file of its own.
-        File::new(&path, Some(Rotation { max_size: 2 * line, keep: 2 })).deliver(&parcels([8])).unwrap();
+        File::new(&path, Some(plain(2 * line, 2))).deliver(&parcels([8])).unwrap();
         assert_eq!(ids(&path), [id(9), id(8)]);
-        File::new(&path, Some(Rotation { max_size: 1, keep: 2 })).deliver(&parcels([102])).unwrap();
+        File::new(&path, Some(plain(1, 2))).deliver(&parcels([102])).unwrap();
         assert_eq!(ids(&path), [id(102)]);
+    }
+
+    #[test]
+    fn renamed_files_are_packed_and_those_of_other_settings_age_with_them() {
+        let directory = Directory::new("packed");
+        let path = directory.0.join("reports.ndjson");
+        let line = parcels([1])[0].encoded.line.len() as u64;
+        let deliver = |compress, seqs: std::ops::RangeInclusive<u64>| {
+            let mut sink = File::new(&path, Some(Rotation { max_size: line, keep: 3, compress }));
+            seqs.for_each(|seq| sink.deliver(&parcels([seq])).unwrap());
+        };
+        let found = || {
+            let mut found: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|file| file.unwrap().path()).collect();
+            found.sort();
+            let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+            found.iter().map(|path| (name(path), ids(path))).collect::<Vec<_>>()
+        };
+        let expected =
+            |files: [(&str, u64); 4]| files.map(|(ending, seq)| (format!("reports.ndjson{ending}"), vec![id(seq)]));
+        deliver(Compress::Gzip, 1..=3);
+        deliver(Compress::Zstd, 4..=4);
+        assert_eq!(found(), expected([("", 4), (".1.zst", 3), (".2.gz", 2), (".3.gz", 1)]));
+        deliver(Compress::None, 5..=5);
+        assert_eq!(found(), expected([("", 5), (".1", 4), (".2.zst", 3), (".3.gz", 2)]));
+        // One that was left plain is packed with the next one.
+        deliver(Compress::Gzip, 6..=6);
+        assert_eq!(found(), expected([("", 6), (".1.gz", 5), (".2.gz", 4), (".3.zst", 3)]));
+        // One that cannot be packed stays as it is, and no report is held up.
+        fs::create_dir(directory.0.join("reports.ndjson.1.gz.unfinished")).unwrap();
+        deliver(Compress::Gzip, 7..=7);
+        fs::remove_dir(directory.0.join("reports.ndjson.1.gz.unfinished")).unwrap();
+        assert_eq!(found(), expected([("", 7), (".1", 6), (".2.gz", 5), (".3.gz", 4)]));
     }
 
     #[test]
@@ -305,7 +333,7 @@ mod tests {
         let path = directory.0.join("reports.pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 1 }));
+        let mut sink = File::new(&path, Some(plain(1, 1)));
         let nobody = |sink: &mut File| {
             let error = sink.deliver(&parcels([1])).unwrap_err();
             let expected = format!("cannot write to {}: it is a pipe, and nobody reads it", path.display());
@@ -316,7 +344,7 @@ mod tests {
             let mut reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
             sink.deliver(&parcels([seq])).unwrap();
             let mut line = vec![0; parcels([seq])[0].encoded.line.len()];
-            io::Read::read_exact(&mut reader, &mut line).unwrap();
+            reader.read_exact(&mut line).unwrap();
             assert!(line == *parcels([seq])[0].encoded.line, "each reader gets whole lines");
             drop(reader);
             nobody(&mut sink);
@@ -325,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_full_is_unavailable() {
-        let error = File::new("/dev/full", Some(Rotation { max_size: 1, keep: 1 })).deliver(&parcels([1])).unwrap_err();
+        let error = File::new("/dev/full", Some(plain(1, 1))).deliver(&parcels([1])).unwrap_err();
         assert!(
             matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("/dev/full")),
             "{error:?}"
