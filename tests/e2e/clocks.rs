@@ -22,27 +22,30 @@ use crate::watch::{Ended, ROOMY_RINGS, TIMEOUT, Watch, config, judge, number, we
 tests![a_stepped_clock_disturbs_no_window];
 
 /// A wall clock that can be stepped, for one process.
-struct Clock {
+pub struct Clock {
     scratch: Scratch,
 }
 
 impl Clock {
-    fn new() -> Result<Self> {
+    /// A clock that is as the machine's.
+    pub fn new() -> Result<Self> {
         let clock = Self { scratch: Scratch::new()? };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/clocks/stepped.c");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(clock.library()).arg(source);
         compiler.arg(format!("-DSTEP_FILE=\"{}\"", clock.scratch.file("step").display()));
         Ended::of(&mut compiler)?.check(0, &[])?;
+        clock.set(0)?;
         Ok(clock)
     }
 
-    fn library(&self) -> PathBuf {
+    /// What to preload.
+    pub fn library(&self) -> PathBuf {
         self.scratch.file("stepped.so")
     }
 
     /// Sets it to so many milliseconds before or after the machine's.
-    fn set(&self, off_ms: i64) -> Result<()> {
+    pub fn set(&self, off_ms: i64) -> Result<()> {
         let (new, step) = (self.scratch.file("new"), self.scratch.file("step"));
         fs::write(&new, (off_ms * 1_000_000).to_string())?;
         Ok(fs::rename(new, step)?)
@@ -62,8 +65,7 @@ fn a_stepped_clock_disturbs_no_window() -> Result<()> {
     /// as a step.
     const SET_MS: [i64; 5] = [0, -7_200_000, 79_200_000, 79_199_700, 79_200_100];
     let clock = Clock::new()?;
-    clock.set(SET_MS[0])?;
-    let program = weir_with("LD_PRELOAD", &clock.library(), &clock.scratch)?;
+    let program = weir_with(&[("LD_PRELOAD", &clock.library())], &clock.scratch)?;
     let pair = Lab::quiet_pair()?;
     let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n{ROOMY_RINGS}", QuietPair::OBSERVER_INTERFACE);
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| config(&settings, reports))?;

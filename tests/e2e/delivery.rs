@@ -6,7 +6,7 @@ use std::{
     fs,
     net::Ipv4Addr,
     path::Path,
-    process::Command,
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -22,12 +22,17 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::watch::{Ended, TIMEOUT, check_accounts, number, times, weir_with};
+use crate::{
+    clocks::Clock,
+    watch::{Ended, TIMEOUT, check_accounts, number, times, weir_with},
+};
 
 tests![
     whatever_the_collector_does_and_however_often_weir_is_killed,
     a_disk_without_room_and_one_that_cannot_be_written,
     a_reload_while_the_collector_hangs_keeps_reports_on_disk,
+    an_outage_costs_no_report_and_no_memory,
+    certificates_that_nobody_knows_lose_no_report,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -52,18 +57,21 @@ const SCRIPT: [Behaviour; 16] = [
     Behaviour::Lost,
 ];
 
+const AN_HOUR_MS: i64 = 3_600_000;
+
 /// A router, its collector, and the folder that outlives each weir.
 struct Delivery {
     pair: QuietPair,
     collector: Collector,
     state: Scratch,
+    clock: Clock,
 }
 
 impl Delivery {
     fn new() -> Result<Self> {
         let pair = Lab::quiet_pair()?;
         let collector = pair.observer.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, 0).into()))??;
-        Ok(Self { pair, collector, state: Scratch::new()? })
+        Ok(Self { pair, collector, state: Scratch::new()?, clock: Clock::new()? })
     }
 
     fn behave(&self, behaviour: Behaviour) -> Result<()> {
@@ -71,15 +79,16 @@ impl Delivery {
     }
 
     fn start(&self) -> Result<Daemon> {
-        self.start_with("500ms")
+        self.start_with(&format!("url: \"{}\", timeout: 500ms", self.collector.url()))
     }
 
-    /// Starts weir with this patience.
-    fn start_with(&self, timeout: &str) -> Result<Daemon> {
+    /// Starts weir with these settings of its sink.
+    fn start_with(&self, settings: &str) -> Result<Daemon> {
         let scratch = Scratch::new()?;
-        let program = weir_with("STATE_DIRECTORY", self.state.path(), &scratch)?;
+        let variables = [("STATE_DIRECTORY", self.state.path()), ("LD_PRELOAD", &self.clock.library())];
+        let program = weir_with(&variables, &scratch)?;
         let mut daemon = Daemon::start_program(&program, Some(&self.pair.observer), |_| {
-            let sink = format!("{{type: http, url: \"{}\", timeout: {timeout}, queue: 8}}", self.collector.url());
+            let sink = format!("{{type: http, queue: 8, {settings}}}");
             format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n")
         })?;
         daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
@@ -172,6 +181,7 @@ fn whatever_the_collector_does_and_however_often_weir_is_killed() -> Result<()> 
         let daemon = delivery.start()?;
         for behaviour in behaviours.by_ref().take(2) {
             delivery.behave(*behaviour)?;
+            delivery.clock.set(AN_HOUR_MS * (i64::from(kill) % 3 - 1))?;
             // Always another moment of a window of one second.
             thread::sleep(Duration::from_millis(u64::from(kill * 7919 % 1000)));
         }
@@ -262,7 +272,7 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
 fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
     let delivery = Delivery::new()?;
     delivery.behave(Behaviour::Hang)?;
-    let mut daemon = delivery.start_with("59s")?;
+    let mut daemon = delivery.start_with(&format!("url: \"{}\", timeout: 59s", delivery.collector.url()))?;
     let wait_for = |count: usize| {
         clock::wait_for("reports on the disk", TIMEOUT, || Ok((delivery.waiting()?.len() >= count).then_some(())))
     };
@@ -288,5 +298,91 @@ fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
         arrived.lines.keys()
     );
     ensure!(arrived.died_unreported() <= 1, "one SIGKILL: {:?}", arrived.lines.keys());
+    Ok(())
+}
+
+fn an_outage_costs_no_report_and_no_memory() -> Result<()> {
+    /// What a process may have more at the end: pages that it touches for the first time.
+    const MORE_BYTES: u64 = 4 << 20;
+    let windows = times().unwrap_or(20) as usize;
+    let delivery = Delivery::new()?;
+    delivery.behave(Behaviour::Down)?;
+    let mut daemon = delivery.start()?;
+    let patience = TIMEOUT + 2 * Duration::from_secs(windows as u64);
+    clock::wait_for("reports on the disk", patience, || Ok((delivery.waiting()?.len() >= windows).then_some(())))?;
+    delivery.behave(Behaviour::Accept)?;
+    delivery.wait_until_empty()?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let arrived = delivery.arrived()?;
+    let numbers: Vec<u64> = arrived.reports.keys().copied().collect();
+    ensure!(numbers == (1..=numbers.len() as u64).collect::<Vec<_>>(), "reports are missing: {numbers:?}");
+    ensure!(numbers.len() >= windows && arrived.lost.is_empty(), "{} reports, lost: {:?}", numbers.len(), arrived.lost);
+    let rss = |report: &Value| number(&report["self"]["rss_bytes"]);
+    let quarter = windows / 4;
+    let most = |reports: &mut dyn Iterator<Item = &Value>| -> Result<u64> {
+        reports.map(rss).try_fold(0, |most, rss| Ok(most.max(rss?)))
+    };
+    let begun = most(&mut arrived.reports.values().take(quarter))?;
+    let ended = most(&mut arrived.reports.values().skip(windows - quarter))?;
+    ensure!(ended <= begun + MORE_BYTES, "{begun} bytes at the begin, and {ended} at the end");
+    Ok(())
+}
+
+/// A program that stands before a collector; killed on drop.
+struct Front(Child);
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // Neither fails but for a process that has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn certificates_that_nobody_knows_lose_no_report() -> Result<()> {
+    const PORT: u16 = 8443;
+    let delivery = Delivery::new()?;
+    let certificate = |name: &str| -> Result<String> {
+        let path = delivery.state.file(name).display().to_string();
+        let mut openssl = Command::new("openssl");
+        openssl.args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=collector".split(' '));
+        openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]);
+        run(openssl.args(["-keyout", &path, "-out", &format!("{path}.pem")]))?;
+        let both = fs::read_to_string(format!("{path}.pem"))? + &fs::read_to_string(&path)?;
+        fs::write(&path, both)?;
+        Ok(path)
+    };
+    let [known, unknown] = [certificate("known")?, certificate("unknown")?];
+    let target = format!("TCP:{}", delivery.collector.address());
+    let front = |listen: String| -> Result<Front> {
+        let mut socat = delivery.pair.observer.command("socat");
+        socat.args([&listen, &target]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Front(socat.spawn().context("cannot start socat")?))
+    };
+    let tls =
+        |certificate: &str| format!("OPENSSL-LISTEN:{PORT},bind=127.0.0.1,reuseaddr,fork,verify=0,cert={certificate}");
+    let settings = format!("url: \"https://127.0.0.1:{PORT}/\", timeout: 500ms, tls: {{ca_file: {known}.pem}}");
+    let mut on_disk = BTreeSet::new();
+    for listen in [tls(&unknown), format!("TCP-LISTEN:{PORT},bind=127.0.0.1,reuseaddr,fork")] {
+        let _front = front(listen)?;
+        let daemon = delivery.start_with(&settings)?;
+        let so_far = delivery.waiting()?.len();
+        clock::wait_for(
+            "reports on the disk",
+            TIMEOUT,
+            || Ok((delivery.waiting()?.len() >= so_far + 2).then_some(())),
+        )?;
+        on_disk.extend(delivery.kill(daemon, Duration::ZERO)?);
+    }
+    ensure!(delivery.collector.received().is_empty(), "a report went to a collector that nobody knows");
+    let _front = front(tls(&known))?;
+    let mut daemon = delivery.start_with(&settings)?;
+    delivery.wait_until_empty()?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let arrived = delivery.arrived()?;
+    ensure!(on_disk.iter().all(|id| arrived.lines.contains_key(id)), "{on_disk:?}, and {:?}", arrived.lines.keys());
+    ensure!(arrived.lost.is_empty(), "{:?}", arrived.lost);
     Ok(())
 }

@@ -127,7 +127,7 @@ fn without_a_reader_the_other_sinks_go_on() -> Result<()> {
 /// A run of weir that finds this state directory, up to `count` reports.
 fn run(pair: &QuietPair, state: &Path, count: usize) -> Result<Daemon> {
     let scratch = Scratch::new()?;
-    let program = weir_with("STATE_DIRECTORY", state, &scratch)?;
+    let program = weir_with(&[("STATE_DIRECTORY", state)], &scratch)?;
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| config(&settings(), reports))?;
     daemon.wait_for_reports(count, TIMEOUT)?;
     Ok(daemon)
@@ -171,7 +171,7 @@ fn two_daemons_do_not_share_numbers() -> Result<()> {
     // Another link, because the first one's hook is taken.
     let other = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
-    let program = weir_with("STATE_DIRECTORY", state.path(), &scratch)?;
+    let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
     let ended = Ended::of(other.observer.command(program).args(["run", "--interface", INTERFACE]))?;
     let why = format!("{} is in use by the weir with process id {}", state.path().display(), first.pid());
     ended.check(3, &[&why])?;

@@ -32,7 +32,7 @@ impl Service {
         let scratch = Scratch::new()?;
         let address = scratch.file("notify");
         let socket = UnixDatagram::bind(&address)?;
-        let program = weir_with("NOTIFY_SOCKET", &address, &scratch)?;
+        let program = weir_with(&[("NOTIFY_SOCKET", &address)], &scratch)?;
         Ok(Self { socket, program, _scratch: scratch })
     }
 

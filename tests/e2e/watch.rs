@@ -83,10 +83,11 @@ pub fn times() -> Option<u32> {
     std::env::var("WEIR_TIMES").ok()?.parse().ok()
 }
 
-/// A program that runs weir with a variable in its environment, as a script in `scratch`.
-pub fn weir_with(variable: &str, value: &Path, scratch: &Scratch) -> Result<PathBuf> {
+/// A program that runs weir with these variables in its environment, as a script in `scratch`.
+pub fn weir_with(variables: &[(&str, &Path)], scratch: &Scratch) -> Result<PathBuf> {
     let weir = weir_binary()?.canonicalize()?;
-    let script = format!("#!/bin/sh\n{variable}='{}' exec '{}' \"$@\"\n", value.display(), weir.display());
+    let variables: String = variables.iter().map(|(name, value)| format!("{name}='{}' ", value.display())).collect();
+    let script = format!("#!/bin/sh\n{variables}exec '{}' \"$@\"\n", weir.display());
     scratch.script(&script, "weir", 0o700)
 }
 
