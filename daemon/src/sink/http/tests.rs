@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
@@ -18,6 +18,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tiny_http::{Header, Method, Response, Server};
+use ureq::http::{HeaderName, Uri};
 
 use super::{
     super::{
@@ -26,6 +27,7 @@ use super::{
     },
     *,
 };
+use crate::config::Tls;
 
 /// Far longer than anything here takes; only a failing test waits for it.
 pub(in crate::sink) const LONG: Duration = Duration::from_secs(20);
