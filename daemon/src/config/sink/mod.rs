@@ -2,12 +2,16 @@
 
 mod file;
 mod http;
+#[cfg(feature = "otlp")]
+mod otlp;
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 pub(super) use self::http::{headers, url, write_headers};
+#[cfg(feature = "otlp")]
+use self::otlp::otlp;
 use self::{file::file, http::http};
 pub use self::{
     file::{File, rotated},
@@ -77,6 +81,9 @@ pub enum Target {
     File(File),
     /// A collector that takes POST requests.
     Http(Box<Http>),
+    /// A receiver of OTLP metrics over HTTP.
+    #[cfg(feature = "otlp")]
+    Otlp(Box<Http>),
 }
 
 impl Sink {
@@ -85,12 +92,33 @@ impl Sink {
 }
 
 impl Target {
+    /// Its settings, if it is spoken to over HTTP.
+    pub fn http(&self) -> Option<&Http> {
+        match self {
+            Self::Http(http) => Some(http),
+            #[cfg(feature = "otlp")]
+            Self::Otlp(http) => Some(http),
+            Self::Stdout | Self::File(_) => None,
+        }
+    }
+
+    /// Whether reports are made into other messages for it, which takes memory.
+    pub const fn translates(&self) -> bool {
+        match self {
+            #[cfg(feature = "otlp")]
+            Self::Otlp(_) => true,
+            Self::Stdout | Self::File(_) | Self::Http(_) => false,
+        }
+    }
+
     /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
     pub fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
             Self::Http(http) => Some(http.url.to_string()),
+            #[cfg(feature = "otlp")]
+            Self::Otlp(http) => Some(format!("otlp:{}", http.url)),
         }
     }
 
@@ -110,6 +138,8 @@ impl Target {
             (Self::Stdout, Self::Stdout) => true,
             (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
+            #[cfg(feature = "otlp")]
+            (Self::Otlp(one), Self::Otlp(other)) => one.url == other.url && one.headers == other.headers,
             _ => false,
         }
     }
@@ -121,9 +151,11 @@ enum Kind {
     Stdout,
     File,
     Http,
+    Otlp,
 }
 
-const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
+const KINDS: [(&str, Kind); 4] =
+    [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http), ("otlp", Kind::Otlp)];
 
 /// The list of sinks.
 pub(super) fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
@@ -145,7 +177,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
+    let Some(kind) = s.require("type", "stdout, file, http or otlp", |f| kind(&f)) else {
         s.pass_others();
         return None;
     };
@@ -153,6 +185,25 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::Stdout => Target::Stdout,
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
+        #[cfg(feature = "otlp")]
+        Kind::Otlp => Target::Otlp(otlp(s)?.into()),
+        #[cfg(not(feature = "otlp"))]
+        Kind::Otlp => return None,
     };
     Some(Sink { target, queue, addresses })
+}
+
+/// The kind, if this weir was built with it.
+fn kind(field: &Field<'_>) -> Option<Kind> {
+    let kind = field.choice(&KINDS)?;
+    let left_out: Option<(&str, &str)> = match kind {
+        #[cfg(not(feature = "otlp"))]
+        Kind::Otlp => Some(("otlp", "OTLP")),
+        _ => None,
+    };
+    let Some((feature, name)) = left_out else { return Some(kind) };
+    field.refuse(format!(
+        "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package"
+    ));
+    None
 }

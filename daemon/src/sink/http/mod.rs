@@ -9,7 +9,7 @@ mod tls;
 
 use std::time::Duration;
 
-use self::client::Client;
+pub(super) use self::client::Client;
 pub use self::{
     client::{HttpError, Options},
     secret::SecretHeader,
@@ -18,7 +18,7 @@ use super::{DeliveryError, Sink};
 use crate::{config::Compress, spool::Parcel};
 
 /// Reports that one request has, at most.
-const BATCH: usize = 100;
+pub(super) const BATCH: usize = 100;
 
 /// A collector that takes reports as the bodies of POST requests (NDJSON, one report a line).
 ///

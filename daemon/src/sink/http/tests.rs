@@ -37,11 +37,11 @@ pub(in crate::sink) struct Received {
     method: Method,
     url: String,
     headers: Vec<Header>,
-    body: Vec<u8>,
+    pub(in crate::sink) body: Vec<u8>,
 }
 
 impl Received {
-    fn header(&self, name: &'static str) -> Option<&str> {
+    pub(in crate::sink) fn header(&self, name: &'static str) -> Option<&str> {
         self.headers.iter().find(|header| header.field.equiv(name)).map(|header| header.value.as_str())
     }
 }
@@ -81,7 +81,7 @@ impl Collector {
     }
 
     /// All requests, once the last has been answered.
-    fn received(self) -> Vec<Received> {
+    pub(in crate::sink) fn received(self) -> Vec<Received> {
         self.requests.join().unwrap()
     }
 
