@@ -19,8 +19,11 @@ pub(super) type Attributes = Vec<KeyValue>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'n>(pub &'n str, pub &'n str, pub &'n str);
 
-/// Value, lower and upper bound: what follows the name of an estimate, and its description.
-const BOUNDS: [(&str, &str, fn(&Estimate) -> u64); 3] = [
+/// The end of a name, a part of its description, and the number that it means.
+pub(super) type Told<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// Value, lower and upper bound of an estimate.
+const BOUNDS: [Told<Estimate>; 3] = [
     ("", "", |estimate| estimate.value),
     (".lower", " Lower bound.", |estimate| estimate.lower),
     (".upper", " Upper bound.", |estimate| estimate.upper),
@@ -115,7 +118,7 @@ impl Metrics {
     pub fn estimate(
         &mut self,
         Name(name, unit, description): Name<'_>,
-        points: impl Iterator<Item = (Attributes, Estimate)> + Clone,
+        points: &(impl Iterator<Item = (Attributes, Estimate)> + Clone),
     ) {
         for (suffix, which, number) in BOUNDS {
             let points = points.clone().map(|(attributes, estimate)| (attributes, number(&estimate)));

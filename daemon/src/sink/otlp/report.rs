@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
 use super::{
     NAME,
-    metrics::{Attributes, Metrics, Name, text},
+    metrics::{Attributes, Metrics, Name, Told, text},
     of_resource, rows,
 };
 use crate::report::{
@@ -12,10 +12,10 @@ use crate::report::{
     Tally, TcpPackets, Totals, Unique,
 };
 
-/// What a tally has: the end of a name, the unit, and the word of a description.
-const UNITS: [(&str, &str, &str, fn(&Tally) -> u64); 2] = [
-    ("packets", "{packet}", "Packets", |tally| tally.packets),
-    ("bytes", "By", "Bytes on the wire", |tally| tally.bytes),
+/// What a tally has, each with its unit.
+const UNITS: [(&str, Told<Tally>); 2] = [
+    ("{packet}", ("packets", "Packets", |tally| tally.packets)),
+    ("By", ("bytes", "Bytes on the wire", |tally| tally.bytes)),
 ];
 
 /// The report as one resource.
@@ -81,7 +81,7 @@ fn with(interface: &Interface, key: &str, value: &str) -> Attributes {
 
 fn of_ledgers(metrics: &mut Metrics, interfaces: &[Interface]) {
     let all = || interfaces.iter().map(|one| (interface_attributes(&one.name, one.direction.as_ref()), one));
-    for (ending, unit, words, of) in UNITS {
+    for (unit, (ending, words, of)) in UNITS {
         let seen = all().map(|(attributes, one)| (attributes, of(&one.ledger.seen)));
         let name = format!("weir.interface.seen.{ending}");
         metrics.sum(Name(&name, unit, &format!("{words} that weir saw.")), seen);
@@ -122,7 +122,7 @@ fn of_tcp(metrics: &mut Metrics, interfaces: &[Interface]) {
             .map(|(flags, number)| (with(one, "flags", flags), number))
     });
     metrics.sum(Name(NAME, "{packet}", DESCRIPTION), numbers);
-    let sides: [(&str, &str, fn(&Bounds) -> u64); 2] =
+    let sides: [Told<Bounds>; 2] =
         [("lower", "Lower", |bounds| bounds.lower), ("upper", "Upper", |bounds| bounds.upper)];
     for (ending, word, side) in sides {
         let numbers = interfaces.iter().filter_map(|one| Some((one, one.tcp.bounds?))).flat_map(|(one, bounds)| {
@@ -182,10 +182,10 @@ fn of_estimates(metrics: &mut Metrics, report: &Report) {
     let distinct = |Distinct { value, lower, upper, .. }| Estimate { value, lower, upper, sampled: None };
     let unique = [("src_ip", src_ip), ("dst_ip", dst_ip), ("flows", flows)]
         .map(|(of, one)| (vec![text("of", of)], distinct(one)));
-    metrics.estimate(Name("weir.unique", "1", "Distinct addresses and flows."), unique.into_iter());
+    metrics.estimate(Name("weir.unique", "1", "Distinct addresses and flows."), &unique.into_iter());
     let NewFlows { value, lower, upper, .. } = report.new_flows;
     let new = [(vec![], Estimate { value, lower, upper, sampled: None })];
-    metrics.estimate(Name("weir.new_flows", "{flow}", "Flows that were not seen before."), new.into_iter());
+    metrics.estimate(Name("weir.new_flows", "{flow}", "Flows that were not seen before."), &new.into_iter());
 }
 
 fn of_alerts(metrics: &mut Metrics, report: &Report) {

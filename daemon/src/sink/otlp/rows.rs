@@ -4,7 +4,7 @@ use super::{
     metrics::{Attributes, Metrics, Name, field, text},
     report::interface_attributes,
 };
-use crate::report::{Estimate, Row, Sums, View};
+use crate::report::{Bits, Estimate, Row, Sums, View};
 
 /// A part of a name with its unit, and the number that it means.
 type Measured<T, N> = (&'static str, &'static str, fn(&T) -> N);
@@ -36,16 +36,16 @@ pub(super) fn of_views(metrics: &mut Metrics, views: &[View]) {
     }
     for (measure, unit, of) in MEASURES {
         let points = rows.iter().filter_map(|(attributes, row)| Some((attributes.clone(), of(row)?)));
-        metrics.estimate(Name(&format!("weir.view.{measure}"), unit, &format!("Rows of views: {measure}.")), points);
+        metrics.estimate(Name(&format!("weir.view.{measure}"), unit, &format!("Rows of views: {measure}.")), &points);
     }
     for (measure, unit, of) in SUMS {
         let points = totals.iter().map(|(attributes, total)| (attributes.clone(), of(total)));
         let description = format!("All that a view matched: {measure}.");
-        metrics.estimate(Name(&format!("weir.view.sum.{measure}"), unit, &description), points);
+        metrics.estimate(Name(&format!("weir.view.sum.{measure}"), unit, &description), &points);
     }
     let entropies = views.iter().filter_map(|view| Some((vec![text("view", &view.name)], view.entropy?.bits)));
     for (name, which, number) in [
-        ("weir.view.entropy", "", (|bits| bits.value) as fn(crate::report::Bits) -> f64),
+        ("weir.view.entropy", "", (|bits| bits.value) as fn(Bits) -> f64),
         ("weir.view.entropy.lower", " Lower bound.", |bits| bits.lower),
         ("weir.view.entropy.upper", " Upper bound.", |bits| bits.upper),
     ] {
