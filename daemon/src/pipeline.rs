@@ -24,7 +24,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, Interface, KeyError, Target, Where, slots},
+    config::{Config, HashKey, Interface, KeyError, Where, slots},
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
@@ -351,7 +351,7 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Plac
     let in_memory = "reports wait in memory, where there is room for a few: a restart loses those that wait";
     let Some(folder) = config.spool.folder(state_directory) else {
         let is_asked_for = config.spool.path == Where::StateDirectory;
-        if is_asked_for && config.sinks.iter().any(|sink| matches!(sink.target, Target::Http(_))) {
+        if is_asked_for && config.sinks.iter().any(|sink| sink.target.http().is_some()) {
             warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
         }
         return Ok(None);

@@ -54,6 +54,7 @@ mod ledger;
 mod log;
 mod memory;
 mod notify;
+mod otlp;
 mod package;
 mod privileges;
 mod prometheus;
@@ -103,6 +104,7 @@ const PATIENT: [Suite; 35] = [
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
     Suite::in_namespaces("delivery", delivery::TESTS),
+    Suite { name: "otlp", tests: otlp::TESTS, requirements: otlp::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),

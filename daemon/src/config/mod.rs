@@ -471,9 +471,9 @@ impl Config {
                 return Some(format!("alerts.webhook.headers.{name}"));
             }
         }
-        let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| match &sink.target {
-            Target::Http(http) => http.headers.iter().map(move |(name, _)| (nth, name)).collect(),
-            Target::Stdout | Target::File(_) | Target::Ipfix(_) => Vec::new(),
+        let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| {
+            let headers = sink.target.http().map(|http| &http.headers[..]).unwrap_or_default();
+            headers.iter().map(move |(name, _)| (nth, name))
         });
         let mut secrets = headers.filter(|(_, name)| secret::is_credential(name));
         secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))

@@ -599,7 +599,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
         &[
             "3:5: sinks[0].url: unknown key (known here: queue, addresses, type)",
-            "4:5: sinks[1].type: is missing: stdout, file, http or ipfix",
+            "4:5: sinks[1].type: is missing: stdout, file, http, ipfix or otlp",
             "6:5: sinks[2].tpye: unknown key, did you mean type?",
         ],
     ),
@@ -609,7 +609,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "1:9: sinks[0].path: is missing: the file to append to",
             "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
-            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, found the text \"kafka\"",
+            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, otlp, found the text \"kafka\"",
         ],
     ),
     (
@@ -1586,4 +1586,48 @@ fn networks_have_limits() {
         with_files("networks:\n  a: {file: F0}\n  b: {file: F1}", &[twice.as_bytes(), twice.as_bytes()]).unwrap_err();
     assert_eq!(found.len(), limits::PREFIX_MISTAKES_MAX + 1);
     assert_eq!(found.last().unwrap(), "3:13: networks.b.file: 990 more prefixes of this file are in other networks");
+}
+
+#[test]
+#[cfg(not(feature = "otlp"))]
+fn a_sink_that_this_weir_was_built_without_is_refused_with_the_way_out() {
+    let refused = parse("sinks: [{type: otlp, url: 'http://collector:4318/v1/metrics', timeout: 2s}]").unwrap_err();
+    let why = "1:16: sinks[0].type: this weir was built without OTLP: build it with `--features otlp`, or install the \
+               Debian package";
+    assert!(refused.to_string().contains(why), "{refused}");
+    assert_eq!(refused.to_string().lines().filter(|line| line.contains("sinks[0]")).count(), 1, "{refused}");
+}
+
+#[test]
+#[cfg(feature = "otlp")]
+fn an_otlp_sink_has_the_settings_of_an_http_sink() {
+    let settings = "timeout: 250ms, compress: zstd, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, \
+                    tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: 'http://proxy:3128'";
+    let of = |kind: &str| {
+        parse(&format!("sinks: [{{type: {kind}, url: 'http://collector:4318/v1/metrics', {settings}}}]")).unwrap()
+    };
+    let (otlp, http) = (of("otlp"), of("http"));
+    assert_eq!(otlp.sinks[0].target.http().unwrap(), http.sinks[0].target.http().unwrap());
+    assert_ne!(otlp.sinks[0].target, http.sinks[0].target);
+    assert_ne!(otlp.sinks[0].target.spool_key(), http.sinks[0].target.spool_key(), "each has a spool of its own");
+    assert_eq!(parse(&otlp.to_yaml()).unwrap(), otlp);
+    for (url, why) in [
+        ("http://collector:4318", "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics"),
+        (
+            "https://collector:4318/?a=b",
+            "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics",
+        ),
+        ("http://user:s3cret@collector/v1/metrics", "1:27: sinks[0].url: a user name or password in a URL"),
+        ("grpc://collector:4317", "1:27: sinks[0].url: a URL begins with http:// or https://"),
+    ] {
+        let refused = parse(&format!("sinks: [{{type: otlp, url: '{url}'}}]")).unwrap_err().to_string();
+        assert!(refused.contains(why) && !refused.contains("s3cret"), "{refused}");
+    }
+    let secret = parse("sinks: [{type: otlp, url: 'http://a/b', headers: {Authorization: Bearer s3cret}}]").unwrap();
+    assert_eq!(secret.secret().as_deref(), Some("sinks[0].headers.authorization"));
+    assert!(!secret.to_yaml().contains("s3cret") && !format!("{secret:?}").contains("s3cret"));
+    let twice =
+        "sinks: [{type: otlp, url: 'http://a/b'}, {type: http, url: 'http://a/b'}, {type: otlp, url: 'http://a/b'}]";
+    let refused = parse(twice).unwrap_err().to_string();
+    assert!(refused.contains("sinks[2]: sends to the same place as sinks[0]"), "{refused}");
 }

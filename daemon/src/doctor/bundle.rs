@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Diagnosis, stand_ins::StandIns};
-use crate::config::{Config, Target};
+use crate::config::Config;
 
 /// What this JSON is.
 const SCHEMA: &str = "weir.bundle/1";
@@ -84,10 +84,7 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     [host, short].into_iter().chain(observer.name.as_deref()).for_each(|name| stand_ins.add("host", name));
     observer.site.iter().for_each(|site| stand_ins.add("site", site));
     networks.iter().for_each(|network| stand_ins.add("network", &network.name));
-    let urls = sinks.iter().filter_map(|sink| match &sink.target {
-        Target::Http(http) => Some(&http.url),
-        _ => None,
-    });
+    let urls = sinks.iter().filter_map(|sink| Some(&sink.target.http()?.url));
     let urls = urls.chain(alerts.webhook.iter().map(|webhook| &webhook.url));
     urls.filter_map(|url| url.host()).for_each(|host| stand_ins.add("collector", host));
 }

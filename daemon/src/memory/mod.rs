@@ -35,6 +35,9 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
 const DELIVERY_BYTES: u64 = 3 << 20;
+/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes.
+pub(crate) const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
+const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
 const INTERFACE_BYTES: u64 = 1520;
 /// An alert as JSON with all its evidence, and what the webhook gets besides.
@@ -126,7 +129,9 @@ impl Memory {
             queues: queued
                 * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts)
                 + messages * ALERT_BYTES,
-            spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum(),
+            spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
+                + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
+                    * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
         }
     }
 
@@ -254,6 +259,20 @@ mod tests {
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {
         let config = Config::default();
         Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(cpus), has_programs)
+    }
+
+    #[test]
+    #[cfg(feature = "otlp")]
+    fn messages_of_otlp_are_planned() {
+        let plan_of = |kind: &str| {
+            let sink = format!("{{type: {kind}, url: 'http://collector/v1/metrics'}}");
+            let config = Config::parse(&format!("interfaces: [eth0]\nsinks: [{sink}]"), "test").unwrap();
+            assert_eq!(slots(&config.interfaces), 1);
+            let views = Views::new(&config, 1).unwrap();
+            (Memory::plan(&config, &views, &Cpus::of(2), true).total(), views.rows(1))
+        };
+        let ((otlp, rows), (http, _)) = (plan_of("otlp"), plan_of("http"));
+        assert_eq!(otlp - http, rows * ENTRY_MESSAGES_BYTES + INTERFACE_MESSAGES_BYTES);
     }
 
     #[test]

@@ -24,8 +24,6 @@ use crate::spool::{Batch, Spool};
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
 /// The longest pause: a collector that was down all night gets its reports within half a minute.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Bytes of JSON that are delivered at once, beyond the first report.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// The thread.
 pub(super) struct Courier {
@@ -61,7 +59,7 @@ impl Courier {
         let mut pause = BACKOFF_MIN;
         while !self.too_late() {
             let most = if self.alone > 0 { 1 } else { self.sink.batch() };
-            let batch = match self.spool.batch(most, BATCH_BYTES) {
+            let batch = match self.spool.batch(most, self.sink.batch_bytes()) {
                 Ok(batch) => batch,
                 Err(error) => {
                     self.failed(&DeliveryError::unavailable(format!("cannot read the spool: {error}")));

@@ -9,6 +9,8 @@ mod inbox;
 mod ipfix;
 mod keeper;
 mod open;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod outbox;
 mod privacy;
 mod standing;
@@ -21,6 +23,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "otlp")]
+pub use self::otlp::Otlp;
 pub use self::{
     file::{File, Rotation},
     http::{Http, HttpError, Options, SecretHeader},
@@ -63,6 +67,11 @@ pub trait Sink: Send {
     /// How many reports it takes at once, at most.
     fn batch(&self) -> usize {
         1
+    }
+
+    /// How many bytes of JSON it takes at once, beyond the first report.
+    fn batch_bytes(&self) -> usize {
+        1 << 20
     }
 
     /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called again

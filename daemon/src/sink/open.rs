@@ -50,16 +50,19 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
             let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep, compress: *compress });
             ("file", Box::new(File::new(path, rotation)))
         }
-        Target::Http(http) => ("http", Box::new(connect(http)?)),
+        Target::Http(http) => ("http", Box::new(Http::new(&http.url.to_string(), options(http))?)),
         Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
+        #[cfg(feature = "otlp")]
+        Target::Otlp(http) => ("otlp", Box::new(super::Otlp::new(&http.url.to_string(), options(http))?)),
     };
     let key = sink.target.spool_key();
     let spool = spools.zip(key.as_deref());
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }
 
-fn connect(http: &config::Http) -> Result<Http, HttpError> {
-    let config::Http { url, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy } = http;
+fn options(http: &config::Http) -> Options {
+    let config::Http { url: _, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy } =
+        http;
     let token = token_file.iter().map(|file| SecretHeader {
         name: header::AUTHORIZATION,
         before: "Bearer ",
@@ -67,7 +70,7 @@ fn connect(http: &config::Http) -> Result<Http, HttpError> {
     });
     let others =
         header_files.iter().map(|(name, file)| SecretHeader { name: name.clone(), before: "", file: file.clone() });
-    let options = Options {
+    Options {
         timeout: *timeout,
         connect_timeout: *connect_timeout,
         compress: *compress,
@@ -75,8 +78,7 @@ fn connect(http: &config::Http) -> Result<Http, HttpError> {
         secrets: token.chain(others).collect(),
         tls: tls.clone(),
         proxy: proxy.clone(),
-    };
-    Http::new(&url.to_string(), options)
+    }
 }
 
 /// Opens the webhook, which gets messages of alerts, on a thread of its own behind its own queue.

@@ -57,19 +57,24 @@ impl Spool {
 
     /// What is to be delivered of an entry; `None` if its file turns out to be lost, and there is a tombstone now.
     fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
-        let number = entry.number;
+        let (number, time) = (entry.number, entry.time);
         let reason = match (&entry.what, &self.files, entry.name()) {
             (What::Memory(report), ..) => {
-                return Ok(Some(Parcel { number, is_report: true, encoded: report.clone() }));
+                return Ok(Some(Parcel { number, time, is_report: true, encoded: report.clone() }));
             }
             (What::Lost { ids, reason, .. }, ..) => {
-                return Ok(Some(Parcel { number, is_report: false, encoded: encoded(&Tombstone::new(ids, *reason)) }));
+                return Ok(Some(Parcel {
+                    number,
+                    time,
+                    is_report: false,
+                    encoded: encoded(&Tombstone::new(ids, *reason)),
+                }));
             }
             (What::File(ids, stored), Some(files), Some(name)) => {
                 match files.read(&name.to_string(), stored.bytes).and_then(|bytes| unpack(&bytes, *stored)) {
                     Ok(line) => {
                         let encoded = Encoded { id: ids.to_string(), line: line.into() };
-                        return Ok(Some(Parcel { number, is_report: true, encoded }));
+                        return Ok(Some(Parcel { number, time, is_report: true, encoded }));
                     }
                     Err(error) if error.kind() == ErrorKind::NotFound => Reason::Removed,
                     Err(error) if is_damage(&error) => Reason::Damaged,

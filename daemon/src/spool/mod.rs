@@ -112,6 +112,8 @@ pub struct Batch {
 pub struct Parcel {
     /// Its place in line.
     number: u64,
+    /// When the window of its first report ended, in seconds since 1970; the same in every attempt.
+    pub time: u64,
     /// Whether it is a report, and not a tombstone.
     pub is_report: bool,
     /// Its id and its line.
@@ -151,7 +153,7 @@ impl fmt::Debug for Spool {
 impl Parcel {
     /// A report that was in no spool.
     pub fn report(encoded: Encoded) -> Self {
-        Self { number: 0, is_report: true, encoded }
+        Self { number: 0, time: 0, is_report: true, encoded }
     }
 }
 

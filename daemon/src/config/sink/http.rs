@@ -92,6 +92,11 @@ const OWN_HEADERS: [HeaderName; 6] = [
 /// Reads the settings of such a sink.
 pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
+    settings(s, url)
+}
+
+/// All but the URL.
+pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
     let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));

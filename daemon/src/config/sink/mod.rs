@@ -3,6 +3,8 @@
 mod file;
 mod http;
 mod ipfix;
+#[cfg(feature = "otlp")]
+mod otlp;
 
 use std::net::IpAddr;
 
@@ -11,6 +13,8 @@ use serde::Serialize;
 pub(super) use self::http::{headers, url, write_headers};
 #[cfg(test)]
 pub use self::ipfix::FIELDS as IPFIX_FIELDS;
+#[cfg(feature = "otlp")]
+use self::otlp::otlp;
 use self::{file::file, http::http, ipfix::ipfix};
 pub use self::{
     file::{File, rotated},
@@ -83,6 +87,9 @@ pub enum Target {
     Http(Box<Http>),
     /// A collector of flow records.
     Ipfix(Ipfix),
+    /// A receiver of OTLP metrics over HTTP.
+    #[cfg(feature = "otlp")]
+    Otlp(Box<Http>),
 }
 
 impl Sink {
@@ -91,6 +98,26 @@ impl Sink {
 }
 
 impl Target {
+    /// Its settings, if it is spoken to over HTTP.
+    pub fn http(&self) -> Option<&Http> {
+        match self {
+            Self::Http(http) => Some(http),
+            #[cfg(feature = "otlp")]
+            Self::Otlp(http) => Some(http),
+            Self::Stdout | Self::File(_) | Self::Ipfix(_) => None,
+        }
+    }
+
+    /// Whether reports are made into other messages for it, which takes memory.
+    pub const fn translates(&self) -> bool {
+        match self {
+            #[cfg(feature = "otlp")]
+            Self::Otlp(_) => true,
+            Self::Ipfix(_) => true,
+            Self::Stdout | Self::File(_) | Self::Http(_) => false,
+        }
+    }
+
     /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
     pub fn spool_key(&self) -> Option<String> {
         match self {
@@ -101,6 +128,8 @@ impl Target {
                 let (transport, address, domain) = ipfix.place();
                 Some(format!("ipfix:{}:{address}:{domain}", transport.name()))
             }
+            #[cfg(feature = "otlp")]
+            Self::Otlp(http) => Some(format!("otlp:{}", http.url)),
         }
     }
 
@@ -121,6 +150,8 @@ impl Target {
             (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
             (Self::Ipfix(one), Self::Ipfix(other)) => one.place() == other.place(),
+            #[cfg(feature = "otlp")]
+            (Self::Otlp(one), Self::Otlp(other)) => one.url == other.url && one.headers == other.headers,
             _ => false,
         }
     }
@@ -133,10 +164,16 @@ enum Kind {
     File,
     Http,
     Ipfix,
+    Otlp,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http), ("ipfix", Kind::Ipfix)];
+const KINDS: [(&str, Kind); 5] = [
+    ("stdout", Kind::Stdout),
+    ("file", Kind::File),
+    ("http", Kind::Http),
+    ("ipfix", Kind::Ipfix),
+    ("otlp", Kind::Otlp),
+];
 
 /// The list of sinks. The views of `config` are known if `has_all_views`.
 pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> Option<Vec<Sink>> {
@@ -164,7 +201,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file, http or ipfix", |f| f.choice(&KINDS)) else {
+    let Some(kind) = s.require("type", "stdout, file, http, ipfix or otlp", |f| kind(&f)) else {
         s.pass_others();
         return None;
     };
@@ -173,6 +210,25 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
         Kind::Ipfix => Target::Ipfix(ipfix(s)?),
+        #[cfg(feature = "otlp")]
+        Kind::Otlp => Target::Otlp(otlp(s)?.into()),
+        #[cfg(not(feature = "otlp"))]
+        Kind::Otlp => return None,
     };
     Some(Sink { target, queue, addresses })
+}
+
+/// The kind, if this weir was built with it.
+fn kind(field: &Field<'_>) -> Option<Kind> {
+    let kind = field.choice(&KINDS)?;
+    let left_out: Option<(&str, &str)> = match kind {
+        #[cfg(not(feature = "otlp"))]
+        Kind::Otlp => Some(("otlp", "OTLP")),
+        _ => None,
+    };
+    let Some((feature, name)) = left_out else { return Some(kind) };
+    field.refuse(format!(
+        "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package"
+    ));
+    None
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
@@ -18,6 +18,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tiny_http::{Header, Method, Response, Server};
+use ureq::http::{HeaderName, Uri};
 
 use super::{
     super::{
@@ -26,6 +27,7 @@ use super::{
     },
     *,
 };
+use crate::config::Tls;
 
 /// Far longer than anything here takes; only a failing test waits for it.
 pub(in crate::sink) const LONG: Duration = Duration::from_secs(20);
@@ -35,11 +37,11 @@ pub(in crate::sink) struct Received {
     method: Method,
     url: String,
     headers: Vec<Header>,
-    body: Vec<u8>,
+    pub(in crate::sink) body: Vec<u8>,
 }
 
 impl Received {
-    fn header(&self, name: &'static str) -> Option<&str> {
+    pub(in crate::sink) fn header(&self, name: &'static str) -> Option<&str> {
         self.headers.iter().find(|header| header.field.equiv(name)).map(|header| header.value.as_str())
     }
 }
@@ -79,7 +81,7 @@ impl Collector {
     }
 
     /// All requests, once the last has been answered.
-    fn received(self) -> Vec<Received> {
+    pub(in crate::sink) fn received(self) -> Vec<Received> {
         self.requests.join().unwrap()
     }
 

@@ -1,0 +1,24 @@
+//! The sink `otlp`: as `http`, but for what is sent.
+
+use super::{
+    super::section::Section,
+    http::{Http, settings, url},
+};
+
+/// Reads the settings of such a sink.
+///
+/// Its URL is complete, as that of an exporter's metrics endpoint is (OTLP exporter specification, "Endpoint URLs for
+/// OTLP/HTTP"). A URL without a path is most often a base that lacks it: weir refuses it, and adds nothing on its own.
+pub(super) fn otlp(s: &mut Section<'_>) -> Option<Http> {
+    let url = s.require("url", "the receiver, such as http://collector:4318/v1/metrics", |f| {
+        let url = url(&f)?;
+        if url.path() == "/" {
+            f.refuse(
+                "the URL has no path: receivers take metrics at /v1/metrics, as in http://collector:4318/v1/metrics",
+            );
+            return None;
+        }
+        Some(url)
+    });
+    settings(s, url)
+}

@@ -1,0 +1,211 @@
+//! How weir speaks to an HTTP server, whatever it sends: connection, headers, secrets, TLS, proxy, compression, and what an
+//! answer means.
+
+use std::{io::Read, time::Duration};
+
+use ureq::{
+    Agent, Proxy,
+    http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
+};
+
+use super::{
+    answer::{may_pass, refusal, retry_after},
+    secret::SecretHeader,
+    tls::{self, PemError},
+};
+use crate::{
+    config::{Compress, Tls},
+    gzip::gzip,
+    sink::DeliveryError,
+    spool::Parcel,
+    text::with_causes,
+};
+
+/// How much of an answer is read. With a larger one the connection cannot be used again.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// zstd's own default: as fast as gzip at its fastest, and a quarter smaller.
+const ZSTD_LEVEL: i32 = 3;
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A server that takes POST requests at one URL.
+#[derive(Debug)]
+pub(in crate::sink) struct Client {
+    agent: Agent,
+    uri: Uri,
+    headers: HeaderMap,
+    secrets: Vec<SecretHeader>,
+    compress: Compress,
+}
+
+/// How a collector is spoken to.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How long an attempt may take, from resolving the name to the end of the answer.
+    pub timeout: Duration,
+    /// How long connecting may take; `None`: as long as all of it.
+    pub connect_timeout: Option<Duration>,
+    /// How bodies are compressed.
+    pub compress: Compress,
+    /// Headers that come on top, and replace weir's own of the same name.
+    pub headers: Vec<(String, String)>,
+    /// Headers whose values are in files.
+    pub secrets: Vec<SecretHeader>,
+    /// Whom HTTPS trusts, and who weir is.
+    pub tls: Tls,
+    /// The proxy; `None`: that of the environment, if there is one.
+    pub proxy: Option<Uri>,
+}
+
+/// Why a collector cannot be used as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The URL does not parse.
+    #[error("{url:?} is not a URL: {cause}")]
+    NotUrl {
+        /// What was given.
+        url: String,
+        /// Why it does not parse.
+        cause: ureq::http::uri::InvalidUri,
+    },
+    /// The URL has no host, or another scheme.
+    #[error("{0:?} is not a URL of the form http://host/path or https://host/path")]
+    NotHttp(String),
+    /// The URL contains a password, which is not repeated here.
+    #[error("a user name or password in a URL would end up in logs: give an `Authorization` header instead")]
+    Credentials,
+    /// A file with certificates or a key.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// The proxy.
+    #[error("{url:?} cannot be the proxy: {cause}")]
+    Proxy {
+        /// What was given.
+        url: String,
+        /// Why not.
+        cause: ureq::Error,
+    },
+    /// A header's name has characters that HTTP does not allow.
+    #[error("{0:?} is not the name of an HTTP header")]
+    HeaderName(String),
+    /// A header's value, which may be a secret and is not repeated here, has characters that HTTP does not allow.
+    #[error("the value of the header {0:?} contains a line break or another control character")]
+    HeaderValue(String),
+}
+
+impl Client {
+    /// A server at `url`, which is sent bodies of this type.
+    ///
+    /// # Errors
+    /// The URL or another option is not valid.
+    pub(in crate::sink) fn new(url: &str, content_type: &'static str, options: Options) -> Result<Self, HttpError> {
+        let Options { timeout, connect_timeout, compress, headers, secrets, tls, proxy } = options;
+        let uri = parse_url(url)?;
+        let mut all = HeaderMap::new();
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+        if let Some(encoding) = encoding(compress) {
+            all.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        for (name, value) in headers {
+            let Ok(header) = HeaderName::try_from(&name) else { return Err(HttpError::HeaderName(name)) };
+            let Ok(mut value) = HeaderValue::try_from(value) else { return Err(HttpError::HeaderValue(name)) };
+            value.set_sensitive(true);
+            all.insert(header, value);
+        }
+        let mut agent = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .timeout_connect(connect_timeout)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .tls_config(tls::config(&tls)?);
+        if let Some(url) = proxy.map(|proxy| proxy.to_string()) {
+            let proxy = Proxy::new(&url).map_err(|cause| HttpError::Proxy { url, cause })?;
+            agent = agent.proxy(Some(proxy));
+        }
+        let agent = agent.build().new_agent();
+        Ok(Self { agent, uri, headers: all, secrets, compress })
+    }
+
+    /// Scheme, host and port.
+    pub(in crate::sink) fn origin(&self) -> String {
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let host = self.uri.authority().map_or("", |authority| authority.as_str());
+        format!("{scheme}://{host}")
+    }
+
+    /// The URL without its query, which may hold a secret.
+    pub(in crate::sink) fn name(&self) -> String {
+        self.origin() + self.uri.path()
+    }
+
+    /// Sends a body, which is the concatenation of `parts`, for this batch. Returns the answer's body, if the server has
+    /// taken it: as much of it as arrives and is not too large.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliveryError::Refused`] for an answer of 4xx, but for those that may pass. Everything else may work later.
+    pub(in crate::sink) fn post(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
+        let request = self.request(batch, parts)?;
+        let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
+        let status = response.status();
+        if status.is_success() {
+            // Delivered, whether or not the rest of the answer arrives.
+            let mut answer = Vec::new();
+            let _ = response.body_mut().as_reader().take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+            return Ok(answer);
+        }
+        let message = refusal(&mut response);
+        Err(if status.is_client_error() && !may_pass(status) {
+            DeliveryError::Refused(message)
+        } else {
+            DeliveryError::Unavailable { message, after: retry_after(response.headers()) }
+        })
+    }
+
+    fn request(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Request<Vec<u8>>, DeliveryError> {
+        let body = match self.compress {
+            Compress::Gzip => gzip(parts),
+            Compress::Zstd => zstd::bulk::compress(&parts.concat(), ZSTD_LEVEL)
+                .map_err(|error| DeliveryError::unavailable(format!("cannot compress reports: {error}")))?,
+            Compress::None => parts.concat(),
+        };
+        let mut request = Request::post(&self.uri)
+            .body(body)
+            .map_err(|error| DeliveryError::Refused(format!("cannot make the request: {error}")))?;
+        request.headers_mut().extend(self.headers.clone());
+        for secret in &self.secrets {
+            let value = secret.value().map_err(|error| DeliveryError::unavailable(error.to_string()))?;
+            request.headers_mut().insert(secret.name.clone(), value);
+        }
+        let key = match batch {
+            [] => String::new(),
+            [one] => one.encoded.id.clone(),
+            [first, .., last] => format!("{}..{}", first.encoded.id, last.encoded.id),
+        };
+        let value = HeaderValue::try_from(&key)
+            .map_err(|_| DeliveryError::Refused(format!("the id {key:?} is not a header's value")))?;
+        request.headers_mut().insert(IDEMPOTENCY_KEY, value);
+        Ok(request)
+    }
+}
+
+fn parse_url(url: &str) -> Result<Uri, HttpError> {
+    if url.split(['/', '?', '#']).nth(2).is_some_and(|authority| authority.contains('@')) {
+        return Err(HttpError::Credentials);
+    }
+    let uri: Uri = url.parse().map_err(|cause| HttpError::NotUrl { url: url.to_owned(), cause })?;
+    let http = matches!(uri.scheme_str(), Some("http" | "https"));
+    if http && uri.host().is_some_and(|host| !host.is_empty()) {
+        Ok(uri)
+    } else {
+        Err(HttpError::NotHttp(url.to_owned()))
+    }
+}
+
+const fn encoding(compress: Compress) -> Option<&'static str> {
+    match compress {
+        Compress::Gzip => Some("gzip"),
+        Compress::Zstd => Some("zstd"),
+        Compress::None => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! Reports as OTLP metrics (OpenTelemetry Protocol 1, OTLP/HTTP with binary protobuf).
+//!
+//! A report is one `ResourceMetrics`, and so is a tombstone. Everything of a report has the times of its window: what is sent
+//! again is the same points at the same times. docs/collectors/otlp.md names all metrics.
+
+mod answer;
+mod metrics;
+mod report;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod tombstone;
+
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::ExportMetricsServiceRequest,
+    common::v1::{InstrumentationScope, KeyValue},
+    metrics::v1::{Metric, ResourceMetrics, ScopeMetrics},
+    resource::v1::Resource,
+};
+use prost::Message;
+use serde_json::from_slice;
+
+use self::answer::Answers;
+use super::{
+    DeliveryError, Sink,
+    http::{BATCH, Client, HttpError, Options},
+};
+use crate::spool::Parcel;
+
+/// The name of the service, and of the scope of its metrics.
+const NAME: &str = "weir";
+
+/// Bytes of JSON in one request: as metrics they are at most [`GROWTH`] times as many, which is 1 MiB.
+const BATCH_BYTES: usize = (1 << 20) / GROWTH;
+/// How much larger a report is as metrics than as JSON, at most: each bound of each row is a point with all attributes.
+const GROWTH: usize = 6;
+
+/// A receiver of OTLP metrics.
+///
+/// It is spoken to as an [`Http`](super::Http) collector is, and its answers mean the same. So more of them are tried again
+/// than OTLP asks for (429, 502, 503, 504): a report is not given up because a proxy on the way answers 404 or 500.
+#[derive(Debug)]
+pub struct Otlp {
+    client: Client,
+    answers: Answers,
+}
+
+impl Otlp {
+    /// A receiver at `url`, which is complete: `http://collector:4318/v1/metrics`.
+    ///
+    /// # Errors
+    /// The URL or another option is not valid.
+    pub fn new(url: &str, options: Options) -> Result<Self, HttpError> {
+        Ok(Self { client: Client::new(url, "application/x-protobuf", options)?, answers: Answers::default() })
+    }
+}
+
+impl Sink for Otlp {
+    fn name(&self) -> String {
+        format!("otlp:{}", self.client.name())
+    }
+
+    fn batch(&self) -> usize {
+        BATCH
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        let parts = batch.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
+        let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+        let answer = self.client.post(batch, &parts)?;
+        self.answers.judge(&self.name(), &answer);
+        Ok(())
+    }
+}
+
+/// A request with this report or tombstone. A request with several is these one after the other: protobuf concatenates
+/// repeated fields. So only one report at a time is in memory as messages.
+fn encoded(parcel: &Parcel) -> Result<Vec<u8>, DeliveryError> {
+    let Parcel { is_report, time, encoded, .. } = parcel;
+    let mapped = if *is_report {
+        from_slice(&encoded.line).map(|report| report::mapped(&report))
+    } else {
+        from_slice(&encoded.line).map(|tombstone| tombstone::mapped(&tombstone, *time))
+    };
+    let mapped = mapped.map_err(|error| {
+        let what = if *is_report { "a report" } else { "a tombstone" };
+        DeliveryError::Refused(format!("weir cannot read {} as {what}: {error}", encoded.id))
+    })?;
+    Ok(ExportMetricsServiceRequest { resource_metrics: vec![mapped] }.encode_to_vec())
+}
+
+/// These metrics of one observer.
+fn of_resource(attributes: Vec<KeyValue>, version: &str, metrics: Vec<Metric>) -> ResourceMetrics {
+    let scope =
+        InstrumentationScope { name: NAME.to_owned(), version: version.to_owned(), ..InstrumentationScope::default() };
+    ResourceMetrics {
+        resource: Some(Resource { attributes, ..Resource::default() }),
+        scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }],
+        ..ResourceMetrics::default()
+    }
+}
