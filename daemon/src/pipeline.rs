@@ -351,7 +351,7 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Plac
     let in_memory = "reports wait in memory, where there is room for a few: a restart loses those that wait";
     let Some(folder) = config.spool.folder(state_directory) else {
         let is_asked_for = config.spool.path == Where::StateDirectory;
-        if is_asked_for && config.sinks.iter().any(|sink| matches!(sink.target, Target::Http(_))) {
+        if is_asked_for && config.sinks.iter().any(|sink| matches!(sink.target, Target::Http(_) | Target::Nats(_))) {
             warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
         }
         return Ok(None);

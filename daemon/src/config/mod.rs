@@ -40,7 +40,7 @@ use weir_common::{
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
-pub use self::sink::{Addresses, Compress, File, Http, Sink, Target, Tls, rotated};
+pub use self::sink::{Addresses, Compress, File, Http, Nats, NatsUrl, Sink, Target, Tls, rotated};
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, Where};
 
@@ -471,7 +471,7 @@ impl Config {
         }
         let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| match &sink.target {
             Target::Http(http) => http.headers.iter().map(move |(name, _)| (nth, name)).collect(),
-            Target::Stdout | Target::File(_) => Vec::new(),
+            Target::Stdout | Target::File(_) | Target::Nats(_) => Vec::new(),
         });
         let mut secrets = headers.filter(|(_, name)| secret::is_credential(name));
         secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))

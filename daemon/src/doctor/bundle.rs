@@ -84,12 +84,13 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     [host, short].into_iter().chain(observer.name.as_deref()).for_each(|name| stand_ins.add("host", name));
     observer.site.iter().for_each(|site| stand_ins.add("site", site));
     networks.iter().for_each(|network| stand_ins.add("network", &network.name));
-    let urls = sinks.iter().filter_map(|sink| match &sink.target {
-        Target::Http(http) => Some(&http.url),
-        _ => None,
+    let hosts = sinks.iter().filter_map(|sink| match &sink.target {
+        Target::Http(http) => http.url.host(),
+        Target::Nats(nats) => Some(nats.url.host.as_str()),
+        Target::Stdout | Target::File(_) => None,
     });
-    let urls = urls.chain(alerts.webhook.iter().map(|webhook| &webhook.url));
-    urls.filter_map(|url| url.host()).for_each(|host| stand_ins.add("collector", host));
+    let hosts = hosts.chain(alerts.webhook.iter().filter_map(|webhook| webhook.url.host()));
+    hosts.for_each(|host| stand_ins.add("collector", host));
 }
 
 #[cfg(test)]

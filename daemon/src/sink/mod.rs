@@ -7,6 +7,8 @@ mod file;
 mod http;
 mod inbox;
 mod keeper;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 mod outbox;
 mod privacy;
@@ -20,6 +22,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "nats")]
+pub use self::nats::Nats;
 pub use self::{
     file::{File, Rotation},
     http::{Http, HttpError, Options, SecretHeader},

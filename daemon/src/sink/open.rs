@@ -29,6 +29,14 @@ pub enum OpenError {
     /// The HTTP sink's settings.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// The NATS sink's certificates or key.
+    #[cfg(feature = "nats")]
+    #[error("cannot open the nats sink")]
+    Nats(#[source] super::nats::TlsError),
+    /// This weir was built without a sink. The configuration says so before.
+    #[cfg(not(feature = "nats"))]
+    #[error("this weir was built without the {0} sink")]
+    NotBuilt(&'static str),
 }
 
 /// Opens every sink, each on threads of its own; reports for it wait in `spools`, if there is such a place.
@@ -51,6 +59,10 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
             ("file", Box::new(File::new(path, rotation)))
         }
         Target::Http(http) => ("http", Box::new(connect(http)?)),
+        #[cfg(feature = "nats")]
+        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats).map_err(OpenError::Nats)?)),
+        #[cfg(not(feature = "nats"))]
+        Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
     };
     let key = sink.target.spool_key();
     let spool = spools.zip(key.as_deref());

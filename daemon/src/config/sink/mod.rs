@@ -2,16 +2,18 @@
 
 mod file;
 mod http;
+mod nats;
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 pub(super) use self::http::{headers, url, write_headers};
-use self::{file::file, http::http};
+use self::{file::file, http::http, nats::nats};
 pub use self::{
     file::{File, rotated},
     http::{Compress, Http, Tls},
+    nats::{Nats, NatsUrl},
 };
 use super::{
     NONE,
@@ -77,6 +79,8 @@ pub enum Target {
     File(File),
     /// A collector that takes POST requests.
     Http(Box<Http>),
+    /// A subject of a NATS server, of which a JetStream stream takes what is published.
+    Nats(Box<Nats>),
 }
 
 impl Sink {
@@ -91,6 +95,7 @@ impl Target {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
             Self::Http(http) => Some(http.url.to_string()),
+            Self::Nats(nats) => Some(nats.place()),
         }
     }
 
@@ -110,6 +115,7 @@ impl Target {
             (Self::Stdout, Self::Stdout) => true,
             (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
+            (Self::Nats(one), Self::Nats(other)) => one.place() == other.place(),
             _ => false,
         }
     }
@@ -121,9 +127,28 @@ enum Kind {
     Stdout,
     File,
     Http,
+    Nats,
 }
 
-const KINDS: [(&str, Kind); 3] = [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http)];
+const KINDS: [(&str, Kind); 4] =
+    [("stdout", Kind::Stdout), ("file", Kind::File), ("http", Kind::Http), ("nats", Kind::Nats)];
+
+impl Kind {
+    /// Whether this weir was built with it; if not, that is a mistake at its name.
+    fn is_built(self, field: &Field<'_>) -> bool {
+        let (is_built, feature, name) = match self {
+            Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
+            Self::Stdout | Self::File | Self::Http => return true,
+        };
+        if !is_built {
+            field.refuse(format!(
+                "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package, \
+                 which has it"
+            ));
+        }
+        is_built
+    }
+}
 
 /// The list of sinks.
 pub(super) fn sinks(field: &Field<'_>) -> Option<Vec<Sink>> {
@@ -145,7 +170,9 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file or http", |f| f.choice(&KINDS)) else {
+    let Some(kind) =
+        s.require("type", "stdout, file, http or nats", |f| f.choice(&KINDS).filter(|kind| kind.is_built(&f)))
+    else {
         s.pass_others();
         return None;
     };
@@ -153,6 +180,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::Stdout => Target::Stdout,
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
+        Kind::Nats => Target::Nats(nats(s)?.into()),
     };
     Some(Sink { target, queue, addresses })
 }

@@ -4,7 +4,7 @@ mod answer;
 mod secret;
 #[cfg(test)]
 pub(super) mod tests;
-mod tls;
+pub(super) mod tls;
 
 use std::{
     io::{self, Read},
