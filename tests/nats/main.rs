@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         with_server("a_full_stream_is_tried_again", a_full_stream_is_tried_again),
         with_server("a_connection_stays_while_nothing_is_sent", a_connection_stays_while_nothing_is_sent),
         with_server("a_secret_is_read_anew_and_never_told", login::a_secret_is_read_anew_and_never_told),
+        with_server("credentials_sign_what_the_server_asks", login::credentials_sign_what_the_server_asks),
         with_server("a_missing_permission_is_told", login::a_missing_permission_is_told),
         with_server("a_connection_is_encrypted_for_both", login::a_connection_is_encrypted_for_both),
     ];

@@ -190,11 +190,21 @@ impl Talk {
     ///
     /// The server does not let this happen.
     pub fn begin(address: SocketAddr, login: &Value) -> Result<Self> {
+        Self::answering(address, |_| Ok(login.clone()))
+    }
+
+    /// Begins one; `login` knows by what the server says of itself what `CONNECT` has to say besides.
+    ///
+    /// # Errors
+    ///
+    /// The server does not let this happen.
+    pub fn answering(address: SocketAddr, login: impl FnOnce(&Value) -> Result<Value>) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let mut talk = Self { reader: BufReader::new(stream), asked: 0 };
         let info = talk.line()?;
-        ensure!(info.starts_with("INFO "), "{info}");
+        let info = info.strip_prefix("INFO ").with_context(|| format!("no INFO: {info}"))?;
+        let login = login(&serde_json::from_str(info)?)?;
         let mut connect = json!({"verbose": false, "headers": true, "no_responders": true});
         for (key, value) in login.as_object().into_iter().flatten() {
             connect[key] = value.clone();
