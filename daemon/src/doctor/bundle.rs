@@ -97,6 +97,15 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "nats")]
+    #[test]
+    fn a_nats_server_has_a_stand_in() {
+        let config = Config::parse("sinks: [{type: nats, url: 'tls://NATS.example'}]", "weir.yaml").unwrap();
+        let mut stand_ins = StandIns::default();
+        names(&mut stand_ins, &config, "core7");
+        assert_eq!(stand_ins.text("nats:nats.example:4222/weir.reports"), "nats:collector-1:4222/weir.reports");
+    }
+
     #[test]
     fn nothing_says_who_and_where_this_is() {
         const CONFIG: &str = "

@@ -83,9 +83,10 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     let timeout = s.get("timeout", Nats::TIMEOUT, |f| f.duration(TIMEOUT));
     // Who weir is can be said once, in one of three ways.
     let mut said: Option<&str> = None;
-    let mut once = |field: &Field<'_>, name| match said.replace(name) {
-        Some(other) => field.refuse(format!("`{other}` says already who weir is: keep one of them")),
-        None => {}
+    let mut once = |field: &Field<'_>, name| {
+        if let Some(other) = said.replace(name) {
+            field.refuse(format!("`{other}` says already who weir is: keep one of them"));
+        }
     };
     let credentials_file = s.get("credentials_file", None, |f| {
         once(&f, "credentials_file");
@@ -173,7 +174,8 @@ fn user(field: &Field<'_>) -> Option<String> {
     None
 }
 
-#[cfg(all(test, feature = "nats"))]
+#[cfg(test)]
+#[cfg(feature = "nats")]
 mod tests {
     use super::{
         super::{Addresses, Sink, Target},
@@ -297,7 +299,8 @@ mod tests {
     }
 }
 
-#[cfg(all(test, not(feature = "nats")))]
+#[cfg(test)]
+#[cfg(not(feature = "nats"))]
 mod tests {
     use crate::config::Config;
 
