@@ -101,7 +101,8 @@ impl Connection {
         };
         let stream = {
             let _entered = driver.handle.enter();
-            ContextBuilder::new().timeout(within).ack_timeout(within).max_ack_inflight(BATCH).build(client.clone())
+            // Each delivery has a deadline of its own, which is earlier.
+            ContextBuilder::new().timeout(2 * settings.timeout).max_ack_inflight(BATCH).build(client.clone())
         };
         Ok(Self { client, stream, trouble, driver })
     }
@@ -146,7 +147,9 @@ impl Connection {
         let answered = async {
             tokio::select! {
                 answers = answers => Ok(answers),
-                why = trouble.wait_for(Option::is_some) => Err(why.ok().and_then(|why| why.clone()).unwrap_or_default()),
+                why = trouble.wait_for(Option::is_some) => {
+                    Err(why.ok().and_then(|why| why.clone()).unwrap_or_else(|| "the connection has ended".to_owned()))
+                }
             }
         };
         driver

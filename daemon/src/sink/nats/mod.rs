@@ -82,8 +82,7 @@ impl Nats {
     /// What an answer to a message means.
     fn failure(&self, error: &PublishError, has_jetstream: bool) -> DeliveryError {
         let subject = &self.settings.subject;
-        let told = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
-        match (error.kind(), told) {
+        match (error.kind(), told(error)) {
             (PublishErrorKind::StreamNotFound, _) => {
                 let why = if has_jetstream { "" } else { " (this server says that it runs without JetStream)" };
                 unavailable(format!(
@@ -103,6 +102,17 @@ impl Nats {
 
 /// What a stream will say of this message again: it is larger than `max_msg_size`, or its headers are.
 const REFUSALS: [ErrorCode; 2] = [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
+
+/// What the stream has told.
+fn told(error: &PublishError) -> Option<&jetstream::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+/// Whether an error is an answer to its message, after which the connection is as good as before.
+fn is_answer(error: &PublishError) -> bool {
+    matches!(error.kind(), PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded)
+        || told(error).is_some()
+}
 
 impl Sink for Nats {
     fn name(&self) -> String {
@@ -136,8 +146,11 @@ impl Sink for Nats {
                 return Err(unavailable(quoted(&why)));
             }
         };
-        let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
-        let failures: Vec<_> = failures.map(|error| self.failure(error, info.jetstream)).collect();
+        let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        if !errors.iter().all(is_answer) {
+            self.hang_up();
+        }
+        let failures: Vec<_> = errors.iter().map(|error| self.failure(error, info.jetstream)).collect();
         // What may work later goes first: then all of them are tried again.
         let may_pass = |failure: &&DeliveryError| matches!(failure, DeliveryError::Unavailable { .. });
         failures.iter().find(may_pass).or(failures.first()).cloned().map_or(Ok(()), Err)
