@@ -96,19 +96,22 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
         once(&f, "token_file");
         path(&f).map(Some)
     });
-    let user = s.get("user", None, |f| {
-        once(&f, "user");
-        user(&f).map(Some)
-    });
-    let password_file = s.get("password_file", None, |f| path(&f).map(Some));
-    if let [Some(alone), None] | [None, Some(alone)] = ["user", "password_file"].map(|key| s.field(key)) {
+    let both = ["user", "password_file"].map(|key| s.field(key));
+    if let [Some(alone), None] | [None, Some(alone)] = &both {
         alone.refuse("`user` and `password_file` belong together: give both, or none");
     }
+    let [user, password_file] = both;
+    let user = user.and_then(|f| {
+        once(&f, "user");
+        self::user(&f)
+    });
+    let password_file = password_file.and_then(|f| path(&f));
     let tls = s.get("tls", Tls::default(), |f| {
-        if url.as_ref().is_some_and(|url| !url.is_tls) {
+        let tls = tls(&f)?;
+        if tls != Tls::default() && url.as_ref().is_some_and(|url| !url.is_tls) {
             f.refuse("the connection would not have to be encrypted: let `url` begin with tls://");
         }
-        tls(&f)
+        Some(tls)
     });
     Some(Nats { url: url?, subject, timeout, credentials_file, token_file, user, password_file, tls })
 }
@@ -243,7 +246,7 @@ mod tests {
             ("url: 'nats://a/5ec2e7'", "url", "ends with its port"),
             ("url: 'nats://a?token=5ec2e7'", "url", "ends with its port"),
             ("url: 'nats://a:0'", "url", "the port of the URL is not from 1 to 65535"),
-            ("url: 'nats://a:99999'", "url", "not a URL"),
+            ("url: 'nats://a:99999'", "url", "the port of the URL is not from 1 to 65535"),
             ("url: 'nats://:4222'", "url", "has no host"),
             ("url: 'nats://a', subject: ''", "subject", "0 bytes"),
             ("url: 'nats://a', subject: 'a b'", "subject", "blank"),
@@ -259,7 +262,11 @@ mod tests {
             ("url: 'nats://a', token_file: a, user: a, password_file: a", "user", "`token_file` says already"),
             ("url: 'nats://a', tls: {ca_file: a}", "tls", "let `url` begin with tls://"),
             ("url: 'tls://a', tls: {key_file: a}", "tls", together),
-            ("url: 'nats://a', token: 5ec2e7", "token", "unknown key, did you mean token_file?"),
+            (
+                "url: 'nats://a', token: 5ec2e7",
+                "token",
+                "unknown key (known here: queue, addresses, type, url, subject, timeout, credentials_file, token_file, user, password_file, tls)",
+            ),
             (
                 "url: 'nats://a', compress: gzip",
                 "compress",
