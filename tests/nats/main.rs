@@ -85,11 +85,11 @@ impl Router {
 
     fn offer(&self, numbers: RangeInclusive<u64>) {
         for number in numbers {
-            self.offer_one(encoded(number, 0));
+            self.offer_one(&encoded(number, 0));
         }
     }
 
-    fn offer_one(&self, report: Encoded) {
+    fn offer_one(&self, report: &Encoded) {
         self.sinks.iter().for_each(|sink| sink.offer(report.clone()));
     }
 
@@ -288,7 +288,7 @@ fn what_is_too_large_is_put_aside() -> Result<()> {
         let least = headers.len() + encoded(number, 1).line.len() - 1;
         encoded(number, 1 + bytes - least)
     };
-    for report in [sized(1, LARGEST), sized(2, LARGEST + 1), encoded(3, 0)] {
+    for report in &[sized(1, LARGEST), sized(2, LARGEST + 1), encoded(3, 0)] {
         router.offer_one(report);
     }
     // The third is delivered beside a tombstone for the second.
@@ -305,7 +305,7 @@ fn what_is_too_large_is_put_aside() -> Result<()> {
 
     // What a stream itself does not take is put aside, too.
     talk.stream("UPDATE", SUBJECT, &json!({"max_msg_size": 1024}))?;
-    router.offer_one(encoded(4, 2048));
+    router.offer_one(&encoded(4, 2048));
     router.offer(5..=5);
     router.wait_for(3)?;
     let answer = answers(&router.spool)?;
