@@ -24,7 +24,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, Interface, KeyError, Where, slots},
+    config::{Config, HashKey, Interface, KeyError, Where, slots, spool_keys},
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
@@ -344,14 +344,14 @@ fn inherit(
 
 /// Where reports wait for their sinks on disk; `None` if they wait in memory, which the log says.
 fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
-    let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
+    let targets: Vec<_> = spool_keys(&config.sinks).into_iter().flatten().collect();
     if targets.is_empty() {
         return Ok(None);
     }
     let in_memory = "reports wait in memory, where there is room for a few: a restart loses those that wait";
     let Some(folder) = config.spool.folder(state_directory) else {
         let is_asked_for = config.spool.path == Where::StateDirectory;
-        if is_asked_for && config.sinks.iter().any(|sink| sink.target.http().is_some()) {
+        if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {
             warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
         }
         return Ok(None);

@@ -53,6 +53,7 @@ mod ipfix;
 mod ledger;
 mod log;
 mod memory;
+mod nats;
 mod notify;
 mod otlp;
 mod package;
@@ -98,13 +99,14 @@ const ALONE: [Suite; 12] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
 /// that none of them is left over at the end.
-const PATIENT: [Suite; 35] = [
+const PATIENT: [Suite; 37] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
     Suite::in_namespaces("delivery", delivery::TESTS),
     Suite { name: "otlp", tests: otlp::TESTS, requirements: otlp::requirements },
+    Suite { name: "nats", tests: nats::TESTS, requirements: nats::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),

@@ -442,7 +442,7 @@ fn a_real_collector_passes_on_the_numbers_of_the_reports() -> Result<()> {
 /// weir with a receiver as its only sink, and with a spool that outlives it.
 fn start(pair: &QuietPair, state: &Scratch, receiver: &Receiver) -> Result<Daemon> {
     let scratch = Scratch::new()?;
-    let program = weir_with("STATE_DIRECTORY", state.path(), &scratch)?;
+    let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |_| {
         let sink = format!("{{type: otlp, url: \"{}\", timeout: 500ms, queue: 8}}", receiver.url());
         format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n")

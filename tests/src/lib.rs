@@ -5,7 +5,7 @@
 //! bad luck. [`pcap`] writes packets to a file and [`inject`] sends them; [`story`] is the demo's traffic. [`captures`]
 //! finds captures of real networks. [`netns`] builds small networks out of namespaces, [`daemon`] runs the real weir in
 //! them, [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the real one;
-//! [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time.
+//! [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.
@@ -22,6 +22,7 @@ pub mod daemon;
 pub mod foreign;
 pub mod inject;
 pub mod livegen;
+pub mod nats;
 pub mod netns;
 pub mod object;
 pub mod oracle;

@@ -165,6 +165,13 @@ pub const FILES_KEPT: RangeInclusive<u64> = 1..=100;
 pub const DOMAIN: RangeInclusive<u64> = 0..=u32::MAX as u64;
 
 /// How long an HTTP sink waits for its collector.
+/// Bytes of the subject that a NATS sink publishes on: servers take a line of 4096 bytes with two subjects in it.
+pub const NATS_SUBJECT_BYTES: RangeInclusive<usize> = 1..=255;
+
+/// Bytes of a NATS user's name.
+pub const NATS_USER_BYTES: RangeInclusive<usize> = 1..=255;
+
+/// How long an HTTP or NATS sink waits for its collector.
 pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
 
 /// Headers of an HTTP sink: what common servers still accept.

@@ -599,7 +599,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
         &[
             "3:5: sinks[0].url: unknown key (known here: queue, addresses, type)",
-            "4:5: sinks[1].type: is missing: stdout, file, http, ipfix or otlp",
+            "4:5: sinks[1].type: is missing: stdout, file, http, ipfix, nats or otlp",
             "6:5: sinks[2].tpye: unknown key, did you mean type?",
         ],
     ),
@@ -609,7 +609,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "1:9: sinks[0].path: is missing: the file to append to",
             "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
-            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, otlp, found the text \"kafka\"",
+            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, nats, otlp, found the text \"kafka\"",
         ],
     ),
     (
@@ -836,6 +836,15 @@ fn lists_have_limits() {
         mistakes(&format!("sinks: [{{type: http, url: 'http://a', headers: {{{headers}}}}}]")),
         ["1:48: sinks[0].headers: 33 entries are more than the 32 allowed"]
     );
+}
+
+#[test]
+fn two_sinks_never_have_one_spool() {
+    let of = |headers: &str| format!("{{type: http, url: 'http://a/', headers: {{{headers}}}}}");
+    let text = format!("sinks: [{}, {}, {{type: stdout}}, {}]", of("X-T: one"), of("X-T: two"), of("X-T: three"));
+    let keys = spool_keys(&parse(&text).unwrap().sinks);
+    let known = |key: &str| Some(key.to_owned());
+    assert_eq!(keys, [known("http://a/"), known("http://a/#2"), None, known("http://a/#3")]);
 }
 
 #[test]
@@ -1609,7 +1618,7 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     let (otlp, http) = (of("otlp"), of("http"));
     assert_eq!(otlp.sinks[0].target.http().unwrap(), http.sinks[0].target.http().unwrap());
     assert_ne!(otlp.sinks[0].target, http.sinks[0].target);
-    assert_ne!(otlp.sinks[0].target.spool_key(), http.sinks[0].target.spool_key(), "each has a spool of its own");
+    assert_ne!(spool_keys(&otlp.sinks), spool_keys(&http.sinks), "each has a spool of its own");
     assert_eq!(parse(&otlp.to_yaml()).unwrap(), otlp);
     for (url, why) in [
         ("http://collector:4318", "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics"),

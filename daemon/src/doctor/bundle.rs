@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Diagnosis, stand_ins::StandIns};
-use crate::config::Config;
+use crate::config::{Config, Target};
 
 /// What this JSON is.
 const SCHEMA: &str = "weir.bundle/1";
@@ -84,14 +84,28 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     [host, short].into_iter().chain(observer.name.as_deref()).for_each(|name| stand_ins.add("host", name));
     observer.site.iter().for_each(|site| stand_ins.add("site", site));
     networks.iter().for_each(|network| stand_ins.add("network", &network.name));
-    let urls = sinks.iter().filter_map(|sink| Some(&sink.target.http()?.url));
-    let urls = urls.chain(alerts.webhook.iter().map(|webhook| &webhook.url));
-    urls.filter_map(|url| url.host()).for_each(|host| stand_ins.add("collector", host));
+    let hosts = sinks.iter().filter_map(|sink| match &sink.target {
+        Target::Http(http) | Target::Otlp(http) => http.url.host(),
+        Target::Ipfix(ipfix) => Some(ipfix.address.host.as_str()),
+        Target::Nats(nats) => Some(nats.url.host.as_str()),
+        Target::Stdout | Target::File(_) => None,
+    });
+    let hosts = hosts.chain(alerts.webhook.iter().filter_map(|webhook| webhook.url.host()));
+    hosts.for_each(|host| stand_ins.add("collector", host));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "nats")]
+    #[test]
+    fn a_nats_server_has_a_stand_in() {
+        let config = Config::parse("sinks: [{type: nats, url: 'tls://NATS.example'}]", "weir.yaml").unwrap();
+        let mut stand_ins = StandIns::default();
+        names(&mut stand_ins, &config, "core7");
+        assert_eq!(stand_ins.text("nats:nats.example:4222/weir.reports"), "nats:collector-1:4222/weir.reports");
+    }
 
     #[test]
     fn nothing_says_who_and_where_this_is() {

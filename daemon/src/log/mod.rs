@@ -32,6 +32,9 @@ use crate::clock;
 /// The variable that says which lines there are: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
 
+/// The lines that there are by default. What becomes of the client of NATS, its sink says.
+const LINES: &str = "info,async_nats=off";
+
 /// How lines look since [`begin`].
 static STYLE: OnceLock<Style> = OnceLock::new();
 
@@ -43,7 +46,7 @@ pub struct Ended(Arc<Lines>);
 pub fn begin(format: Format) -> Ended {
     let style = *STYLE.get_or_init(|| Style::of_stderr(format));
     let lines = Arc::new(Lines { log: Log::new(io::stderr(), style), style, limiter: Mutex::default() });
-    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(LINES));
     tracing_subscriber::registry().with(filter).with(ToLines(lines.clone())).init();
     Ended(lines)
 }

@@ -8,6 +8,8 @@ mod http;
 mod inbox;
 mod ipfix;
 mod keeper;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -23,6 +25,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "nats")]
+pub use self::nats::Nats;
 #[cfg(feature = "otlp")]
 pub use self::otlp::Otlp;
 pub use self::{

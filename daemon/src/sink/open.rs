@@ -29,6 +29,14 @@ pub enum OpenError {
     /// The HTTP sink's settings.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// The NATS sink's certificates or key.
+    #[cfg(feature = "nats")]
+    #[error("cannot open the nats sink")]
+    Nats(#[source] super::nats::TlsError),
+    /// This weir was built without a sink. The configuration says so before.
+    #[cfg(not(all(feature = "nats", feature = "otlp")))]
+    #[error("this weir was built without the {0} sink")]
+    NotBuilt(&'static str),
 }
 
 /// Opens every sink, each on threads of its own; reports for it wait in `spools`, if there is such a place.
@@ -37,10 +45,11 @@ pub enum OpenError {
 ///
 /// The first that cannot be opened.
 pub fn open(sinks: &[config::Sink], spools: Option<&Place>) -> Result<Vec<Outbox>, OpenError> {
-    sinks.iter().map(|sink| open_one(sink, spools)).collect()
+    let keys = config::spool_keys(sinks);
+    sinks.iter().zip(keys).map(|(sink, key)| open_one(sink, spools.zip(key.as_deref()))).collect()
 }
 
-fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenError> {
+fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox, OpenError> {
     let (name, target): (_, Box<dyn Sink>) = match &sink.target {
         Target::Stdout => {
             let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
@@ -54,9 +63,13 @@ fn open_one(sink: &config::Sink, spools: Option<&Place>) -> Result<Outbox, OpenE
         Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
         #[cfg(feature = "otlp")]
         Target::Otlp(http) => ("otlp", Box::new(super::Otlp::new(&http.url.to_string(), options(http))?)),
+        #[cfg(not(feature = "otlp"))]
+        Target::Otlp(_) => return Err(OpenError::NotBuilt("otlp")),
+        #[cfg(feature = "nats")]
+        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats).map_err(OpenError::Nats)?)),
+        #[cfg(not(feature = "nats"))]
+        Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
     };
-    let key = sink.target.spool_key();
-    let spool = spools.zip(key.as_deref());
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }
 

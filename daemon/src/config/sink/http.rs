@@ -123,7 +123,7 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
     Some(Http { url: url?, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy })
 }
 
-fn tls(field: &Field<'_>) -> Option<Tls> {
+pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {
     let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
         let mut file = |name| s.get(name, None, |f| path(&f).map(Some));
         Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }

@@ -3,23 +3,22 @@
 mod file;
 mod http;
 mod ipfix;
-#[cfg(feature = "otlp")]
+mod nats;
 mod otlp;
 
-use std::net::IpAddr;
+use std::{collections::HashMap, net::IpAddr};
 
 use serde::Serialize;
 
 pub(super) use self::http::{headers, url, write_headers};
 #[cfg(test)]
 pub use self::ipfix::FIELDS as IPFIX_FIELDS;
-#[cfg(feature = "otlp")]
-use self::otlp::otlp;
-use self::{file::file, http::http, ipfix::ipfix};
+use self::{file::file, http::http, ipfix::ipfix, nats::nats, otlp::otlp};
 pub use self::{
     file::{File, rotated},
     http::{Compress, Http, Tls},
     ipfix::{Address, Ipfix, Transport},
+    nats::{Nats, NatsUrl},
 };
 use super::{
     Config, NONE,
@@ -88,8 +87,9 @@ pub enum Target {
     /// A collector of flow records.
     Ipfix(Ipfix),
     /// A receiver of OTLP metrics over HTTP.
-    #[cfg(feature = "otlp")]
     Otlp(Box<Http>),
+    /// A subject of a NATS server, of which a JetStream stream takes what is published.
+    Nats(Box<Nats>),
 }
 
 impl Sink {
@@ -97,29 +97,43 @@ impl Sink {
     pub const QUEUE: usize = 64;
 }
 
+/// What the spool of each sink is known by, in their order; `None` for those that have none. Of sinks that differ in
+/// headers alone, all but the first have a number: headers are secrets, and change.
+pub fn spool_keys(sinks: &[Sink]) -> Vec<Option<String>> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let key = |sink: &Sink| {
+        let key = sink.target.spool_key()?;
+        let nth = known.entry(key.clone()).and_modify(|nth| *nth += 1).or_insert(1);
+        Some(if *nth == 1 { key } else { format!("{key}#{nth}") })
+    };
+    sinks.iter().map(key).collect()
+}
+
 impl Target {
     /// Its settings, if it is spoken to over HTTP.
     pub fn http(&self) -> Option<&Http> {
         match self {
             Self::Http(http) => Some(http),
-            #[cfg(feature = "otlp")]
             Self::Otlp(http) => Some(http),
-            Self::Stdout | Self::File(_) | Self::Ipfix(_) => None,
+            Self::Stdout | Self::File(_) | Self::Ipfix(_) | Self::Nats(_) => None,
         }
     }
 
     /// Whether reports are made into other messages for it, which takes memory.
     pub const fn translates(&self) -> bool {
         match self {
-            #[cfg(feature = "otlp")]
-            Self::Otlp(_) => true,
-            Self::Ipfix(_) => true,
-            Self::Stdout | Self::File(_) | Self::Http(_) => false,
+            Self::Ipfix(_) | Self::Otlp(_) => true,
+            Self::Stdout | Self::File(_) | Self::Http(_) | Self::Nats(_) => false,
         }
     }
 
+    /// Whether it may be on another machine.
+    pub const fn is_remote(&self) -> bool {
+        !matches!(self, Self::Stdout | Self::File(_))
+    }
+
     /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
-    pub fn spool_key(&self) -> Option<String> {
+    fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
@@ -128,8 +142,8 @@ impl Target {
                 let (transport, address, domain) = ipfix.place();
                 Some(format!("ipfix:{}:{address}:{domain}", transport.name()))
             }
-            #[cfg(feature = "otlp")]
             Self::Otlp(http) => Some(format!("otlp:{}", http.url)),
+            Self::Nats(nats) => Some(nats.place()),
         }
     }
 
@@ -150,8 +164,8 @@ impl Target {
             (Self::File(one), Self::File(other)) => one.place() == other.place(),
             (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
             (Self::Ipfix(one), Self::Ipfix(other)) => one.place() == other.place(),
-            #[cfg(feature = "otlp")]
             (Self::Otlp(one), Self::Otlp(other)) => one.url == other.url && one.headers == other.headers,
+            (Self::Nats(one), Self::Nats(other)) => one.place() == other.place(),
             _ => false,
         }
     }
@@ -164,16 +178,36 @@ enum Kind {
     File,
     Http,
     Ipfix,
+    Nats,
     Otlp,
 }
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
     ("stdout", Kind::Stdout),
     ("file", Kind::File),
     ("http", Kind::Http),
     ("ipfix", Kind::Ipfix),
+    ("nats", Kind::Nats),
     ("otlp", Kind::Otlp),
 ];
+
+impl Kind {
+    /// Whether this weir was built with it; if not, that is a mistake at its name.
+    fn is_built(self, field: &Field<'_>) -> bool {
+        let (is_built, feature, name) = match self {
+            Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
+            Self::Otlp => (cfg!(feature = "otlp"), "otlp", "OTLP"),
+            Self::Stdout | Self::File | Self::Http | Self::Ipfix => return true,
+        };
+        if !is_built {
+            field.refuse(format!(
+                "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package, \
+                 which has it"
+            ));
+        }
+        is_built
+    }
+}
 
 /// The list of sinks. The views of `config` are known if `has_all_views`.
 pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> Option<Vec<Sink>> {
@@ -201,7 +235,10 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
-    let Some(kind) = s.require("type", "stdout, file, http, ipfix or otlp", |f| kind(&f)) else {
+    let kind = s.require("type", "stdout, file, http, ipfix, nats or otlp", |f| {
+        f.choice(&KINDS).filter(|kind| kind.is_built(&f))
+    });
+    let Some(kind) = kind else {
         s.pass_others();
         return None;
     };
@@ -210,25 +247,8 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
         Kind::Ipfix => Target::Ipfix(ipfix(s)?),
-        #[cfg(feature = "otlp")]
+        Kind::Nats => Target::Nats(nats(s)?.into()),
         Kind::Otlp => Target::Otlp(otlp(s)?.into()),
-        #[cfg(not(feature = "otlp"))]
-        Kind::Otlp => return None,
     };
     Some(Sink { target, queue, addresses })
-}
-
-/// The kind, if this weir was built with it.
-fn kind(field: &Field<'_>) -> Option<Kind> {
-    let kind = field.choice(&KINDS)?;
-    let left_out: Option<(&str, &str)> = match kind {
-        #[cfg(not(feature = "otlp"))]
-        Kind::Otlp => Some(("otlp", "OTLP")),
-        _ => None,
-    };
-    let Some((feature, name)) = left_out else { return Some(kind) };
-    field.refuse(format!(
-        "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package"
-    ));
-    None
 }

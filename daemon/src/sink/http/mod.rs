@@ -5,7 +5,7 @@ mod client;
 mod secret;
 #[cfg(test)]
 pub(super) mod tests;
-mod tls;
+pub(super) mod tls;
 
 use std::time::Duration;
 

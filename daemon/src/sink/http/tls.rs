@@ -59,7 +59,8 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
     Ok(tls.build())
 }
 
-fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
+/// The certificates of a file.
+pub(in crate::sink) fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
     let pem = read(file)?;
     let all: Vec<_> = parse_pem(&pem)
         .filter_map(|item| match item {
@@ -74,7 +75,8 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
     }
 }
 
-fn private_key(file: &Path) -> Result<PrivateKey<'static>, PemError> {
+/// The private key of a file that not every user may read.
+pub(in crate::sink) fn private_key(file: &Path) -> Result<PrivateKey<'static>, PemError> {
     let pem = read(file)?;
     Exposed::check_path(file)?;
     let missing = |_| PemError::Missing { file: file.display().to_string(), what: "private key" };
