@@ -1,6 +1,7 @@
 //! The reference collector: the real `weir collect` on loopback. What it has answered is in its database once, whatever
 //! its senders and its disk do.
 
+mod clickhouse;
 mod recipes;
 
 use std::{
@@ -25,7 +26,7 @@ use weir_tests::{
     collecting::{Collecting, NDJSON, Signal, TIMEOUT, database, post, query, query_by, report, reports, say},
     daemon::weir_binary,
     scratch::Scratch,
-    trial::{optional, root, trial},
+    trial::{needed, optional, root, trial},
 };
 
 fn main() -> ExitCode {
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         free("clients_that_hang_hold_nobody_up", clients_that_hang_hold_nobody_up),
         free("a_request_that_has_begun_is_answered_at_the_end", a_request_that_has_begun_is_answered_at_the_end),
         trial("a_full_disk_is_answered_later", a_full_disk_is_answered_later, &[&root()]),
+        trial("reports_go_into_clickhouse", clickhouse::recipe, &[&needed(clickhouse::is_there())]),
         trial("reports_go_into_postgresql", recipes::postgresql, &[&optional(recipes::postgresql_is_there())]),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
