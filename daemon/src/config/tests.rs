@@ -169,7 +169,7 @@ hash_key: {file: key}
 sinks:
   - {type: stdout, queue: 1, addresses: prefix}
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, compress: zstd, queue: 2}
-  - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128"}
+  - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, send_timeout: 2s, answer_timeout: 3s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128"}
   - {type: http, url: "http://collector"}
   - {type: ipfix, address: "[2001:db8::1]:9995", transport: tcp, timeout: 1s, view: web, domain: 7}
 spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
@@ -193,6 +193,8 @@ fn every_setting_is_read() {
             url: Uri::from_static(url),
             timeout,
             connect_timeout: None,
+            send_timeout: None,
+            answer_timeout: None,
             compress,
             headers: Vec::new(),
             token_file: None,
@@ -290,6 +292,8 @@ fn every_setting_is_read() {
                     url: Uri::from_static("https://[2001:db8::1]:8443/a?b=c"),
                     timeout: Duration::from_millis(250),
                     connect_timeout: Some(Duration::from_secs(1)),
+                    send_timeout: Some(Duration::from_secs(2)),
+                    answer_timeout: Some(Duration::from_secs(3)),
                     compress: Compress::Zstd,
                     headers: Vec::new(),
                     token_file: Some("token".into()),

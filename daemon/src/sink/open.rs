@@ -74,8 +74,19 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
 }
 
 fn options(http: &config::Http) -> Options {
-    let config::Http { url: _, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy } =
-        http;
+    let config::Http {
+        url: _,
+        timeout,
+        connect_timeout,
+        send_timeout,
+        answer_timeout,
+        compress,
+        headers,
+        token_file,
+        header_files,
+        tls,
+        proxy,
+    } = http;
     let token = token_file.iter().map(|file| SecretHeader {
         name: header::AUTHORIZATION,
         before: "Bearer ",
@@ -86,6 +97,8 @@ fn options(http: &config::Http) -> Options {
     Options {
         timeout: *timeout,
         connect_timeout: *connect_timeout,
+        send_timeout: *send_timeout,
+        answer_timeout: *answer_timeout,
         compress: *compress,
         headers: as_text(headers),
         secrets: token.chain(others).collect(),

@@ -25,6 +25,12 @@ pub struct Http {
     /// How long connecting may take; `None` (`none`): as long as the whole request.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub connect_timeout: Option<Duration>,
+    /// How long sending the request may take.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub send_timeout: Option<Duration>,
+    /// How long the collector may take to begin its answer.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
     /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`](crate::config::Config::to_yaml) shows them.
@@ -100,14 +106,10 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
     let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
-    let connect_timeout =
-        s.get(
-            "connect_timeout",
-            None,
-            |f| {
-                if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) }
-            },
-        );
+    let mut part =
+        |name| s.get(name, None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) });
+    let [connect_timeout, send_timeout, answer_timeout] =
+        ["connect_timeout", "send_timeout", "answer_timeout"].map(&mut part);
     let is_header = |name: &HeaderName| headers.iter().any(|(given, _)| given == name);
     let token_file = s.get("token_file", None, |f| {
         if is_header(&header::AUTHORIZATION) {
@@ -120,7 +122,19 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
         s.get("header_files", Vec::new(), |f| by_header(&f, "{X-Api-Key: /etc/weir/api.key}", is_given, path));
     let tls = s.get("tls", Tls::default(), |f| tls(&f));
     let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
-    Some(Http { url: url?, timeout, connect_timeout, compress, headers, token_file, header_files, tls, proxy })
+    Some(Http {
+        url: url?,
+        timeout,
+        connect_timeout,
+        send_timeout,
+        answer_timeout,
+        compress,
+        headers,
+        token_file,
+        header_files,
+        tls,
+        proxy,
+    })
 }
 
 pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {

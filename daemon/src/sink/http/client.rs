@@ -44,6 +44,10 @@ pub struct Options {
     pub timeout: Duration,
     /// How long connecting may take; `None`: as long as all of it.
     pub connect_timeout: Option<Duration>,
+    /// How long sending the request may take; `None`: the same.
+    pub send_timeout: Option<Duration>,
+    /// How long the server may take to begin its answer; `None`: the same.
+    pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
     /// Headers that come on top, and replace weir's own of the same name.
@@ -98,7 +102,8 @@ impl Client {
     /// # Errors
     /// The URL or another option is not valid.
     pub(in crate::sink) fn new(url: &str, content_type: &'static str, options: Options) -> Result<Self, HttpError> {
-        let Options { timeout, connect_timeout, compress, headers, secrets, tls, proxy } = options;
+        let Options { timeout, connect_timeout, send_timeout, answer_timeout, compress, headers, secrets, tls, proxy } =
+            options;
         let uri = parse_url(url)?;
         let mut all = HeaderMap::new();
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -115,6 +120,8 @@ impl Client {
         let mut agent = Agent::config_builder()
             .timeout_global(Some(timeout))
             .timeout_connect(connect_timeout)
+            .timeout_send_body(send_timeout)
+            .timeout_recv_response(answer_timeout)
             .http_status_as_error(false)
             .max_redirects(0)
             .tls_config(tls::config(&tls)?);

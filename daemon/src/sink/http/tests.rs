@@ -343,6 +343,26 @@ fn a_proxy_is_asked_in_the_place_of_the_collector() {
     assert!(asked.contains("collector.example"), "{asked}");
 }
 
+#[test]
+fn each_part_of_a_request_has_a_limit_of_its_own() {
+    const SHORT: Option<Duration> = Some(Duration::from_millis(100));
+    /// Far more than the buffers of both sides take.
+    const MANY: usize = 3000;
+    let why = |reports: usize, options: Options| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (report, options) = (parcels([1])[0].clone(), Options { compress: Compress::None, ..options });
+        let error = Http::new(&url, options).unwrap().deliver(&vec![report; reports]).unwrap_err();
+        let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
+        message
+    };
+    // The kernel takes the connection, and nobody reads.
+    let sending = why(MANY, Options { send_timeout: SHORT, ..options(LONG) });
+    assert!(sending.contains("send"), "{sending}");
+    let answering = why(1, Options { answer_timeout: SHORT, ..options(LONG) });
+    assert!(answering.contains("response"), "{answering}");
+}
+
 /// Certificates for a collector and a router, by an authority of one test.
 struct Certificates {
     authority: String,

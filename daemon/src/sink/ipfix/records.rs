@@ -20,52 +20,63 @@ const EGRESS: &str = "egress";
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Packets and bytes that were lost since the exporter began, by interface and direction.
-pub type Ignored = BTreeMap<(String, Option<String>), Tally>;
+/// Packets and bytes that were lost since the exporter began.
+#[derive(Clone, Debug, Default)]
+pub struct Ignored {
+    /// Of all interfaces.
+    all: Tally,
+    /// Of each interface and direction that the last report has. One that comes back begins anew.
+    each: BTreeMap<(String, Option<String>), Tally>,
+}
+
+impl Ignored {
+    fn add(&mut self, report: &Report) {
+        let mut each = BTreeMap::new();
+        for interface in &report.interfaces {
+            let key = (interface.name.clone(), interface.direction.clone());
+            let mut sum = self.each.remove(&key).unwrap_or_default();
+            for lost in interface.ledger.lost.values() {
+                for sum in [&mut sum, &mut self.all] {
+                    sum.packets = sum.packets.saturating_add(lost.packets);
+                    sum.bytes = sum.bytes.saturating_add(lost.bytes);
+                }
+            }
+            each.insert(key, sum);
+        }
+        self.each = each;
+    }
+
+    fn of(&self, interface: &Interface) -> Tally {
+        self.each.get(&(interface.name.clone(), interface.direction.clone())).copied().unwrap_or_default()
+    }
+}
 
 /// Everything of a report that is exported: options first, for a collector needs them to read the flows.
 pub fn of_report(report: &Report, view: &str, domain: u32, ignored: &mut Ignored) -> Vec<Record> {
-    let mut records = Vec::new();
-    let domain = domain.to_be_bytes();
-    let sampling = report.top.sampling;
-    // Without the algorithm beside it: nfcapd passes over both together.
-    records.push(Record::about(ie::DOMAIN, domain).with(ie::SAMPLING_INTERVAL, sampling.to_be_bytes()));
-    let mut named = HashSet::new();
-    for interface in &report.interfaces {
-        if let Some(index) = interface.index
-            && named.insert(index)
-        {
-            // Just so: nfcapd reads a scope, a number and one name.
-            records.push(
-                Record::about(ie::DOMAIN, domain)
-                    .with(ie::INGRESS_INTERFACE, index.to_be_bytes())
-                    .with(ie::INTERFACE_NAME, text::<NAME_BYTES>(&interface.name)),
-            );
-        }
-    }
-    let times = |record: Record| {
+    ignored.add(report);
+    let domain = || Record::about(ie::DOMAIN, domain.to_be_bytes());
+    let in_window = |record: Record| {
         let [start, end] = [report.window.start, report.window.end].map(|time| time.as_millisecond().to_be_bytes());
         record.with(ie::START, start).with(ie::END, end)
     };
+    // Without the algorithm beside it: nfcapd passes over both together.
+    let mut records = vec![domain().with(ie::SAMPLING_INTERVAL, report.top.sampling.to_be_bytes())];
+    let mut named = HashSet::new();
+    let names = report.interfaces.iter().filter_map(|interface| Some((interface.index?, &interface.name)));
+    for (index, name) in names.filter(|(index, _)| named.insert(*index)) {
+        // Just so: nfcapd reads a scope, a number and one name.
+        let record = domain().with(ie::INGRESS_INTERFACE, index.to_be_bytes());
+        records.push(record.with(ie::INTERFACE_NAME, text::<NAME_BYTES>(name)));
+    }
     for interface in &report.interfaces {
-        let sum = ignored.entry((interface.name.clone(), interface.direction.clone())).or_default();
-        for lost in interface.ledger.lost.values() {
-            sum.packets = sum.packets.saturating_add(lost.packets);
-            sum.bytes = sum.bytes.saturating_add(lost.bytes);
-        }
         let (element, index) = side(interface);
-        let seen = interface.ledger.seen;
-        let record = times(Record::about(element, index.to_be_bytes()));
-        records.push(with_ignored(with_counts(record, seen.packets, seen.bytes), *sum));
+        let Tally { packets, bytes } = interface.ledger.seen;
+        let seen = with_counts(in_window(Record::about(element, index.to_be_bytes())), packets, bytes);
+        records.push(with_ignored(seen, ignored.of(interface)));
     }
-    // One for the whole domain, as RFC 7011 section 4.2 has it.
-    let mut all = Tally::default();
-    for sum in ignored.values() {
-        all.packets = all.packets.saturating_add(sum.packets);
-        all.bytes = all.bytes.saturating_add(sum.bytes);
-    }
-    records.push(with_ignored(times(Record::about(ie::DOMAIN, domain)), all));
-    records.extend(rows(report, view).iter().filter_map(|row| flow(report, row, times(Record::default()))));
+    // As RFC 7011 section 4.2 has it.
+    records.push(with_ignored(in_window(domain()), ignored.all));
+    records.extend(rows(report, view).iter().filter_map(|row| flow(report, row, in_window(Record::default()))));
     records
 }
 
