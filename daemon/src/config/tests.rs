@@ -643,8 +643,11 @@ const MISTAKES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "standard_views: [services]\nsinks: [{type: ipfix, address: a}]",
-        &["2:9: sinks[0]: the standard view flows is switched off: switch it on, or name another view"],
+        "standard_views: [services]\nsinks: [{type: ipfix, address: a}, {type: ipfix, address: b, view: services}]",
+        &[
+            "2:9: sinks[0]: the standard view flows is switched off: switch it on, or name another view",
+            "2:36: sinks[1]: of the standard views only flows can be sent: make a view of your own like services",
+        ],
     ),
     (
         "sinks: [{type: stdout}, {type: stdout}, {type: file, path: a}, {type: file, path: b}, {type: file, path: a}]",

@@ -91,12 +91,17 @@ impl Ipfix {
     /// Why the rows of its view cannot be sent.
     pub(super) fn conflict(&self, Config { standard_views, views, .. }: &Config) -> Option<String> {
         let (name, flows) = (&self.view, Standard::Flows.name());
-        if name == flows {
-            let is_off = !standard_views.contains(&Standard::Flows);
-            return is_off
-                .then(|| "the standard view flows is switched off: switch it on, or name another view".to_owned());
-        }
         let Some(view) = views.iter().find(|view| view.name == *name) else {
+            if name == flows {
+                let is_off = !standard_views.contains(&Standard::Flows);
+                let why = "the standard view flows is switched off: switch it on, or name another view";
+                return is_off.then(|| why.to_owned());
+            }
+            if Standard::ALL.iter().any(|standard| standard.name() == name) {
+                return Some(format!(
+                    "of the standard views only {flows} can be sent: make a view of your own like {name}"
+                ));
+            }
             let known: Vec<&str> = [flows].into_iter().chain(views.iter().map(|view| view.name.as_str())).collect();
             return Some(format!("there is no view {:?} (known here: {})", short(name), known.join(", ")));
         };

@@ -101,10 +101,9 @@ fn side(interface: &Interface) -> (u16, u32) {
 
 /// The rows of the view; none if the report does not have it.
 fn rows(report: &Report, view: &str) -> Vec<Row> {
-    if view == Standard::Flows.name() {
-        return flows(report);
-    }
-    let Some(view) = report.views.iter().find(|one| one.name == view) else { return Vec::new() };
+    let Some(view) = report.views.iter().find(|one| one.name == view) else {
+        return if view == Standard::Flows.name() { flows(report) } else { Vec::new() };
+    };
     let of_tables = view.tables.iter().flatten().flat_map(|table| {
         table.rows.iter().cloned().map(|mut row| {
             row.key.insert("interface".to_owned(), Value::from(table.interface.as_str()));
