@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -130,10 +131,14 @@ fn a_scrape_is_exactly_what_was_sent() -> Result<()> {
 fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
     let watch = start()?;
     let pid = watch.daemon.pid();
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok).map(|thread| thread.path());
-    let metrics = threads
-        .filter(|thread| fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "weir-metrics"))
-        .collect::<Vec<_>>();
+    // A thread has its name a moment after it has begun.
+    let metrics = clock::wait_for("the thread for it", TIMEOUT, || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok).map(|thread| thread.path());
+        let is_it =
+            |thread: &PathBuf| fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "weir-metrics");
+        let metrics: Vec<_> = threads.filter(is_it).collect();
+        Ok((!metrics.is_empty()).then_some(metrics))
+    })?;
     let [thread] = &metrics[..] else { anyhow::bail!("there is one thread for it: {metrics:?}") };
     let status = fs::read_to_string(thread.join("status"))?;
     for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
