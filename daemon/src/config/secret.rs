@@ -35,7 +35,7 @@ impl Exposed {
 }
 
 /// Whether a header carries a credential, by its name: `Authorization`, `X-Api-Key`, `Cookie` and the like do.
-pub(super) fn is_credential(header: &HeaderName) -> bool {
+pub(in crate::config) fn is_credential(header: &HeaderName) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
     PARTS.iter().any(|part| header.as_str().contains(part))
 }

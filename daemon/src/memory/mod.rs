@@ -35,7 +35,8 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
 const DELIVERY_BYTES: u64 = 3 << 20;
-/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes.
+/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes. Records of
+/// IPFIX take less.
 pub(crate) const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.

@@ -164,14 +164,12 @@ fn of_views(page: &mut Page, views: &[View]) {
     let mut rows = Vec::new();
     let mut totals = Vec::new();
     for view in views {
-        let of_view = || vec![label("view", &view.name)];
-        totals.extend(view.total.as_ref().map(|total| (of_view(), total)));
-        rows.extend(view.rows.iter().flatten().map(|row| (with_key(of_view(), row), row)));
-        for table in view.tables.iter().flatten() {
-            let mut labels = of_view();
-            labels.extend(interface_labels(&table.interface, table.direction.as_ref()));
-            totals.extend(table.total.as_ref().map(|total| (labels.clone(), total)));
-            rows.extend(table.rows.iter().map(|row| (with_key(labels.clone(), row), row)));
+        for (table, total, listed) in view.parts() {
+            let mut labels = vec![label("view", &view.name)];
+            let interface = table.map(|table| interface_labels(&table.interface, table.direction.as_ref()));
+            labels.extend(interface.into_iter().flatten());
+            totals.extend(total.map(|total| (labels.clone(), total)));
+            rows.extend(listed.iter().map(|row| (with_key(labels.clone(), row), row)));
         }
     }
     for (measure, unit, of) in MEASURES {

@@ -1,5 +1,7 @@
 //! Views in a report: one shape for every question.
 
+use std::iter;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -191,6 +193,13 @@ pub fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) 
 }
 
 impl View {
+    /// Its tables, each with its total and rows: one for all, or one for each interface and direction.
+    pub fn parts(&self) -> impl Iterator<Item = (Option<&ViewTable>, Option<&Sums>, &[Row])> {
+        let whole = (None, self.total.as_ref(), self.rows.as_deref().unwrap_or_default());
+        let tables = self.tables.iter().flatten().map(|table| (Some(table), table.total.as_ref(), &table.rows[..]));
+        iter::once(whole).chain(tables)
+    }
+
     /// The user's views, in the order of the configuration; then the standard ones of each interface.
     pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
         let views = plan.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));

@@ -9,6 +9,7 @@ use super::super::{
     NONE,
     limits::{HEADERS_MAX, TIMEOUT},
     read::path,
+    secret::is_credential,
     section::{Field, Section},
     units,
 };
@@ -80,6 +81,15 @@ impl Compress {
 impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Where reports go: the URL, and the headers that are no credentials, which may name a tenant. One tenant's reports must
+    /// never go to another one, also after sinks were taken out of the configuration.
+    pub(super) fn place(&self) -> String {
+        let tenants = self.headers.iter().filter(|(name, _)| !is_credential(name));
+        tenants.fold(self.url.to_string(), |place, (name, value)| {
+            format!("{place} {name}={}", String::from_utf8_lossy(value.as_bytes()))
+        })
+    }
 }
 
 pub(super) const COMPRESS: [(&str, Compress); 3] =

@@ -98,7 +98,7 @@ impl Sink {
 }
 
 /// What the spool of each sink is known by, in their order; `None` for those that have none. Of sinks that differ in
-/// headers alone, all but the first have a number: headers are secrets, and change.
+/// credentials alone, all but the first have a number: credentials change.
 pub fn spool_keys(sinks: &[Sink]) -> Vec<Option<String>> {
     let mut known: HashMap<String, usize> = HashMap::new();
     let key = |sink: &Sink| {
@@ -137,12 +137,12 @@ impl Target {
         match self {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
-            Self::Http(http) => Some(http.url.to_string()),
+            Self::Http(http) => Some(http.place()),
             Self::Ipfix(ipfix) => {
                 let (transport, address, domain) = ipfix.place();
                 Some(format!("ipfix:{}:{address}:{domain}", transport.name()))
             }
-            Self::Otlp(http) => Some(format!("otlp:{}", http.url)),
+            Self::Otlp(http) => Some(format!("otlp:{}", http.place())),
             Self::Nats(nats) => Some(nats.place()),
         }
     }

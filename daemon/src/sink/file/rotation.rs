@@ -41,10 +41,12 @@ impl Rotation {
         }
         rename(path, &config::rotated(path, 1, Compress::None))?;
         if self.compress != Compress::None {
+            // One name for all: the next one overwrites what a crash has left of it.
+            let unfinished = unfinished(path);
             for nth in 1..=self.keep {
                 let plain = config::rotated(path, nth, Compress::None);
                 if plain.exists()
-                    && let Err(error) = self.pack(&plain, &config::rotated(path, nth, self.compress))
+                    && let Err(error) = self.pack(&plain, &unfinished, &config::rotated(path, nth, self.compress))
                 {
                     warn!("cannot compress {}: {error}. It stays as it is until the next one", plain.display());
                 }
@@ -54,15 +56,11 @@ impl Rotation {
     }
 
     /// Packs a file under another name; it is gone when that one is complete.
-    fn pack(self, plain: &Path, packed: &Path) -> io::Result<()> {
-        let mut unfinished = packed.as_os_str().to_owned();
-        unfinished.push(".unfinished");
-        let unfinished = PathBuf::from(unfinished);
-        let out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(&unfinished)?;
-        let written =
-            self.write_packed(&mut fs::File::open(plain)?, out).and_then(|()| fs::rename(&unfinished, packed));
+    fn pack(self, plain: &Path, unfinished: &Path, packed: &Path) -> io::Result<()> {
+        let out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(unfinished)?;
+        let written = self.write_packed(&mut fs::File::open(plain)?, out).and_then(|()| fs::rename(unfinished, packed));
         if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
+            let _ = fs::remove_file(unfinished);
         }
         written?;
         fs::remove_file(plain)
@@ -82,6 +80,13 @@ impl Rotation {
         // The plain file goes next: the packed one has to be on the disk before.
         out.sync_all()
     }
+}
+
+/// Where a file is while it is packed.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".unfinished");
+    PathBuf::from(name)
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {

@@ -58,7 +58,7 @@ impl Ipfix {
     }
 
     fn session(&mut self) -> io::Result<&mut Session> {
-        if self.session.as_ref().is_some_and(|session| session.way.is_closed()) {
+        if self.session.as_ref().is_some_and(|session| session.way.is_over(&self.address)) {
             self.session = None;
         }
         Ok(match &mut self.session {

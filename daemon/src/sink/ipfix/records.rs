@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{element as ie, message::Record};
 use crate::{
     names::protocol::protocol_number,
-    report::{Estimate, Interface, Report, Row, Tally},
+    report::{Estimate, Interface, Report, Row, Tally, ViewTable},
     view::{Standard, field::TCP_FLAGS},
 };
 
@@ -104,14 +104,15 @@ fn rows(report: &Report, view: &str) -> Vec<Row> {
     let Some(view) = report.views.iter().find(|one| one.name == view) else {
         return if view == Standard::Flows.name() { flows(report) } else { Vec::new() };
     };
-    let of_tables = view.tables.iter().flatten().flat_map(|table| {
-        table.rows.iter().cloned().map(|mut row| {
-            row.key.insert("interface".to_owned(), Value::from(table.interface.as_str()));
-            row.key.extend(table.direction.as_deref().map(|way| ("direction".to_owned(), Value::from(way))));
-            row
-        })
-    });
-    view.rows.iter().flatten().cloned().chain(of_tables).collect()
+    let rows = view.parts().flat_map(|(table, _, rows)| rows.iter().map(move |row| (table, row.clone())));
+    let with_interface = |(table, mut row): (Option<&ViewTable>, Row)| {
+        if let Some(ViewTable { interface, direction, .. }) = table {
+            row.key.insert("interface".to_owned(), Value::from(interface.as_str()));
+            row.key.extend(direction.as_deref().map(|way| ("direction".to_owned(), Value::from(way))));
+        }
+        row
+    };
+    rows.map(with_interface).collect()
 }
 
 /// The largest flows, by bytes or by packets. One that is in both lists comes once.

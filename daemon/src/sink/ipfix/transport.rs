@@ -30,9 +30,8 @@ pub enum Way {
 impl Way {
     /// Leads to one of the addresses of this name.
     pub fn open(address: &Address, transport: Transport, timeout: Duration) -> io::Result<Self> {
-        let addresses = (address.host.as_str(), address.port).to_socket_addrs()?;
         let mut error = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in addresses {
+        for address in resolve(address)? {
             match Self::open_one(address, transport, timeout) {
                 Ok(way) => return Ok(way),
                 Err(why) => error = why,
@@ -44,12 +43,7 @@ impl Way {
     fn open_one(address: SocketAddr, transport: Transport, timeout: Duration) -> io::Result<Self> {
         Ok(match transport {
             Transport::Udp => {
-                let any: SocketAddr = match address {
-                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-                };
-                let socket = UdpSocket::bind(any)?;
-                socket.connect(address)?;
+                let socket = datagrams(address)?;
                 socket.set_write_timeout(Some(timeout))?;
                 Self::Datagrams(socket)
             }
@@ -76,13 +70,17 @@ impl Way {
         matches!(self, Self::Datagrams(_))
     }
 
-    /// Whether the collector has closed the connection.
-    pub fn is_closed(&self) -> bool {
-        let Self::Stream(stream) = self else { return false };
-        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-        let is_open =
-            matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock) || peeked.is_ok_and(|read| read > 0);
-        !is_open || stream.set_nonblocking(false).is_err()
+    /// Whether it leads there no more: the collector has closed the connection, the name has another address, or the router has.
+    pub fn is_over(&self, address: &Address) -> bool {
+        match self {
+            Self::Datagrams(socket) => has_moved(socket, address).unwrap_or(false),
+            Self::Stream(stream) => {
+                let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+                let is_open = matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+                    || peeked.is_ok_and(|read| read > 0);
+                !is_open || stream.set_nonblocking(false).is_err()
+            }
+        }
     }
 
     /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long as
@@ -105,5 +103,56 @@ impl Way {
                 stream.take_error()?.map_or(Ok(()), Err)
             }
         }
+    }
+}
+
+/// The addresses that the name has now.
+fn resolve(Address { host, port }: &Address) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    (host.as_str(), *port).to_socket_addrs()
+}
+
+/// A socket whose datagrams go there, from the address that the routes choose now.
+fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    Ok(socket)
+}
+
+/// Whether the collector has another address now, or the router another one for it. A socket keeps both for ever.
+fn has_moved(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
+    let peer = socket.peer_addr()?;
+    if !resolve(address)?.any(|known| known == peer) {
+        return Ok(true);
+    }
+    Ok(datagrams(peer)?.local_addr()?.ip() != socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> Address {
+        Address { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn a_collector_that_moves_is_followed() {
+        let way = Way::open(&at("127.0.0.1", 9), Transport::Udp, Duration::from_secs(1)).unwrap();
+        assert!(!way.is_over(&at("127.0.0.1", 9)));
+        assert!(way.is_over(&at("127.0.0.2", 9)) && way.is_over(&at("127.0.0.1", 10)));
+        // Who cannot look it up sends where it was.
+        assert!(!way.is_over(&at("no.such.host.invalid", 9)));
+    }
+
+    #[test]
+    fn a_socket_of_an_address_that_the_routes_choose_no_more_is_over() {
+        let collector = at("127.0.0.1", 9);
+        let socket = UdpSocket::bind("127.0.0.3:0").unwrap();
+        socket.connect("127.0.0.1:9").unwrap();
+        assert!(Way::Datagrams(socket).is_over(&collector), "from 127.0.0.3, and the routes choose 127.0.0.1");
     }
 }

@@ -24,14 +24,12 @@ const SUMS: [Measured<Sums, Estimate>; 2] =
 pub(super) fn of_views(metrics: &mut Metrics, views: &[View]) {
     let (mut rows, mut totals) = (Vec::new(), Vec::new());
     for view in views {
-        let of_view = || vec![text("view", &view.name)];
-        totals.extend(view.total.as_ref().map(|total| (of_view(), total)));
-        rows.extend(view.rows.iter().flatten().map(|row| (with_key(of_view(), row), row)));
-        for table in view.tables.iter().flatten() {
-            let mut attributes = of_view();
-            attributes.extend(interface_attributes(&table.interface, table.direction.as_ref()));
-            totals.extend(table.total.as_ref().map(|total| (attributes.clone(), total)));
-            rows.extend(table.rows.iter().map(|row| (with_key(attributes.clone(), row), row)));
+        for (table, total, listed) in view.parts() {
+            let mut attributes = vec![text("view", &view.name)];
+            let interface = table.map(|table| interface_attributes(&table.interface, table.direction.as_ref()));
+            attributes.extend(interface.into_iter().flatten());
+            totals.extend(total.map(|total| (attributes.clone(), total)));
+            rows.extend(listed.iter().map(|row| (with_key(attributes.clone(), row), row)));
         }
     }
     for (measure, unit, of) in MEASURES {
