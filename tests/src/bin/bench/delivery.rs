@@ -15,7 +15,9 @@ use weir::{
     sink::{Encoded, Http, Options, Outbox},
     spool::{Limits, place::Place},
 };
-use weir_tests::{clock, collecting, collecting::Collecting, scratch::Scratch, table};
+use weir_tests::{clock, collecting, collecting::Collecting, netns, scratch::Scratch, table};
+
+use crate::acknowledged;
 
 /// A report as weir makes it, with every field: 14 KB.
 const REPORT: &str = include_str!("../../../../daemon/tests/golden/report.json");
@@ -34,14 +36,18 @@ pub fn bench() -> Result<()> {
     table::say(format!("{}\n", table::machine()?))?;
     let mut rows = Vec::new();
     for (name, sync) in [("`fsync: report`", true), ("`fsync: never`", false)] {
-        let mut times = one_by_one(sync)?;
-        times.sort_unstable();
-        let at = |share: f64| format!("{:.1} ms", times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e3);
+        let whole = match netns::requirements() {
+            Ok(()) => shares(acknowledged::times(sync)?),
+            Err(lacking) => [format!("not measured: {lacking}"), String::new()],
+        };
+        let alone = shares(one_by_one(sync)?);
         let (opening, rate) = drain(sync)?;
         rows.push([
             name.to_owned(),
-            at(0.5),
-            at(0.99),
+            whole[0].clone(),
+            whole[1].clone(),
+            alone[0].clone(),
+            alone[1].clone(),
             format!("{:.0}", fill(sync)?),
             format!("{:.0} ms", opening.as_secs_f64() * 1e3),
             format!("{rate:.0}"),
@@ -49,6 +55,8 @@ pub fn bench() -> Result<()> {
     }
     let heads = [
         "spool",
+        "end of window to acknowledgement, median",
+        "99 %",
         "report to acknowledgement, median",
         "99 %",
         "reports/s into the spool",
@@ -56,6 +64,12 @@ pub fn bench() -> Result<()> {
         "reports/s out of it",
     ];
     table::write(heads, &rows)
+}
+
+/// The median, and what 99 % are below.
+fn shares(mut times: Vec<Duration>) -> [String; 2] {
+    times.sort_unstable();
+    [0.5, 0.99].map(|share| format!("{:.1} ms", times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e3))
 }
 
 /// The report with this number.

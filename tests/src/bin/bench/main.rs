@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use weir_tests::table;
 
+mod acknowledged;
 mod closing;
 mod datapath;
 mod delivery;
