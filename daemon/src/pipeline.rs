@@ -24,7 +24,7 @@ use crate::{
     attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
     clock,
     closing::Closing,
-    config::{Config, HashKey, Interface, KeyError, Where, slots, spool_keys},
+    config::{Config, HashKey, Interface, KeyError, Where, slots},
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     crew::Crew,
@@ -344,7 +344,7 @@ fn inherit(
 
 /// Where reports wait for their sinks on disk; `None` if they wait in memory, which the log says.
 fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
-    let targets: Vec<_> = spool_keys(&config.sinks).into_iter().flatten().collect();
+    let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
     if targets.is_empty() {
         return Ok(None);
     }

@@ -30,6 +30,7 @@ use crate::{
 tests![
     whatever_the_collector_does_and_however_often_weir_is_killed,
     a_disk_without_room_and_one_that_cannot_be_written,
+    a_file_on_a_full_disk_has_whole_lines_and_each_report_once,
     a_reload_while_the_collector_hangs_keeps_reports_on_disk,
     an_outage_costs_no_report_and_no_memory,
     certificates_that_nobody_knows_lose_no_report,
@@ -267,6 +268,38 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
         arrived.lost
     );
     Ok(())
+}
+
+fn a_file_on_a_full_disk_has_whole_lines_and_each_report_once() -> Result<()> {
+    let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
+    let folder = scratch.file("small");
+    let disk = SmallDisk::mount(&folder, "40k")?;
+    let (file, state) = (folder.join("reports.ndjson"), Scratch::new()?);
+    let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
+    let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |_| {
+        let sink = format!("{{type: file, path: {}}}", file.display());
+        format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n")
+    })?;
+    daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+    daemon.wait_for_line("No space left on device", TIMEOUT)?;
+    let reports = || -> Result<Vec<Value>> {
+        let text = fs::read_to_string(&file)?;
+        ensure!(text.ends_with('\n'), "the last line is not whole");
+        text.lines()
+            .map(|line| serde_json::from_str(line).with_context(|| format!("a line is not whole: {line}")))
+            .collect()
+    };
+    let before = reports()?.len();
+    disk.remount("size=1m")?;
+    // Those that waited, and one more.
+    let more = || Ok((fs::read_to_string(&file)?.lines().count() > before + 2).then_some(()));
+    clock::wait_for("the reports that waited", TIMEOUT, more)?;
+    daemon.signal(Signal::TERM)?;
+    ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    let reports = reports()?;
+    let numbers: Vec<_> = reports.iter().filter_map(|report| report["observer"]["seq"].as_u64()).collect();
+    ensure!(numbers == (1..=numbers.len() as u64).collect::<Vec<_>>(), "{numbers:?}");
+    check_accounts(&reports, Loss::None).map(drop)
 }
 
 fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {

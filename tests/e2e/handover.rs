@@ -16,7 +16,7 @@ use weir_tests::{
     account::{self, Loss},
     clock,
     inject::Pace,
-    netns::Lab,
+    netns::{Lab, QuietPair},
     oracle::{Dimension, Oracle},
     traffic::{Plan, Traffic},
 };
@@ -38,8 +38,6 @@ pub const RATE: u32 = 20_000;
 const TIMES: u32 = 8;
 /// How long weir takes to begin again, about.
 const ABOUT_A_START: Duration = Duration::from_millis(700);
-/// systemd starts it again at once.
-const AT_ONCE: &str = "[Service]\nRestartSec=50ms\n";
 
 /// What a run of a test has seen.
 struct Outcome {
@@ -57,6 +55,12 @@ fn settings() -> String {
     settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"))
 }
 
+/// More for the unit: systemd starts it again at once.
+pub const fn at_once() -> Installed<'static> {
+    const AT_ONCE: &str = "[Service]\nRestartSec=50ms\n";
+    Installed { path: "etc/systemd/system/weir.service.d/at-once.conf", content: AT_ONCE.as_bytes(), mode: 0o644 }
+}
+
 /// Settings that measure these interfaces, in windows of a second.
 pub fn settings_of(interfaces: &str) -> String {
     format!(
@@ -70,11 +74,9 @@ pub fn settings_of(interfaces: &str) -> String {
 /// Sends packets while `end` ends weir again and again, and stops it when all are reported. There is a program on the
 /// interface at each moment until then, and never after.
 fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> {
-    let drop_in =
-        Installed { path: "etc/systemd/system/weir.service.d/at-once.conf", content: AT_ONCE.as_bytes(), mode: 0o644 };
-    let machine = service::boot(&settings(), &[drop_in])?;
+    let machine = service::boot(&settings(), &[at_once()])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
     machine.done("systemctl start weir")?;
     let packets = u64::from(RATE) * u64::from(times()) * (pause + ABOUT_A_START).as_millis() as u64 / 1_000;
     let plan = Plan { seed, packets, flows: 2_000, ..Plan::default() };
@@ -173,10 +175,10 @@ fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
 }
 
 /// Sends some packets and waits until that many in all are in reports.
-pub fn send(service: &Service<'_>, seed: u64, all: &mut u64) -> Result<()> {
+pub fn send((service, pair): (&Service<'_>, &QuietPair), seed: u64, all: &mut u64) -> Result<()> {
     let plan = Plan { seed, packets: 3_000, flows: 100, ..Plan::default() };
     let traffic = Traffic::new(plan)?;
-    *all += watch::send(service.pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
+    *all += watch::send(pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
     let all_seen = || Ok((seen(&service.reports()?)? >= *all).then_some(()));
     clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| service.machine.log())
 }
@@ -184,10 +186,10 @@ pub fn send(service: &Service<'_>, seed: u64, all: &mut u64) -> Result<()> {
 fn a_start_that_fails_detaches_nothing() -> Result<()> {
     let machine = service::boot(&settings(), &[])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
     machine.done("systemctl start weir")?;
     let mut all = 0;
-    send(&service, 80, &mut all)?;
+    send((&service, &pair), 80, &mut all)?;
     // XDP in the driver is not to be had there.
     let wrong =
         settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}, {{name: lo, mode: native}}"));
@@ -206,7 +208,7 @@ fn a_start_that_fails_detaches_nothing() -> Result<()> {
     ensure!(kept(&service)? <= before + 1, "each start leaves descriptors: {before}, {}", kept(&service)?);
     fs::write(machine.path("etc/weir/weir.yaml"), settings())?;
     machine.done("systemctl restart weir")?;
-    send(&service, 82, &mut all)?;
+    send((&service, &pair), 82, &mut all)?;
     machine.done("systemctl stop weir")?;
     let reports = service.reports()?;
     ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());

@@ -64,7 +64,7 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     ];
     let machine = service::boot(&mode("native"), &[drop_in(PACKET_SOCKETS)])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
     let (mut all, mut oracle) = (0, Oracle::new());
     for (seed, (asked, _)) in (70..).zip(MODES) {
         fs::write(machine.path(CONFIG), mode(asked))?;
@@ -94,7 +94,7 @@ fn an_interface_may_have_another_name() -> Result<()> {
     // Long enough to rename an interface meanwhile.
     let machine = service::boot(&settings, &[drop_in("[Service]\nRestartSec=4s\n")])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
     machine.done("systemctl start weir")?;
     let seen = |reports: &[Value]| -> Result<u64> {
         NAMES.iter().map(|name| Ok(seen_in(name, "ingress", reports)?.packets)).sum()
@@ -190,23 +190,23 @@ fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     let after = Lab::quiet_pair_to(resident.0.id())?;
     let numbers = [ifindex(&before)?, ifindex(&after)?];
     ensure!(numbers[0] == numbers[1], "the interfaces have the numbers {numbers:?}: this tests nothing");
-    let first = Service { machine: &machine, pair: &before };
+    let first = Service { machine: &machine, observer: &before.observer };
     machine.done("systemctl start weir")?;
     let mut all = 0;
-    send(&first, 50, &mut all)?;
+    send((&first, &before), 50, &mut all)?;
 
     let folder = machine.path("etc/systemd/system/weir.service.d");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("namespace.conf"), "[Service]\nNetworkNamespacePath=/run/netns/other\n")?;
     machine.done("systemctl daemon-reload")?;
     machine.done("systemctl restart weir")?;
-    let second = Service { machine: &machine, pair: &after };
+    let second = Service { machine: &machine, observer: &after.observer };
     first.is_attached(false).context("in the namespace that weir has left")?;
     second.is_attached(true).context("in the namespace that weir is in now")?;
     // Nobody counts these.
     let plan = Plan { seed: 51, packets: 2_000, ..Plan::default() };
     watch::send(&before, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
-    send(&second, 52, &mut all)?;
+    send((&second, &after), 52, &mut all)?;
     machine.done("systemctl stop weir")?;
     second.is_attached(false).context("after it was stopped")?;
     let reports = second.reports()?;
@@ -224,7 +224,7 @@ fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
     let settings = settings_of(INTERFACE).replace("interval: 1s", "interval: 5s");
     let machine = service::boot(&settings, &[])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
     machine.done("systemctl start weir")?;
     let signal = |signal: &str| machine.done(&format!("systemctl kill -s {signal} weir"));
     let until_edge = || {

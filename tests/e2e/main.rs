@@ -61,6 +61,7 @@ mod privileges;
 mod prometheus;
 mod rates;
 mod reload;
+mod routing;
 mod sampling;
 mod sinks;
 mod sizes;
@@ -82,13 +83,14 @@ struct Suite {
 }
 
 /// These run first, one test after the other.
-const ALONE: [Suite; 12] = [
+const ALONE: [Suite; 13] = [
     Suite::in_namespaces("ledger", ledger::ALONE),
     Suite::in_namespaces("windows", windows::ALONE),
     Suite::in_namespaces("forwarding", forwarding::ALONE),
     Suite::in_namespaces("stuck", stuck::ALONE),
     Suite::in_namespaces("reload", reload::ALONE),
     Suite { name: "handover", tests: handover::ALONE, requirements: systemd::machine_requirements },
+    Suite { name: "routing", tests: routing::ALONE, requirements: systemd::machine_requirements },
     Suite::in_namespaces("rates", rates::ALONE),
     Suite::in_namespaces("coverage", coverage::ALONE),
     Suite { name: "cpus", tests: cpus::ALONE, requirements: cpus::requirements },

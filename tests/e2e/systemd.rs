@@ -14,7 +14,7 @@ use weir_tests::{
     clock,
     daemon::weir_binary,
     inject::Pace,
-    netns::Lab,
+    netns::{Lab, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
@@ -95,14 +95,14 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
         ],
     )?;
     let pair = Lab::quiet_pair_to(machine.init())?;
-    let service = Service { machine: &machine, pair: &pair };
+    let service = Service { machine: &machine, observer: &pair.observer };
 
     machine.done("systemctl start weir")?;
     service.is_attached(true).context("when systemd says that it is started")?;
     let first = service.reports_of(None)?;
     service.has_no_capability()?;
     service.reloads(&config)?;
-    let first = service.measures(91, &first)?;
+    let first = service.measures(&pair, 91, &first)?;
 
     let killed = service.property("MainPID")?;
     machine.done("systemctl kill -s KILL weir")?;
@@ -113,7 +113,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     ensure!(service.property("NRestarts")? == "1", "{} restarts", service.property("NRestarts")?);
     service.is_attached(true).context("after the restart")?;
     let second = service.reports_of(Some(&first))?;
-    let second = service.measures(92, &second)?;
+    let second = service.measures(&pair, 92, &second)?;
 
     machine.done("systemctl stop weir")?;
     let state = ["ActiveState", "Result", "ExecMainStatus"].map(|name| service.property(name));
@@ -186,10 +186,10 @@ impl Service<'_> {
     }
 
     /// Sends packets, and waits until this run has reported them, right to the packet. Gives the run.
-    fn measures(&self, seed: u64, run: &str) -> Result<String> {
+    fn measures(&self, pair: &QuietPair, seed: u64, run: &str) -> Result<String> {
         let mut oracle = Oracle::new();
         let plan = Plan { seed, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
-        let sent = watch::send(self.pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+        let sent = watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
         let reports = clock::wait_for("reports of all packets", TIMEOUT, || {
             let reports: Vec<_> = self.reports()?.into_iter().filter(|report| run_of(report) == run).collect();
             let seen: u64 = reports.iter().map(|report| number(&report["totals"]["packets"])).sum::<Result<_>>()?;

@@ -240,11 +240,21 @@ impl Lab {
     /// The command that failed and what it said.
     pub fn new() -> Result<Self> {
         let number = number();
-        let lab = Self {
-            client: Namespace::new(number, "client")?,
-            router: Namespace::new(number, "router")?,
-            server: Namespace::new(number, "server")?,
-        };
+        Self::around(number, Namespace::new(number, "router")?)
+    }
+
+    /// The same, where the router is the namespace that a process is in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lab::new`].
+    pub fn around_process(process: u32) -> Result<Self> {
+        let number = number();
+        Self::around(number, Namespace::of_process(number, "router", process)?)
+    }
+
+    fn around(number: u32, router: Namespace) -> Result<Self> {
+        let lab = Self { client: Namespace::new(number, "client")?, router, server: Namespace::new(number, "server")? };
         let Self { client, router, server } = &lab;
         for namespace in [client, router, server] {
             namespace.settle()?;

@@ -43,7 +43,7 @@ pub use self::secret::Exposed;
 #[cfg(test)]
 pub use self::sink::IPFIX_FIELDS;
 pub use self::sink::{
-    Address, Addresses, Compress, File, Http, Ipfix, Nats, NatsUrl, Sink, Target, Tls, Transport, rotated, spool_keys,
+    Address, Addresses, Compress, File, Http, Ipfix, Nats, NatsUrl, Sink, Target, Tls, Transport, rotated,
 };
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, Where};

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::slice;
 
 use weir_sketch::hash::{Key, mix};
 
@@ -847,15 +848,31 @@ fn lists_have_limits() {
 
 #[test]
 fn two_sinks_never_have_one_spool() {
-    let of = |headers: &str| format!("{{type: http, url: 'http://a/', headers: {{{headers}}}}}");
-    let keys = |sinks: &[String]| spool_keys(&parse(&format!("sinks: [{}]", sinks.join(", "))).unwrap().sinks);
-    let known = |key: &str| Some(key.to_owned());
-    let [one, two] = ["X-T: one", "X-T: two"].map(of);
-    assert_eq!(keys(&[one, two.clone()]), [known("http://a/ x-t=one"), known("http://a/ x-t=two")]);
-    assert_eq!(keys(&[two]), [known("http://a/ x-t=two")], "whoever else there was");
-    // A credential is in no name, and changes.
-    let [one, two] = ["Authorization: one", "Authorization: two"].map(of);
-    assert_eq!(keys(&[one, "{type: stdout}".to_owned(), two]), [known("http://a/"), None, known("http://a/#2")]);
+    let of = |settings: &str| format!("{{type: http, url: 'http://a/', {settings}}}");
+    let keys = |sinks: &[String]| {
+        let config = parse(&format!("sinks: [{}]", sinks.join(", "))).unwrap();
+        config.sinks.iter().map(|sink| sink.target.spool_key()).collect::<Vec<_>>()
+    };
+    for (settings, known) in [
+        (["headers: {X-T: one}", "headers: {X-T: two}"], ["http://a/ x-t=one", "http://a/ x-t=two"]),
+        (["token_file: /one", "token_file: /two"], ["http://a/ token_file=/one", "http://a/ token_file=/two"]),
+        (["header_files: {X-T: /1}", "header_files: {X-K: /1}"], ["http://a/ x-t=/1", "http://a/ x-k=/1"]),
+    ] {
+        let [one, two] = settings.map(of);
+        let known = known.map(|key| Some(key.to_owned()));
+        assert_eq!(keys(&[one, two.clone()]), known);
+        assert_eq!(keys(&[two]), known[1..], "whoever else there was");
+    }
+    // A credential changes, so it is in no name. Whose reports wait could not be told of two that differ in it alone.
+    let [one, two] = ["headers: {Authorization: one}", "headers: {Authorization: two}"].map(of);
+    assert_eq!(keys(slice::from_ref(&one)), keys(slice::from_ref(&two)));
+    assert_eq!(
+        mistakes(&format!("sinks:\n- {one}\n- {{type: stdout}}\n- {two}")),
+        [
+            "4:3: sinks[2]: give each its secret in a file of its own (`token_file` or `header_files`): but for what `headers` \
+          says in secret, it sends to the same place as sinks[0]"
+        ]
+    );
 }
 
 #[test]
@@ -1629,7 +1646,8 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     let (otlp, http) = (of("otlp"), of("http"));
     assert_eq!(otlp.sinks[0].target.http().unwrap(), http.sinks[0].target.http().unwrap());
     assert_ne!(otlp.sinks[0].target, http.sinks[0].target);
-    assert_ne!(spool_keys(&otlp.sinks), spool_keys(&http.sinks), "each has a spool of its own");
+    let spool = |config: &Config| config.sinks[0].target.spool_key();
+    assert_ne!(spool(&otlp), spool(&http), "each has a spool of its own");
     assert_eq!(parse(&otlp.to_yaml()).unwrap(), otlp);
     for (url, why) in [
         ("http://collector:4318", "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics"),

@@ -17,7 +17,7 @@ use weir_sketch::{Seen, hash::Key};
 
 use crate::{
     alert::EVIDENCE_MAX,
-    config::{Config, slots, spool_keys},
+    config::{Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, shard::Shard},
     question::Views,
@@ -130,7 +130,7 @@ impl Memory {
             queues: queued
                 * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts)
                 + messages * ALERT_BYTES,
-            spools: spool_keys(&config.sinks).iter().flatten().map(|_| spool).sum::<u64>()
+            spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
         }

@@ -17,8 +17,11 @@ use crossbeam::{
 };
 use tracing::{error, info, warn};
 
-use super::{DeliveryError, Sink, account::Account};
-use crate::spool::{Batch, Spool};
+use super::{DeliveryError, Sink, account::Account, privacy};
+use crate::{
+    config::Addresses,
+    spool::{Batch, Spool},
+};
 
 /// The longest first pause: a collector that restarts needs a few of these.
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
@@ -28,6 +31,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The thread.
 pub(super) struct Courier {
     pub sink: Box<dyn Sink>,
+    /// What the sink may know of addresses.
+    pub addresses: Addresses,
     pub account: Arc<Account>,
     pub spool: Arc<Spool>,
     /// Rings when something waits; disconnected when no more comes.
@@ -60,7 +65,7 @@ impl Courier {
         while !self.too_late() {
             let most = if self.alone > 0 { 1 } else { self.sink.batch() };
             let batch = match self.spool.batch(most, self.sink.batch_bytes()) {
-                Ok(batch) => batch,
+                Ok(batch) => self.masked(batch),
                 Err(error) => {
                     self.failed(&DeliveryError::unavailable(format!("cannot read the spool: {error}")));
                     pause = self.rest(pause, None);
@@ -84,6 +89,14 @@ impl Courier {
                 Err(cause) => self.panicked(&batch, cause.as_ref()),
             }
         }
+    }
+
+    /// The batch as the sink may have it.
+    fn masked(&self, mut batch: Batch) -> Batch {
+        for parcel in batch.parcels.iter_mut().filter(|parcel| parcel.is_report) {
+            parcel.encoded = privacy::ensured(self.addresses, parcel.encoded.clone());
+        }
+        batch
     }
 
     /// Nobody takes what comes from now on.
@@ -278,6 +291,7 @@ mod tests {
         let limits = Limits { bytes: 0, age: None, memory: 1, sync: false };
         let mut courier = Courier {
             sink: Box::new(Stdout::from(OwnedFd::from(writer))),
+            addresses: Addresses::Full,
             account: Arc::new(Account::new("stdout".to_owned(), ["a report", "reports"], false)),
             spool: Arc::new(Spool::in_memory(limits)),
             bell,

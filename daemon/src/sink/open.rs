@@ -45,8 +45,7 @@ pub enum OpenError {
 ///
 /// The first that cannot be opened.
 pub fn open(sinks: &[config::Sink], spools: Option<&Place>) -> Result<Vec<Outbox>, OpenError> {
-    let keys = config::spool_keys(sinks);
-    sinks.iter().zip(keys).map(|(sink, key)| open_one(sink, spools.zip(key.as_deref()))).collect()
+    sinks.iter().map(|sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()))).collect()
 }
 
 fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox, OpenError> {

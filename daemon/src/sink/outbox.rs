@@ -74,6 +74,7 @@ impl Outbox {
                 let Ok(spool) = opened.recv() else { return };
                 let courier = Courier {
                     sink,
+                    addresses,
                     account,
                     spool,
                     bell: rings,
@@ -197,11 +198,15 @@ impl Ending {
 
 /// Lets sinks deliver what waits within `timeout`, and says in the log what they did not deliver.
 pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
+    end_all(outboxes, timeout, "for the next start");
+}
+
+fn end_all(outboxes: Vec<Outbox>, timeout: Duration, until: &str) {
     let carried: Vec<_> = outboxes.iter().map(|outbox| outbox.account.carries).collect();
     for (sink, [_, several]) in Outbox::finish_all(outboxes, timeout).into_iter().zip(carried) {
         let on_disk = sink.spool.map_or(0, |spool| spool.reports);
         if on_disk > 0 {
-            info!(sink = sink.name, waiting = on_disk, "these {several} wait in the spool for the next start");
+            info!(sink = sink.name, waiting = on_disk, "these {several} wait in the spool {until}");
         }
         if sink.queued > on_disk {
             warn!(sink = sink.name, waiting = sink.queued - on_disk, "these {several} were not delivered");
@@ -209,12 +214,15 @@ pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
     }
 }
 
-/// The same, on a thread of its own: whoever calls has better things to do.
+/// The same for sinks that the configuration has no more, or with other settings, on a thread of its own: whoever calls has better
+/// things to do.
 pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
     if outboxes.is_empty() {
         return;
     }
-    let farewell = thread::Builder::new().name("sink-farewell".to_owned()).spawn(move || finish(outboxes, timeout));
+    let until = "for a sink that sends to the same place";
+    let end = move || end_all(outboxes, timeout, until);
+    let farewell = thread::Builder::new().name("sink-farewell".to_owned()).spawn(end);
     if let Err(error) = farewell {
         warn!("reports of sinks that the configuration has no more may not be delivered: {error}");
     }
@@ -453,6 +461,25 @@ mod tests {
         assert_eq!((metrics.queued, metrics.dropped), (0, 0));
         assert_eq!(metrics.spool.unwrap().reports, 0);
         assert_eq!(collector.keys(), [format!("{}..{}", id(1), id(9))], "one request");
+    }
+
+    #[test]
+    fn what_waits_goes_out_as_the_sink_may_have_it_now() {
+        let folder = Folder::new("masked");
+        let collector = Collector::answering([200]);
+        let place = folder.place();
+        let spool = place.open("the collector", "the collector", 4);
+        let mut full = encoded(&id(1));
+        let text = String::from_utf8(full.line.to_vec()).unwrap().replace("\"addresses\":\"prefix\",", "");
+        assert!(text.contains("\"192.0.2.1\""));
+        full.line = text.into_bytes().into();
+        spool.keep(full, 1).unwrap();
+        let sink = Http::new(&format!("http://{}/", collector.address), options(LONG)).unwrap();
+        let known = (&place, "the collector");
+        let outbox = Outbox::start(Box::new(Named(sink)), 4, Addresses::None, Some(known)).unwrap();
+        wait_until("delivered", || outbox.metrics().delivered == 1);
+        let body = String::from_utf8_lossy(&collector.received()[0].body).into_owned();
+        assert!(body.contains("\"addresses\":\"none\"") && !body.contains("192.0.2.1"), "{body}");
     }
 
     #[test]

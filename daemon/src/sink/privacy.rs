@@ -32,6 +32,21 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     Encoded { line: line.into(), ..report }
 }
 
+/// A report out of the spool as this sink may have it: the sink may have known more of addresses when it was kept.
+pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
+    // As a key this is nowhere else: inside a text its quotes would be escaped.
+    let says = |known: Addresses| {
+        let field = format!("\"{ADDRESSES}\":\"{}\"", known.name());
+        report.line.windows(field.len()).any(|part| part == field.as_bytes())
+    };
+    let is_enough = match addresses {
+        Addresses::Full => true,
+        Addresses::Prefix => says(Addresses::Prefix) || says(Addresses::None),
+        Addresses::None => says(Addresses::None),
+    };
+    if is_enough { report } else { applied(addresses, report) }
+}
+
 /// Masks every address and every prefix in a value, wherever it is, also in what will be added to reports one day.
 fn mask(addresses: Addresses, value: &mut Value) {
     match value {
@@ -105,6 +120,26 @@ mod tests {
             assert_eq!(report.top.flows.len(), 4, "every row is there");
         }
         assert_eq!(text(Addresses::Full).as_bytes(), &*encoded("a/b/1").line, "as it was");
+    }
+
+    #[test]
+    fn what_waits_is_masked_too_if_the_sink_may_know_less_now() {
+        let kept = |addresses| applied(addresses, encoded("a/b/1"));
+        let text = |encoded: Encoded| String::from_utf8(encoded.line.to_vec()).unwrap();
+        for (kept_as, sent_as, expected) in [
+            (Addresses::Full, Addresses::Prefix, Addresses::Prefix),
+            (Addresses::Full, Addresses::None, Addresses::None),
+            (Addresses::Prefix, Addresses::None, Addresses::None),
+            (Addresses::None, Addresses::Prefix, Addresses::None),
+            (Addresses::Prefix, Addresses::Full, Addresses::Prefix),
+        ] {
+            // What a report says of itself decides, so it begins without the golden one's.
+            let mut first = kept(Addresses::Full);
+            first.line = text(first.clone()).replace("\"addresses\":\"prefix\",", "").into_bytes().into();
+            let waiting = applied(kept_as, first.clone());
+            let sent = ensured(sent_as, waiting);
+            assert_eq!(text(sent), text(applied(expected, first)), "{kept_as:?}, {sent_as:?}");
+        }
     }
 
     #[test]

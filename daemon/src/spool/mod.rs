@@ -157,6 +157,20 @@ impl Parcel {
     }
 }
 
+/// What only memory has is lost with it: tombstones say so, as far as the disk takes them.
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if self.files.is_none() {
+            return;
+        }
+        let mut state = self.state();
+        while let Some(at) = state.line.entries.iter().position(Entry::is_in_memory) {
+            // Each time there is one less.
+            let _ = self.bury(&mut state, at, Reason::QueueFull);
+        }
+    }
+}
+
 impl Spool {
     /// A spool without a disk.
     pub fn in_memory(limits: Limits) -> Self {

@@ -20,7 +20,8 @@ pub const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 /// weir as a service of the machine.
 pub struct Service<'a> {
     pub machine: &'a Machine,
-    pub pair: &'a QuietPair,
+    /// The namespace that it measures in.
+    pub observer: &'a Namespace,
 }
 
 /// Boots a machine that has weir, its unit and this configuration, and more files.
@@ -49,8 +50,7 @@ impl Service<'_> {
 
     /// Holds the interface against what it should have: a program for either direction, or none.
     pub fn is_attached(&self, expected: bool) -> Result<()> {
-        let observer = &self.pair.observer;
-        let there = [has_program(observer, INTERFACE)?, sends_through_a_program(observer)?];
+        let there = [has_program(self.observer, INTERFACE)?, sends_through_a_program(self.observer)?];
         ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
         Ok(())
     }

@@ -82,15 +82,33 @@ impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the URL, and the headers that are no credentials, which may name a tenant. One tenant's reports must
-    /// never go to another one, also after sinks were taken out of the configuration.
+    /// Where reports go: the URL, and what may tell tenants apart. That is each header but those with credentials, and which
+    /// files the others come from: what is in them changes. One tenant's reports must never go to another one.
     pub(super) fn place(&self) -> String {
-        let tenants = self.headers.iter().filter(|(name, _)| !is_credential(name));
-        tenants.fold(self.url.to_string(), |place, (name, value)| {
-            format!("{place} {name}={}", String::from_utf8_lossy(value.as_bytes()))
-        })
+        let mut place = self.url.to_string();
+        let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);
+        for (name, value) in self.headers.iter().filter(|(name, _)| !is_credential(name)) {
+            add(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+        }
+        for (name, file) in &self.header_files {
+            add(name.as_str(), &file.to_string_lossy());
+        }
+        if let Some(file) = &self.token_file {
+            add("token_file", &file.to_string_lossy());
+        }
+        place
+    }
+
+    /// What it says of an earlier sink with the same place.
+    pub(super) fn conflict(&self, earlier: &Self) -> String {
+        let what = if self.headers == earlier.headers { super::SAME_PLACE } else { DIFFERS_IN_SECRETS };
+        what.to_owned()
     }
 }
+
+/// Of sinks that differ in a password alone, nobody could tell whose reports wait in the spool.
+const DIFFERS_IN_SECRETS: &str = "give each its secret in a file of its own (`token_file` or `header_files`): but for what \
+                                  `headers` says in secret, it sends to the same place as";
 
 pub(super) const COMPRESS: [(&str, Compress); 3] =
     [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];

@@ -6,7 +6,7 @@ mod ipfix;
 mod nats;
 mod otlp;
 
-use std::{collections::HashMap, net::IpAddr};
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -97,17 +97,8 @@ impl Sink {
     pub const QUEUE: usize = 64;
 }
 
-/// What the spool of each sink is known by, in their order; `None` for those that have none. Of sinks that differ in
-/// credentials alone, all but the first have a number: credentials change.
-pub fn spool_keys(sinks: &[Sink]) -> Vec<Option<String>> {
-    let mut known: HashMap<String, usize> = HashMap::new();
-    let key = |sink: &Sink| {
-        let key = sink.target.spool_key()?;
-        let nth = known.entry(key.clone()).and_modify(|nth| *nth += 1).or_insert(1);
-        Some(if *nth == 1 { key } else { format!("{key}#{nth}") })
-    };
-    sinks.iter().map(key).collect()
-}
+/// What a sink says of an earlier one that has its place.
+const SAME_PLACE: &str = "sends to the same place as";
 
 impl Target {
     /// Its settings, if it is spoken to over HTTP.
@@ -132,8 +123,9 @@ impl Target {
         !matches!(self, Self::Stdout | Self::File(_))
     }
 
-    /// What its spool is known by: the whole target, and nothing that may change without it; `None` if it has no spool.
-    fn spool_key(&self) -> Option<String> {
+    /// What its spool is known by: the whole target, and nothing that may change without it. No two sinks of a configuration
+    /// have the same. `None` if it has no spool.
+    pub fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
             Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
@@ -150,23 +142,13 @@ impl Target {
     /// Why the two cannot stand beside each other: what the later one says of the earlier one.
     fn conflict(&self, earlier: &Self) -> Option<String> {
         match (self, earlier) {
-            _ if self.same_place(earlier) => Some("sends to the same place as".to_owned()),
-            (Self::File(one), Self::File(other)) => one.conflict(other),
-            _ => None,
-        }
-    }
-
-    /// Whether both are the same place: reports would arrive there twice, or two writers would mix their lines. The
-    /// same collector with other headers is another place: headers may name a tenant.
-    fn same_place(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Stdout, Self::Stdout) => true,
-            (Self::File(one), Self::File(other)) => one.place() == other.place(),
-            (Self::Http(one), Self::Http(other)) => one.url == other.url && one.headers == other.headers,
-            (Self::Ipfix(one), Self::Ipfix(other)) => one.place() == other.place(),
-            (Self::Otlp(one), Self::Otlp(other)) => one.url == other.url && one.headers == other.headers,
-            (Self::Nats(one), Self::Nats(other)) => one.place() == other.place(),
-            _ => false,
+            (Self::Stdout, Self::Stdout) => Some(SAME_PLACE.to_owned()),
+            (Self::File(one), Self::File(other)) if one.place() != other.place() => one.conflict(other),
+            // Reports would arrive there twice, or two writers would mix their lines. The same collector with other headers is
+            // another place: headers may name a tenant.
+            _ if self.spool_key()? != earlier.spool_key()? => None,
+            (Self::Http(one), Self::Http(other)) | (Self::Otlp(one), Self::Otlp(other)) => Some(one.conflict(other)),
+            _ => Some(SAME_PLACE.to_owned()),
         }
     }
 }

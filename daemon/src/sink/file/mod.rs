@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::{
+    fs::{FlockOperation, OFlags, fcntl_setfl, flock},
+    io::Errno,
+};
 
 pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
@@ -63,7 +66,13 @@ impl File {
             rotation.rotate(&self.path)?;
         }
         let open = self.opened()?;
+        let before = (open.size()?, open.torn);
         let written = write_line(&mut open.file, &mut open.torn, line);
+        if let (Err(_), (Some(size), torn)) = (&written, before)
+            && open.cut(size)?
+        {
+            open.torn = torn;
+        }
         if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
             // The next one who reads the pipe begins with a whole line.
             self.open = None;
@@ -97,6 +106,15 @@ impl Open {
         Ok(metadata.is_file().then_some(metadata.len()))
     }
 
+    /// Takes back what a full disk took of a line: it would be in the way of what fits later. Returns whether there was something.
+    fn cut(&self, size: u64) -> io::Result<bool> {
+        let is_longer = self.size()?.is_some_and(|now| now > size);
+        if is_longer {
+            self.file.set_len(size)?;
+        }
+        Ok(is_longer)
+    }
+
     /// Whether its last line is this one.
     fn ends_with(&self, line: &[u8]) -> io::Result<bool> {
         let Some(start) = self.size()?.and_then(|size| size.checked_sub(line.len() as u64)) else { return Ok(false) };
@@ -113,11 +131,25 @@ impl Open {
             fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?
         };
         let metadata = file.metadata()?;
+        if metadata.is_file() {
+            lock(&file)?;
+        }
         let mut last = [b'\n'];
         if metadata.is_file() && metadata.len() > 0 {
             file.read_exact_at(&mut last, metadata.len() - 1)?;
         }
         Ok(Self { file, identity: identity(&metadata), torn: last != *b"\n", is_new: true })
+    }
+}
+
+/// Keeps other weirs from a file: two of them would mix their reports, and rotate it twice. It is free again when it is closed.
+fn lock(file: &fs::File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            Err(io::Error::new(ErrorKind::ResourceBusy, "another process has locked it: does another weir write to it?"))
+        }
+        // Some file systems have no locks.
+        _ => Ok(()),
     }
 }
 
@@ -209,6 +241,7 @@ mod tests {
         assert!(!path.exists(), "opened with the first report");
         sink.deliver(&parcels([1])).unwrap();
         sink.deliver(&parcels([2])).unwrap();
+        drop(sink);
         File::new(&path, None).deliver(&parcels([101])).unwrap();
         assert_eq!(ids(&path), [id(1), id(2), id(101)]);
         let mode = fs::metadata(&path).unwrap().mode();
@@ -239,6 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn two_writers_never_mix_their_reports() {
+        let directory = Directory::new("two");
+        let path = directory.0.join("reports.ndjson");
+        let mut first = File::new(&path, None);
+        first.deliver(&parcels([1])).unwrap();
+        let mut second = File::new(&path, None);
+        let error = second.deliver(&parcels([2])).unwrap_err();
+        assert!(error.to_string().contains("another process has locked it"), "{error}");
+        first.deliver(&parcels([3])).unwrap();
+        drop(first);
+        second.deliver(&parcels([2])).unwrap();
+        assert_eq!(ids(&path), [id(1), id(3), id(2)]);
+    }
+
+    #[test]
     fn a_file_that_is_large_enough_is_renamed_and_the_oldest_goes() {
         let directory = Directory::new("large");
         let path = directory.0.join("reports.ndjson");
@@ -249,6 +297,7 @@ mod tests {
         assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
         // Another run goes on with what is there; a report that is too large has a file of its own.
+        drop(sink);
         File::new(&path, Some(plain(2 * line, 2))).deliver(&parcels([8])).unwrap();
         assert_eq!(ids(&path), [id(9), id(8)]);
         File::new(&path, Some(plain(1, 2))).deliver(&parcels([102])).unwrap();

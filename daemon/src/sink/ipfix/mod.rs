@@ -7,6 +7,8 @@ mod transport;
 
 use std::{io, time::Duration};
 
+use tracing::warn;
+
 use self::{
     message::{Messages, Templates},
     records::Ignored,
@@ -86,9 +88,11 @@ impl Sink for Ipfix {
     fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
         let mut ignored = self.ignored.clone();
         let mut records = Vec::new();
+        let mut without_view = 0_u64;
         for parcel in batch.iter().filter(|parcel| parcel.is_report) {
             let report: Report = serde_json::from_slice(&parcel.encoded.line)
                 .map_err(|error| DeliveryError::Refused(format!("not a report: {error}")))?;
+            without_view += u64::from(!records::has_view(&report, &self.view));
             records.extend(records::of_report(&report, &self.view, self.domain, &mut ignored));
         }
         if records.is_empty() {
@@ -106,12 +110,23 @@ impl Sink for Ipfix {
             Ok(()) => {
                 session.sequence = sequence;
                 self.ignored = ignored;
+                if without_view > 0 {
+                    warn!(
+                        sink = self.name(),
+                        reports = without_view,
+                        "these reports were made before the view `{}` was configured: the collector gets no flow records of them, \
+                         only the counts of interfaces",
+                        self.view
+                    );
+                }
                 Ok(())
             }
             Err(error) => {
                 // A collector that got a part of it begins anew, too.
-                if self.transport == Transport::Tcp {
-                    self.session = None;
+                if self.transport == Transport::Tcp
+                    && let Some(session) = self.session.take()
+                {
+                    session.way.abandon();
                 }
                 Err(failed(error))
             }

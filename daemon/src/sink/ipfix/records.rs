@@ -99,6 +99,11 @@ fn side(interface: &Interface) -> (u16, u32) {
     (if is_egress { ie::EGRESS_INTERFACE } else { ie::INGRESS_INTERFACE }, interface.index.unwrap_or(0))
 }
 
+/// Whether the report has the view.
+pub(super) fn has_view(report: &Report, view: &str) -> bool {
+    view == Standard::Flows.name() || report.views.iter().any(|one| one.name == view)
+}
+
 /// The rows of the view; none if the report does not have it.
 fn rows(report: &Report, view: &str) -> Vec<Row> {
     let Some(view) = report.views.iter().find(|one| one.name == view) else {

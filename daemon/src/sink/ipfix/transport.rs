@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::sockopt::set_socket_linger;
+
 use super::super::courier::now;
 use crate::{
     config::{Address, Transport},
@@ -83,6 +85,15 @@ impl Way {
         }
     }
 
+    /// Ends a connection that the collector takes nothing from. What it has not taken is sent again over another one, so the system
+    /// must not go on to send it.
+    pub fn abandon(self) {
+        if let Self::Stream(stream) = self {
+            // If that fails, some records are there twice.
+            let _ = set_socket_linger(&stream, Some(Duration::ZERO));
+        }
+    }
+
     /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long as
     /// `timeout`.
     pub fn send(&mut self, messages: &[Vec<u8>], timeout: Duration) -> io::Result<()> {
@@ -133,6 +144,8 @@ fn has_moved(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::{io::Read, net::TcpListener};
+
     use super::*;
 
     fn at(host: &str, port: u16) -> Address {
@@ -146,6 +159,21 @@ mod tests {
         assert!(way.is_over(&at("127.0.0.2", 9)) && way.is_over(&at("127.0.0.1", 10)));
         // Who cannot look it up sends where it was.
         assert!(!way.is_over(&at("no.such.host.invalid", 9)));
+    }
+
+    #[test]
+    fn what_a_collector_does_not_take_is_not_sent_on_after_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = at("127.0.0.1", listener.local_addr().unwrap().port());
+        let limit = Duration::from_millis(100);
+        let mut way = Way::open(&address, Transport::Tcp, limit).unwrap();
+        let (mut collector, _) = listener.accept().unwrap();
+        let messages = vec![vec![7; 1 << 20]; 64];
+        assert!(way.send(&messages, limit).is_err(), "nobody reads");
+        way.abandon();
+        let mut read = Vec::new();
+        let ended = collector.read_to_end(&mut read);
+        assert_eq!(ended.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "{} bytes", read.len());
     }
 
     #[test]

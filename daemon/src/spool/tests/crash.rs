@@ -73,7 +73,10 @@ fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
                     spool.refused(parcel, "400 Bad Request: no");
                 }
             }
-            4 => spool = open(disk, limits),
+            4 => {
+                drop(spool);
+                spool = open(disk, limits);
+            }
             _ => {}
         }
         if disk.has_failed() {

@@ -138,6 +138,21 @@ fn what_a_disk_does_not_take_waits_in_memory_and_is_written_later() {
 }
 
 #[test]
+fn what_only_memory_had_at_the_end_is_told_of() {
+    let disk = Arc::<Disk>::default();
+    let spool = open(&disk, Limits { memory: 8, ..ROOMY });
+    keep(&spool, 1..=2);
+    disk.set_read_only(true);
+    for seq in 3..=6 {
+        spool.keep(report(seq), 1000).unwrap_err();
+    }
+    disk.set_read_only(false);
+    drop(spool);
+    let received = Received::drain(&open(&disk, ROOMY), 10);
+    assert_eq!(received, Received { reports: vec![1, 2], lost: vec![(3, 6, Reason::QueueFull)] });
+}
+
+#[test]
 fn what_waits_too_long_goes() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { age: Some(Duration::from_secs(60)), ..ROOMY });

@@ -1,0 +1,27 @@
+//! What keeps reports.
+
+mod fjall;
+mod redb;
+mod sqlite;
+mod weir;
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::Result;
+
+pub use self::{fjall::Fjall, redb::Redb, sqlite::Sqlite, weir::Weir};
+
+/// Reports by their numbers.
+pub type Reports = BTreeMap<u64, Vec<u8>>;
+
+/// A place for reports on disk.
+pub trait Store {
+    /// What it is called.
+    const NAME: &str;
+
+    /// Keeps reports in a new folder, each one synced, and copies the folder while the store is still open: as it is after SIGKILL.
+    fn fill(folder: &Path, reports: &Reports, copied: &Path) -> Result<()>;
+
+    /// Opens a folder, and reads all that it has.
+    fn read(folder: &Path) -> Result<Reports>;
+}
