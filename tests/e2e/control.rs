@@ -32,6 +32,9 @@ tests![
     a_second_weir_leaves_the_socket_and_the_next_one_takes_it,
 ];
 
+/// Far less than a thousand clients would take with 16 KiB for each request.
+const ROOM_FOR_CLIENTS: u64 = 8 << 20;
+
 fn weir(socket: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(weir_binary()?);
     Ok(command.args(arguments).arg("--socket").arg(socket).output()?)
@@ -137,6 +140,14 @@ fn clients_that_hang_cost_no_packet() -> Result<()> {
     let socket = scratch.file("control.sock");
     let watch = Watch::start(&settings(&socket, "1s"))?;
     clock::wait_for("a report", TIMEOUT, || json(&socket, &["report"]))?;
+    let resident = || -> Result<u64> {
+        let report = clock::wait_for("a report", TIMEOUT, || json(&socket, &["report"]))?;
+        number(&report["self"]["rss_bytes"])
+    };
+    let mut oracle = Oracle::new();
+    // Sketches take their memory with the first packets.
+    watch.send(Plan { seed: 31, packets: 20_000, ..Plan::default() }, &mut oracle)?;
+    let before = resident()?;
     let mut hanging = Vec::new();
     for nth in 0..1_000 {
         let mut client = UnixStream::connect(&socket)?;
@@ -151,9 +162,10 @@ fn clients_that_hang_cost_no_packet() -> Result<()> {
         let _ = client.write_all(bytes);
         hanging.push(client);
     }
-    let mut oracle = Oracle::new();
     watch.send(Plan { seed: 32, packets: 20_000, ..Plan::default() }, &mut oracle)?;
     ensure!(json(&socket, &["status"])?.is_some(), "no status beside a thousand clients");
+    let grown = resident()?.saturating_sub(before);
+    ensure!(grown < ROOM_FOR_CLIENTS, "it takes {grown} bytes more beside a thousand clients");
     drop(hanging);
     watch::judge("with a thousand clients", oracle.check_reports(&watch.stop(Loss::None)?))
 }

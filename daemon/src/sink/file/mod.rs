@@ -145,9 +145,10 @@ impl Open {
 /// Keeps other weirs from a file: two of them would mix their reports, and rotate it twice. It is free again when it is closed.
 fn lock(file: &fs::File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {
-            Err(io::Error::new(ErrorKind::ResourceBusy, "another process has locked it: does another weir write to it?"))
-        }
+        Err(Errno::WOULDBLOCK) => Err(io::Error::new(
+            ErrorKind::ResourceBusy,
+            "another process has locked it: does another weir write to it?",
+        )),
         // Some file systems have no locks.
         _ => Ok(()),
     }
