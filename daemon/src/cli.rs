@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use weir_common::control::CPUS_MAX;
 
-use crate::{collect::query::Topic, log::Format, replay::Windows};
+use crate::{collect::query::Topic, control::REPORTS_KEPT, log::Format, replay::Windows};
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
@@ -30,8 +30,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Say how the running weir is: its interfaces, its sinks, what it costs
     Status(StatusArgs),
-    /// Print the last report of the running weir
-    Report(StatusArgs),
+    /// Print the last report of the running weir, or the last windows together
+    Report(ReportArgs),
     /// Tell what the running weir knows of a key in the last window, listed or not
     Ask(AskArgs),
     /// Have the running weir read its configuration again, without a packet uncounted
@@ -141,13 +141,27 @@ pub struct SocketArgs {
     pub config: ConfigArgs,
 }
 
-/// `weir status` and `weir report`.
+/// `weir status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// Whom to ask.
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Print the last windows together instead, as many as this: sums, and bounds for the rows of lists
+    #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(u32).range(1..=REPORTS_KEPT as i64))]
+    pub last: Option<u32>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of tables
     #[arg(long)]
     pub json: bool,
 }

@@ -15,8 +15,8 @@ use weir::{
     attach::{AttachError, Survey, leftovers, netlink::Devices},
     cli::{
         AskArgs, CheckArgs, Cli, CollectArgs, CollectCommand, Command, ConfigArgs, DetachArgs, DoctorArgs, QueryArgs,
-        ReloadArgs, ReplayArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs,
-        SpoolRemoveArgs, StatusArgs,
+        ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
+        SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs,
     },
     clock,
     collect::{
@@ -44,7 +44,7 @@ use weir::{
     question::Views,
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
-    report::{report_schema, tombstone_schema, write_answers, write_tables},
+    report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union},
     signals,
     sink::OpenError,
     spool::command::{self, SpoolError, Spools},
@@ -266,7 +266,7 @@ fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Resul
 
 fn write_bundle(path: &Path, config: &Config, diagnosis: &Diagnosis) -> Result<(), Failure> {
     let report = match &config.control.socket {
-        Some(socket) => client::ask(socket, protocol::Command::Report)
+        Some(socket) => client::ask(socket, protocol::Command::Report { last: None })
             .map_err(|error| error.to_string())
             .and_then(|report| serde_json::from_str(report.get()).map_err(|error| error.to_string())),
         None => Err("the configuration has no control socket".to_owned()),
@@ -307,12 +307,26 @@ fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failur
     print(status.at(clock::now().wall).to_string().trim_end())
 }
 
-fn last_report(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
-    let report = client::ask(&socket(args)?, protocol::Command::Report)?;
+fn last_report(ReportArgs { last, socket: args, json }: &ReportArgs) -> Result<Exit, Failure> {
+    if last.is_some() {
+        return last_windows(&socket(args)?, *last, *json);
+    }
+    let report = client::ask(&socket(args)?, protocol::Command::Report { last: None })?;
     if *json {
         return print(report);
     }
     write_tables(&understood(&report)?, &mut io::stdout()).map_err(ReplayError::from)?;
+    Ok(Exit::Done)
+}
+
+fn last_windows(socket: &Path, last: Option<u32>, json: bool) -> Result<Exit, Failure> {
+    let answer = client::ask(socket, protocol::Command::Report { last })?;
+    let reports: Vec<Report> = understood(&answer)?;
+    let Some(union) = Union::of(&reports) else { return Ok(Exit::Done) };
+    if json {
+        return print(serde_json::to_string(&union).expect("it has text keys and is written into memory"));
+    }
+    write_union(&union, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 

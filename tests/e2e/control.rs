@@ -17,17 +17,19 @@ use weir_tests::{
     account::Loss,
     clock,
     daemon::{Daemon, Signal, weir_binary},
+    inject::Pace,
     netns::QuietPair,
     oracle::Oracle,
     scratch::Scratch,
-    traffic::Plan,
+    traffic::{Plan, Traffic},
 };
 
-use crate::watch::{self, ROOMY_RINGS, TIMEOUT, Watch, list, number};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, list, number};
 
 tests![
     before_a_window_has_ended_there_is_no_report,
     a_key_is_known_in_each_window_and_the_last_report_is_told,
+    the_last_windows_together_hold_what_was_sent,
     clients_that_hang_cost_no_packet,
     a_second_weir_leaves_the_socket_and_the_next_one_takes_it,
 ];
@@ -133,6 +135,56 @@ fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
     let gone = weir(&socket, &["status"])?;
     ensure!(gone.status.code() == Some(3), "{gone:?}");
     Ok(())
+}
+
+/// Packets of several windows, asked for together: sums are exact, and the bounds of each row hold.
+fn the_last_windows_together_hold_what_was_sent() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let watch = Watch::start(&settings(&socket, "1s"))?;
+    let mut oracle = Oracle::new();
+    // More keys than lists have, and two seconds of packets: at least two windows.
+    let traffic = Traffic::new(Plan { seed: 33, packets: 20_000, flows: 400, ..Plan::default() })?;
+    let sent = watch::send(&watch.pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(10_000), &mut oracle)?;
+    let union = clock::wait_for("windows with all packets", TIMEOUT, || {
+        let Some(union) = json(&socket, &["report", "--last", "5"])? else { return Ok(None) };
+        Ok((number(&union["totals"]["packets"])? >= sent.packets).then_some(union))
+    })?;
+    ensure!(union["schema"] == "weir.union/1", "{union}");
+    ensure!(number(&union["totals"]["bytes"])? == sent.bytes, "{} of {sent:?}", union["totals"]);
+    let seen = &union["interfaces"][0]["ledger"]["seen"];
+    ensure!(number(&seen["packets"])? == sent.packets, "{seen} of {sent:?}");
+    let windows = list(&union["reports"])?.len();
+    ensure!((2..=5).contains(&windows), "{windows} windows");
+    let (sources, destinations) = (oracle.grouped(|key| vec![key.src]), oracle.grouped(|key| vec![key.dst]));
+    for order in ["top", "top_by_packets"] {
+        for (name, field, truth) in [("sources", "src_ip", &sources), ("destinations", "dst_ip", &destinations)] {
+            let rows = list(&union[order][name])?;
+            ensure!(rows.len() == 10, "{} rows of {name}", rows.len());
+            for row in rows {
+                let address: IpAddr = row[field].as_str().with_context(|| format!("no {field} in {row}"))?.parse()?;
+                let truth = truth.get(&address).with_context(|| format!("{address} sent nothing"))?;
+                for (measure, truth) in [("packets", truth.packets), ("bytes", truth.bytes)] {
+                    let [lower, upper] = ["lower", "upper"].map(|bound| number(&row[measure][bound]));
+                    let holds = (lower?..=upper?).contains(&truth);
+                    ensure!(holds, "{address} has {truth} {measure}: {row}");
+                }
+            }
+        }
+    }
+    for (name, truth) in [("src_ip", sources.len()), ("dst_ip", destinations.len())] {
+        let unique = &union["unique"][name];
+        let holds = (number(&unique["lower"])?..=number(&unique["upper"])?).contains(&(truth as u64));
+        ensure!(holds, "{truth} {name}: {unique}");
+    }
+    let tables = String::from_utf8(weir(&socket, &["report", "--last", "2"])?.stdout)?;
+    ensure!(tables.contains("2 windows") && tables.contains("TOP SOURCES BY BYTES"), "{tables}");
+    for (count, why) in [("0", "0 is not in 1..=5"), ("6", "6 is not in 1..=5"), ("x", "invalid digit")] {
+        let refused = weir(&socket, &["report", "--last", count])?;
+        let said = String::from_utf8(refused.stderr)?;
+        ensure!(refused.status.code() == Some(2) && said.contains(why), "{count}: {said}");
+    }
+    watch.stop(Loss::None).map(drop)
 }
 
 fn clients_that_hang_cost_no_packet() -> Result<()> {

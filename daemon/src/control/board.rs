@@ -1,9 +1,15 @@
 //! What the coordinator writes down for those who ask, once a window.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use super::status::{Identity, Status};
 use crate::{question::Views, report::Report, sink::Encoded};
+
+/// Reports that are kept, at most.
+pub const REPORTS_KEPT: usize = 5;
 
 /// What is told without asking the coordinator.
 #[derive(Debug)]
@@ -13,13 +19,13 @@ pub struct Board(Mutex<Known>);
 struct Known {
     identity: Identity,
     latest: Option<Latest>,
+    /// The last reports as they go to the sinks, the oldest first; the last one is `latest`.
+    reports: VecDeque<Encoded>,
 }
 
 /// The last report.
 #[derive(Clone, Debug)]
 struct Latest {
-    /// As it goes to the sinks.
-    encoded: Encoded,
     status: Status,
     /// What can be asked about its window.
     views: Arc<Views>,
@@ -28,14 +34,18 @@ struct Latest {
 impl Board {
     /// A board before the first report.
     pub const fn new(identity: Identity) -> Self {
-        Self(Mutex::new(Known { identity, latest: None }))
+        Self(Mutex::new(Known { identity, latest: None, reports: VecDeque::new() }))
     }
 
     /// Writes down a report, and what can be asked about its window.
     pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
         let mut known = self.lock();
         let status = Status::new(&known.identity, Some(report));
-        known.latest = Some(Latest { encoded: encoded.clone(), status, views: views.clone() });
+        known.latest = Some(Latest { status, views: views.clone() });
+        if known.reports.len() == REPORTS_KEPT {
+            known.reports.pop_front();
+        }
+        known.reports.push_back(encoded.clone());
     }
 
     /// Another configuration is in force.
@@ -46,7 +56,14 @@ impl Board {
 
     /// The last report as a line of JSON; `None` before the first.
     pub fn report(&self) -> Option<Encoded> {
-        self.lock().latest.as_ref().map(|latest| latest.encoded.clone())
+        self.lock().reports.back().cloned()
+    }
+
+    /// So many of the last reports, or as many as there are, the oldest first.
+    pub fn last(&self, count: usize) -> Vec<Encoded> {
+        let known = self.lock();
+        let passed = known.reports.len().saturating_sub(count);
+        known.reports.iter().skip(passed).cloned().collect()
     }
 
     /// What can be asked about the window of the last report; `None` before the first.

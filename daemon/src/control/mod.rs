@@ -30,7 +30,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
 
 pub use self::{
-    board::Board,
+    board::{Board, REPORTS_KEPT},
     status::{Identity, Status},
 };
 use self::{

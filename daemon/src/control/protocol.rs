@@ -14,8 +14,12 @@ pub const VERSION: u32 = 1;
 pub enum Command {
     /// How weir is.
     Status,
-    /// The last report.
-    Report,
+    /// The last report; or so many of the last ones, the oldest first.
+    Report {
+        /// How many, at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<u32>,
+    },
     /// What is known of some keys in the last window.
     Ask {
         /// Each as `FIELD=VALUE,...`.
@@ -53,7 +57,7 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report), [`Asked`],
+    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report) or several, [`Asked`],
     /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]; as it came, so that a report is the same bytes for all who get it.
     Answer(Box<RawValue>),
     /// The request was wrong.
@@ -123,10 +127,19 @@ mod tests {
     fn a_request_is_read_as_it_was_written() {
         let keys = vec!["src_ip=192.0.2.7".to_owned()];
         let detach = Command::Detach { interfaces: vec!["eth0".to_owned()] };
-        for command in [Command::Status, Command::Report, Command::Ask { keys }, Command::Reload, detach] {
+        for command in [
+            Command::Status,
+            Command::Report { last: None },
+            Command::Report { last: Some(5) },
+            Command::Ask { keys },
+            Command::Reload,
+            detach,
+        ] {
             let request = Request::new(command);
             assert_eq!(Request::parse(&serde_json::to_vec(&request).unwrap()).unwrap(), request);
         }
+        let line = br#"{"version":1,"command":"report"}"#;
+        assert_eq!(Request::parse(line).unwrap().command, Command::Report { last: None });
         let line = br#"{"version":1,"command":"ask","keys":["proto=tcp"]}"#;
         assert_eq!(Request::parse(line).unwrap().command, Command::Ask { keys: vec!["proto=tcp".to_owned()] });
     }

@@ -27,6 +27,7 @@ use crate::{
     clock,
     question::{Ask, Views},
     reload::{Outcome, Request},
+    sink::Encoded,
     waker::Waker,
 };
 
@@ -225,7 +226,14 @@ impl Server {
         let command = line.and_then(protocol::Request::parse).map(|request| request.command);
         let response = match command.and_then(|command| self.permit(command, client)) {
             Ok(Command::Status) => answered(&self.board.status()),
-            Ok(Command::Report) => match self.board.report() {
+            Ok(Command::Report { last: Some(count) }) => {
+                let reports = self.board.last(usize::try_from(count).unwrap_or(usize::MAX));
+                if !reports.is_empty() {
+                    return State::Answered { parts: several(reports), sent: 0 };
+                }
+                Response::Unavailable(NO_WINDOW.to_owned())
+            }
+            Ok(Command::Report { last: None }) => match self.board.report() {
                 Some(report) => {
                     // Without the end of its line.
                     let bytes = report.line.len() - 1;
@@ -284,6 +292,21 @@ impl Server {
             Err(why) => Response::Refused(why),
         }
     }
+}
+
+/// Reports as a list; each is the same memory for all who want it.
+fn several(reports: Vec<Encoded>) -> Vec<Part> {
+    let mut parts = vec![Part::from(*b"{\"answer\":[")];
+    for (nth, report) in reports.into_iter().enumerate() {
+        if nth > 0 {
+            parts.push(Part::from(*b","));
+        }
+        // Without the end of its line.
+        let bytes = report.line.len() - 1;
+        parts.push(Part { memory: report.line, bytes });
+    }
+    parts.push(Part::from(*b"]}\n"));
+    parts
 }
 
 fn answered(answer: &impl Serialize) -> Response {
@@ -444,8 +467,9 @@ mod tests {
             let report: Report = serde_json::from_str(golden).unwrap();
             let golden: Value = serde_json::from_str(golden).unwrap();
             let line = Encoded::new(&report).line;
-            let as_sent = ask(path, Command::Report).unwrap();
+            let as_sent = ask(path, Command::Report { last: None }).unwrap();
             assert_eq!(as_sent.get().as_bytes(), line.strip_suffix(b"\n").unwrap(), "the bytes that sinks get");
+            assert_eq!(told(path, Command::Report { last: Some(5) }), json!([golden]), "there is one");
             let status = told(path, Command::Status);
             assert_eq!((&status["pid"], &status["last_report"]["id"]), (&json!(7), &golden["id"]));
             let keys = vec!["src_ip=192.0.2.7".to_owned(), "proto=udp,port=53".to_owned()];
@@ -468,7 +492,7 @@ mod tests {
             let status = told(path, Command::Status);
             assert!(status["last_report"].is_null() && status["interval_seconds"] == 10);
             let keys = vec!["src_ip=192.0.2.7".to_owned()];
-            for command in [Command::Report, Command::Ask { keys }] {
+            for command in [Command::Report { last: None }, Command::Report { last: Some(5) }, Command::Ask { keys }] {
                 assert!(matches!(ask(path, command), Err(AskError::Unavailable(_))));
             }
         });

@@ -17,7 +17,8 @@ use weir_sketch::{Seen, hash::Key};
 
 use crate::{
     alert::EVIDENCE_MAX,
-    config::{Config, slots},
+    config::{Addresses, Config, slots},
+    control::REPORTS_KEPT,
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, shard::Shard},
     question::Views,
@@ -91,6 +92,8 @@ pub struct Memory {
     pub sums: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
+    /// The last reports, for those who ask, where no queue has them.
+    pub kept: u64,
     /// What is on its way from the spools, and what is known of their files, at most.
     pub spools: u64,
 }
@@ -109,6 +112,10 @@ impl Memory {
         let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
         let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
+        // A full queue has the last reports, too, in the same memory.
+        let shares_reports =
+            config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
+        let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
         let taps = tap::count(&config.interfaces, has_programs);
         let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
         let spool = DELIVERY_BYTES + if is_on_disk { config.spool.limits().index_bytes() } else { 0 };
@@ -127,9 +134,8 @@ impl Memory {
             blocks: if has_programs { blocks } else { 0 },
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
-            queues: queued
-                * (REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts)
-                + messages * ALERT_BYTES,
+            queues: queued * report + messages * ALERT_BYTES,
+            kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
@@ -151,6 +157,7 @@ impl Memory {
             + self.names
             + self.seen_flows
             + self.queues
+            + self.kept
             + self.spools
     }
 
@@ -220,6 +227,9 @@ impl fmt::Display for Memory {
         }
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
+        if self.kept > 0 {
+            line("last reports", self.kept, String::from("for `weir report` and Prometheus"))?;
+        }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
         }
@@ -274,6 +284,17 @@ mod tests {
         };
         let ((otlp, rows), (http, _)) = (plan_of("otlp"), plan_of("http"));
         assert_eq!(otlp - http, rows * ENTRY_MESSAGES_BYTES + INTERFACE_MESSAGES_BYTES);
+    }
+
+    #[test]
+    fn the_last_reports_are_planned_where_no_queue_has_them() {
+        let kept = |sink: &str| {
+            let config = Config::parse(&format!("sinks: [{{type: stdout, {sink}}}]"), "test").unwrap();
+            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true).kept
+        };
+        assert_eq!((kept("queue: 64"), kept("queue: 5")), (0, 0));
+        assert!(kept("queue: 4") > 5 * REPORT_BYTES);
+        assert_eq!(kept("queue: 4"), kept("queue: 64, addresses: prefix"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod rates;
 mod schema;
 mod sizes;
 mod tables;
+mod union;
 pub(crate) mod units;
 mod view;
 mod view_table;
@@ -26,7 +27,8 @@ pub use crate::names::protocol::protocol_name;
 pub use alert::{Alert, Evidence};
 pub use rates::InterfaceRates;
 pub use schema::{report_schema, tombstone_schema};
-pub use tables::{Style, write_answers, write_styled_tables, write_tables};
+pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
+pub use union::{UNION_SCHEMA, Union};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
 /// The schema that these structs serialise to.

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, Row, SelfMetrics, SinkMetrics,
-    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Unique, View, Window, alert,
+    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Union, Unique, View, Window, alert,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -90,8 +90,10 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         page.section("RATES", "in each second", &rates::grid(each_second))?;
     }
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
-    page.top(top, totals)?;
-    page.top(top_by_packets, totals)?;
+    for top in [top, top_by_packets] {
+        page.top(top, totals)?;
+        page.prefixes(top, totals)?;
+    }
     page.spread(spread)?;
     let aliases = aliases(interfaces);
     for view in views {
@@ -106,6 +108,48 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         page.section("PACKET SIZES OF EACH INTERFACE", "shares of its packets, by bytes", &grid)?;
     }
     page.section("WEIR ITSELF", "", &costs(self_metrics))
+}
+
+/// Writes several windows taken together as tables.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
+    let Union {
+        schema: _,
+        reports,
+        window,
+        observer,
+        interfaces,
+        totals,
+        unique,
+        new_flows,
+        top,
+        top_by_packets,
+        views,
+    } = union;
+    let mut page = Page { style: Style::default(), out };
+    let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+    let several = match &reports[..] {
+        [only] => format!("1 window   {only}"),
+        [first, .., last] => format!("{} windows   {first} to {last}", reports.len()),
+        [] => "no window".to_owned(),
+    };
+    page.head(
+        &format!("{}{site}   {}", observer.name, interval(window)),
+        &format!("weir {}   {several}", observer.version),
+    )?;
+    page.remarks(&remarks(window, totals))?;
+    page.section("INTERFACES", "", &ledgers(interfaces))?;
+    page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
+    page.top(top, totals)?;
+    page.top(top_by_packets, totals)?;
+    let aliases = aliases(interfaces);
+    for view in views {
+        page.view(view, window, &aliases)?;
+    }
+    Ok(())
 }
 
 /// Writes what is known of keys in a window.
@@ -191,24 +235,8 @@ impl<W: Write> Page<'_, W> {
     }
 
     fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
-        let Top {
-            by,
-            sampling,
-            confidence,
-            flows,
-            sources,
-            destinations,
-            pairs,
-            services,
-            source_prefixes,
-            destination_prefixes,
-        } = top;
-        let remark = match *confidence {
-            1.0.. => "± always holds".to_owned(),
-            confidence => {
-                format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
-            }
-        };
+        let Top { by, flows, sources, destinations, pairs, services, .. } = top;
+        let remark = remark_of(top);
         let lists = [
             ("FLOWS", flows.iter().map(flow_entry).collect()),
             ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
@@ -235,12 +263,28 @@ impl<W: Write> Page<'_, W> {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
             self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
         }
+        Ok(())
+    }
+
+    fn prefixes(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
+        let Top { by, source_prefixes, destination_prefixes, .. } = top;
+        let remark = remark_of(top);
         for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
             let title = format!("TOP {what} PREFIXES BY {}", by.to_uppercase());
             let remark = if prefixes.is_empty() { "none" } else { &remark };
             self.section(&title, remark, &prefixes_grid(by, prefixes, totals))?;
         }
         Ok(())
+    }
+}
+
+/// What the bounds of these lists mean.
+fn remark_of(Top { sampling, confidence, .. }: &Top) -> String {
+    match *confidence {
+        1.0.. => "± always holds".to_owned(),
+        confidence => {
+            format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
+        }
     }
 }
 
