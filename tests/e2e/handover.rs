@@ -30,7 +30,7 @@ use crate::{
 };
 
 alone![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
-tests![a_start_that_fails_detaches_nothing];
+tests![a_start_that_fails_detaches_nothing, a_weir_that_hangs_is_ended_and_the_next_one_goes_on];
 
 /// Packets a second beside restarts.
 pub const RATE: u32 = 20_000;
@@ -172,6 +172,37 @@ fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
     let lost = account::check(&outcome.reports, Loss::Provoked(&["restart"])).context(outcome.log.clone())?.all_lost();
     ensure!(lost.packets < outcome.sent.packets, "{lost:?} of {:?} are lost", outcome.sent);
     Ok(())
+}
+
+/// The watchdog ends what does not answer. What came meanwhile is counted by the programs, and reported by the next weir.
+fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
+    const WATCHDOG: &str = "[Service]\nWatchdogSec=3s\nTimeoutAbortSec=1s\nRestartSec=50ms\n";
+    let path = "etc/systemd/system/weir.service.d/watchdog.conf";
+    let machine = service::boot(&settings(), &[Installed { path, content: WATCHDOG.as_bytes(), mode: 0o644 }])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, observer: &pair.observer };
+    machine.done("systemctl start weir")?;
+    let mut all = 0;
+    send((&service, &pair), 85, &mut all)?;
+    let before = service.property("MainPID")?;
+    // Longer than the watchdog waits: a weir that is well is left alone.
+    thread::sleep(Duration::from_secs(4));
+    ensure!(service.property("MainPID")? == before, "the watchdog has bitten too soon\n{}", machine.log());
+    machine.done("systemctl kill -s STOP weir")?;
+    let plan = Plan { seed: 86, packets: 3_000, flows: 100, ..Plan::default() };
+    all +=
+        watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
+    service.wait_for_other(&before)?;
+    service.is_attached(true).context("after the watchdog")?;
+    send((&service, &pair), 87, &mut all)?;
+    let restarts = service.property("NRestarts")?;
+    let log = machine.log();
+    ensure!(restarts == "1" && log.contains("Watchdog timeout"), "{restarts} restarts\n{log}");
+    machine.done("systemctl stop weir")?;
+    let reports = service.reports()?;
+    ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
+    // What the hung weir had read was reported before it hung, or it had read none.
+    check_accounts(&reports, Loss::Possible(&["restart"])).with_context(|| machine.log()).map(drop)
 }
 
 /// Sends some packets and waits until that many in all are in reports.

@@ -5,6 +5,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -32,8 +34,10 @@ pub mod service;
 tests![the_unit_is_understood, the_unit_exposes_little];
 
 /// Those that need a systemd of their own.
-pub const IN_A_MACHINE: &[crate::Test] =
-    &[("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped)];
+pub const IN_A_MACHINE: &[crate::Test] = &[
+    ("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped),
+    ("an_interface_that_comes_late_is_measured", an_interface_that_comes_late_is_measured),
+];
 
 const ANALYZE: &str = "systemd-analyze";
 
@@ -136,6 +140,42 @@ fn one_key_a_day(reports: &[Value]) -> Result<()> {
         let key_id = keys.entry(day).or_insert(&report["key_id"]);
         ensure!(*key_id == &report["key_id"], "{} and {key_id} on {day}", report["key_id"]);
     }
+    Ok(())
+}
+
+/// At boot an interface may not be there yet: weir starts without it, gives its rights up, and attaches to it later.
+fn an_interface_that_comes_late_is_measured() -> Result<()> {
+    let config = format!(
+        "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
+         report: {{interval: 1s}}\n\
+         sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}]\n"
+    );
+    let machine = service::boot(&config, &[])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, observer: &pair.observer };
+    pair.observer.ip(&format!("link set {INTERFACE} name later0"))?;
+    machine.done("systemctl start weir")?;
+    service.reports_of(None)?;
+    // Some windows later.
+    thread::sleep(Duration::from_secs(3));
+    service.has_no_capability()?;
+    pair.observer.ip(&format!("link set later0 name {INTERFACE}"))?;
+    let attached = || Ok(service.is_attached(true).ok());
+    clock::wait_for("programs on the interface", TIMEOUT, attached).with_context(|| machine.log())?;
+    let plan = Plan { seed: 94, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
+    let mut oracle = Oracle::new();
+    let sent = watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+    let all_seen =
+        || Ok((watch::seen_in(INTERFACE, "ingress", &service.reports()?)?.packets >= sent.packets).then_some(()));
+    clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
+    machine.done("systemctl stop weir")?;
+    service.is_attached(false).context("after it was stopped")?;
+    let reports = service.reports()?;
+    check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
+    judge("what came late", oracle.check_reports(&reports)).with_context(|| machine.log())?;
+    let modes = modes(INTERFACE, &reports);
+    ensure!(modes.contains(&"absent") && modes.contains(&"xdp-native"), "{modes:?}");
+    ensure!(reports.iter().map(run_of).all(|run| run == run_of(&reports[0])), "it was started again");
     Ok(())
 }
 
