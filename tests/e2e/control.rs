@@ -160,7 +160,7 @@ fn the_last_windows_together_hold_what_was_sent() -> Result<()> {
     for order in ["top", "top_by_packets"] {
         for (name, field, truth) in [("sources", "src_ip", &sources), ("destinations", "dst_ip", &destinations)] {
             let rows = list(&union[order][name])?;
-            ensure!(rows.len() == 10, "{} rows of {name}", rows.len());
+            ensure!(rows.len() >= 10, "{} rows of {name}", rows.len());
             for row in rows {
                 let address: IpAddr = row[field].as_str().with_context(|| format!("no {field} in {row}"))?.parse()?;
                 let truth = truth.get(&address).with_context(|| format!("{address} sent nothing"))?;

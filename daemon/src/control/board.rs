@@ -19,7 +19,7 @@ pub struct Board(Mutex<Known>);
 struct Known {
     identity: Identity,
     latest: Option<Latest>,
-    /// The last reports as they go to the sinks, the oldest first; the last one is `latest`.
+    /// The last reports of one configuration as they go to the sinks, the oldest first; the last one is `latest`.
     reports: VecDeque<Encoded>,
 }
 
@@ -41,6 +41,10 @@ impl Board {
     pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
         let mut known = self.lock();
         let status = Status::new(&known.identity, Some(report));
+        // Another configuration may ask other questions by the same names.
+        if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.views, views)) {
+            known.reports.clear();
+        }
         known.latest = Some(Latest { status, views: views.clone() });
         if known.reports.len() == REPORTS_KEPT {
             known.reports.pop_front();
@@ -59,7 +63,7 @@ impl Board {
         self.lock().reports.back().cloned()
     }
 
-    /// So many of the last reports, or as many as there are, the oldest first.
+    /// So many of the last reports of the configuration in force, or as many as there are, the oldest first.
     pub fn last(&self, count: usize) -> Vec<Encoded> {
         let known = self.lock();
         let passed = known.reports.len().saturating_sub(count);
@@ -80,5 +84,38 @@ impl Board {
     /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Estimates;
+
+    #[test]
+    fn the_last_reports_are_those_of_one_configuration() {
+        let golden = include_str!("../../tests/golden/report.json");
+        let mut report: Report = serde_json::from_str(golden).unwrap();
+        let identity = Identity {
+            pid: 7,
+            version: "0".to_owned(),
+            started: jiff::Timestamp::UNIX_EPOCH,
+            interval_seconds: 10,
+            memory_bytes: 0,
+        };
+        let board = Board::new(identity);
+        let [first, second] = [10, 5].map(|top| Views::built_in(&Estimates::default(), top));
+        let mut publish = |seq: u64, views| {
+            report.id = format!("a/b/{seq}");
+            board.publish(&report, &Encoded::new(&report), views);
+        };
+        let ids = |count| board.last(count).into_iter().map(|report| report.id).collect::<Vec<_>>();
+        assert!(ids(5).is_empty());
+        (1..=7).for_each(|seq| publish(seq, &first));
+        assert_eq!(ids(5), ["a/b/3", "a/b/4", "a/b/5", "a/b/6", "a/b/7"]);
+        assert_eq!((ids(2), ids(9).len()), (vec!["a/b/6".to_owned(), "a/b/7".to_owned()], REPORTS_KEPT));
+        publish(8, &second);
+        assert_eq!(ids(5), ["a/b/8"], "what was asked before may have meant something else");
+        assert_eq!(board.report().unwrap().id, "a/b/8");
     }
 }

@@ -74,7 +74,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         histograms,
         self_metrics,
     } = report;
-    let mut page = Page { style, out };
+    let mut page = Page { style, together: false, out };
     let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
     page.head(
         &format!("{}{site}   {}", observer.name, interval(window)),
@@ -89,7 +89,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     if !each_second.is_empty() {
         page.section("RATES", "in each second", &rates::grid(each_second))?;
     }
-    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, false))?;
     for top in [top, top_by_packets] {
         page.top(top, totals)?;
         page.prefixes(top, totals)?;
@@ -127,8 +127,9 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
         top,
         top_by_packets,
         views,
+        left_out,
     } = union;
-    let mut page = Page { style: Style::default(), out };
+    let mut page = Page { style: Style::default(), together: true, out };
     let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
     let several = match &reports[..] {
         [only] => format!("1 window   {only}"),
@@ -142,12 +143,17 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
     page.remarks(&remarks(window, totals))?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
-    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows))?;
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
     page.top(top, totals)?;
     page.top(top_by_packets, totals)?;
     let aliases = aliases(interfaces);
     for view in views {
         page.view(view, window, &aliases)?;
+    }
+    if !left_out.is_empty() {
+        let mut grid = Grid::new([Left]);
+        grid.across([Cell::from(format!("  {}: what they count does not add up", left_out.join(", ")))]);
+        page.section("VIEWS LEFT OUT", "", &grid)?;
     }
     Ok(())
 }
@@ -157,13 +163,15 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// Those of `out`.
 pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
-    let mut page = Page { style: Style::default(), out };
+    let mut page = Page { style: Style::default(), together: false, out };
     page.section("ANSWERS", &interval(window), &view_table::answers(answers, window.seconds))
 }
 
 /// Where sections are written to.
 struct Page<'a, W> {
     style: Style,
+    /// Whether it is about several windows: then a value is of those that list its key, and only bounds are shown.
+    together: bool,
     out: &'a mut W,
 }
 
@@ -222,6 +230,11 @@ impl<W: Write> Page<'_, W> {
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
             let remark = if rows.is_empty() { "nothing matched" } else { &remark };
+            let remark = if self.together && !rows.is_empty() {
+                &format!("{remark}; a value counts only windows that list its key")
+            } else {
+                remark
+            };
             let mut grid = view_table::grid(view, (rows, total), window.seconds, aliases);
             if let Some(entropy) = entropy {
                 grid.across([Cell::from(entropy_text(entropy))]);
@@ -261,7 +274,11 @@ impl<W: Write> Page<'_, W> {
         ];
         for (what, entries) in lists {
             let title = format!("TOP {what} BY {}", by.to_uppercase());
-            self.section(&title, if entries.is_empty() { "none" } else { &remark }, &ranking(by, &entries, totals))?;
+            self.section(
+                &title,
+                if entries.is_empty() { "none" } else { &remark },
+                &ranking(by, &entries, totals, self.together),
+            )?;
         }
         Ok(())
     }
@@ -430,14 +447,15 @@ fn shares(totals: &Totals) -> Grid {
     grid
 }
 
-fn distinct(unique: &Unique, new_flows: &NewFlows) -> Grid {
+fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) -> Grid {
     let Unique { src_ip, dst_ip, flows } = unique;
     let mut grid = Grid::new([Left, Right, Right, Left, Left]);
     let mut line = |what: &str, value, lower, upper, remark: String| {
         let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
         let bounds = format!("{} – {}", grouped(lower), grouped(upper));
         let error = if error.is_empty() { error } else { format!("± {error}") };
-        grid.row([what.into(), grouped(value).into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
+        let (value, error) = if together { Default::default() } else { (grouped(value), error) };
+        grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
     };
     for (what, Distinct { value, lower, upper, confidence }) in
         [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]
@@ -483,27 +501,40 @@ fn flow_entry(flow: &TopFlow) -> Entry {
 }
 
 /// A ranking in one line an entry, or, where that is too wide, with the last text column below the one before it.
-fn ranking(by: &str, entries: &[Entry], totals: &Totals) -> Grid {
-    let flat = grid_of(by, entries, totals, false);
+fn ranking(by: &str, entries: &[Entry], totals: &Totals, together: bool) -> Grid {
+    let flat = grid_of(by, entries, totals, (together, false));
     let foldable = entries.first().is_some_and(|entry| entry.what.len() > 1);
-    if foldable && flat.width() > WIDTH_MAX { grid_of(by, entries, totals, true) } else { flat }
+    if foldable && flat.width() > WIDTH_MAX { grid_of(by, entries, totals, (together, true)) } else { flat }
 }
 
-fn grid_of(by: &str, entries: &[Entry], totals: &Totals, folded: bool) -> Grid {
+fn grid_of(by: &str, entries: &[Entry], totals: &Totals, (together, folded): (bool, bool)) -> Grid {
     let texts = entries.first().map_or(0, |entry| entry.what.len() - usize::from(folded));
     let columns = [Right].into_iter().chain(vec![Left; texts]).chain([Right; 4]);
     let mut grid = Grid::new(columns);
     let by_packets = by == "packets";
     if !entries.is_empty() {
-        let captions =
-            if by_packets { ["packets", "±", "share", "bytes"] } else { ["bytes", "±", "share", "packets"] };
+        let captions = match (together, by_packets) {
+            (false, true) => ["packets", "±", "share", "bytes"],
+            (false, false) => ["bytes", "±", "share", "packets"],
+            (true, true) => ["packets at least", "at most", "share", "bytes at least"],
+            (true, false) => ["bytes at least", "at most", "share", "packets at least"],
+        };
         let captions =
             captions.map(|caption| if caption == "share" { caption.to_owned() } else { format!("{caption}  ") });
         let blanks = vec![String::new(); 1 + texts];
         grid.row(blanks.into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     }
     for Entry { rank, what, packets, bytes } in entries.iter().take(ROWS_MAX) {
-        let numbers = if by_packets {
+        let numbers = if together {
+            let of = |estimate: &Estimate, show: &dyn Fn(u64) -> String| [show(estimate.lower), show(estimate.upper)];
+            let (amount, bytes_of) = (in_column(count, ""), in_column(self::bytes, "B"));
+            let ([least, most], share, other) = if by_packets {
+                (of(packets, &amount), ratio(packets.lower, totals.packets), bytes_of(bytes.lower))
+            } else {
+                (of(bytes, &bytes_of), ratio(bytes.lower, totals.bytes), amount(packets.lower))
+            };
+            [least, most, percent(share), other]
+        } else if by_packets {
             let [value, error] = measured(packets, in_column(count, ""));
             [value, error, percent(ratio(packets.value, totals.packets)), in_column(self::bytes, "B")(bytes.value)]
         } else {

@@ -40,8 +40,10 @@ pub struct Union {
     pub top: Top,
     /// The largest talkers by packets, without prefixes.
     pub top_by_packets: Top,
-    /// Views of bytes and packets that all reports have.
+    /// Views of bytes and packets.
     pub views: Vec<View>,
+    /// The other views, by name: what they count does not add up, or they are not in each report.
+    pub left_out: Vec<String>,
 }
 
 impl Union {
@@ -49,6 +51,9 @@ impl Union {
     pub fn of(reports: &[Report]) -> Option<Self> {
         let (first, last) = (reports.first()?, reports.last()?);
         let windows = || reports.iter().map(|report| report.window);
+        let views: Vec<View> = last.views.iter().filter_map(|view| self::view(view, reports)).collect();
+        let is_left_out = |name: &str| views.iter().all(|view| view.name != name);
+        let left_out = last.views.iter().map(|view| view.name.clone()).filter(|name| is_left_out(name)).collect();
         Some(Self {
             schema: UNION_SCHEMA.to_owned(),
             reports: reports.iter().map(|report| report.id.clone()).collect(),
@@ -70,7 +75,8 @@ impl Union {
             new_flows: new_flows(reports),
             top: top(reports, |report| &report.top),
             top_by_packets: top(reports, |report| &report.top_by_packets),
-            views: last.views.iter().filter_map(|view| self::view(view, reports)).collect(),
+            views,
+            left_out,
         })
     }
 }
@@ -211,7 +217,7 @@ impl Listed {
     }
 }
 
-/// The rows of all windows, the largest first by bytes or packets: as many as the longest list has.
+/// The rows of all windows, the largest first by what they had at least.
 fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut parts: Vec<Vec<Option<&Row>>> = Vec::new();
@@ -226,9 +232,8 @@ fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
         }
     }
     let mut rows: Vec<Row> = parts.iter().filter_map(|parts| sum_of(parts, windows)).collect();
-    let value = |estimate: Option<Estimate>| std::cmp::Reverse(estimate.map_or(0, |estimate| estimate.value));
-    rows.sort_by_key(|row| value(if by_packets { row.packets } else { row.bytes }));
-    rows.truncate(windows.iter().map(|window| window.rows.len()).max().unwrap_or(0));
+    let least = |estimate: Option<Estimate>| std::cmp::Reverse(estimate.map_or(0, |estimate| estimate.lower));
+    rows.sort_by_key(|row| least(if by_packets { row.packets } else { row.bytes }));
     (1..).zip(&mut rows).for_each(|(rank, row)| row.rank = Some(rank));
     rows
 }
@@ -450,7 +455,7 @@ mod tests {
             [Listed::of(vec![row(1, 60), row(2, 30)], total), Listed::of(vec![row(1, 50), row(3, 40)], total)];
         let rows = together(&windows, true);
         let packets = |nth: usize| rows[nth].packets.unwrap();
-        assert_eq!(rows.len(), 2, "as many as a list has");
+        assert_eq!(rows.len(), 3, "each key of any list");
         assert_eq!((rows[0].rank, &rows[0].key["port"], packets(0)), (Some(1), &Value::from(1), exact(110)));
         assert_eq!((rows[1].rank, &rows[1].key["port"]), (Some(2), &Value::from(3)));
         assert_eq!((packets(1).value, packets(1).lower, packets(1).upper), (40, 40, 50), "10 are left of the first");
@@ -485,7 +490,7 @@ mod tests {
                 assert!((packets.lower..=packets.upper).contains(&truth), "{packets:?} of {truth}");
                 assert!((packets.lower..=packets.upper).contains(&packets.value), "{packets:?}");
             }
-            assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.packets.unwrap().value)));
+            assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.packets.unwrap().lower)));
         }
     }
 
@@ -510,6 +515,8 @@ mod tests {
         assert_eq!(both[0].rows.as_ref().unwrap()[0].packets, Some(exact(14)));
         assert_eq!(both[0].total.unwrap().packets, exact(14));
         assert!(of(["bytes", "packets"]).is_empty() && of(["flows", "flows"]).is_empty());
+        let report = Report { views: vec![view("flows", 7)], ..golden() };
+        assert_eq!(Union::of(&[report]).unwrap().left_out, ["ports"]);
     }
 
     #[test]
