@@ -868,10 +868,8 @@ fn two_sinks_never_have_one_spool() {
     assert_eq!(keys(slice::from_ref(&one)), keys(slice::from_ref(&two)));
     assert_eq!(
         mistakes(&format!("sinks:\n- {one}\n- {{type: stdout}}\n- {two}")),
-        [
-            "4:3: sinks[2]: give each its secret in a file of its own (`token_file` or `header_files`): but for what `headers` \
-          says in secret, it sends to the same place as sinks[0]"
-        ]
+        ["4:3: sinks[2]: write each secret into a file of its own (`token_file` or `header_files`): only secrets in \
+             `headers` tell it from sinks[0]"]
     );
 }
 

@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Report, Row, SelfMetrics, SinkMetrics,
-    Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Union, Unique, View, Window, alert,
+    Bits, Bounds, Distinct, Entropy, Estimate, Histogram, Interface, NewFlows, Observer, Report, Row, SelfMetrics,
+    SinkMetrics, Spread, Tally, TcpBounds, TcpPackets, Top, TopFlow, TopPrefix, Totals, Union, Unique, View, Window,
+    alert,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -75,11 +76,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         self_metrics,
     } = report;
     let mut page = Page { style, together: false, out };
-    let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
-    page.head(
-        &format!("{}{site}   {}", observer.name, interval(window)),
-        &format!("weir {}   {id}", observer.version),
-    )?;
+    page.head(observer, window, id)?;
     page.remarks(&remarks(window, totals))?;
     if !alerts.is_empty() {
         page.section("ALERTS", "", &alert::grid(alerts))?;
@@ -130,16 +127,12 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
         left_out,
     } = union;
     let mut page = Page { style: Style::default(), together: true, out };
-    let site = observer.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
     let several = match &reports[..] {
         [only] => format!("1 window   {only}"),
         [first, .., last] => format!("{} windows   {first} to {last}", reports.len()),
         [] => "no window".to_owned(),
     };
-    page.head(
-        &format!("{}{site}   {}", observer.name, interval(window)),
-        &format!("weir {}   {several}", observer.version),
-    )?;
+    page.head(observer, window, &several)?;
     page.remarks(&remarks(window, totals))?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
@@ -176,10 +169,11 @@ struct Page<'a, W> {
 }
 
 impl<W: Write> Page<'_, W> {
-    fn head(&mut self, title: &str, subtitle: &str) -> io::Result<()> {
-        Cell::new(title, Strong).write(self.style.color, self.out)?;
+    fn head(&mut self, Observer { name, version, site, .. }: &Observer, window: &Window, what: &str) -> io::Result<()> {
+        let site = site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+        Cell::new(format!("{name}{site}   {}", interval(window)), Strong).write(self.style.color, self.out)?;
         writeln!(self.out)?;
-        Cell::new(subtitle, Faint).write(self.style.color, self.out)?;
+        Cell::new(format!("weir {version}   {what}"), Faint).write(self.style.color, self.out)?;
         writeln!(self.out)
     }
 

@@ -93,6 +93,9 @@ impl Courier {
 
     /// The batch as the sink may have it.
     fn masked(&self, mut batch: Batch) -> Batch {
+        if self.addresses == Addresses::Full {
+            return batch;
+        }
         for parcel in batch.parcels.iter_mut().filter(|parcel| parcel.is_report) {
             parcel.encoded = privacy::ensured(self.addresses, parcel.encoded.clone());
         }

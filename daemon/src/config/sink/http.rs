@@ -107,8 +107,8 @@ impl Http {
 }
 
 /// Of sinks that differ in a password alone, nobody could tell whose reports wait in the spool.
-const DIFFERS_IN_SECRETS: &str = "give each its secret in a file of its own (`token_file` or `header_files`): but for what \
-                                  `headers` says in secret, it sends to the same place as";
+const DIFFERS_IN_SECRETS: &str = "write each secret into a file of its own (`token_file` or `header_files`): only secrets \
+                                  in `headers` tell it from";
 
 pub(super) const COMPRESS: [(&str, Compress); 3] =
     [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];

@@ -5,7 +5,10 @@ mod message;
 mod records;
 mod transport;
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use tracing::warn;
 
@@ -14,7 +17,7 @@ use self::{
     records::Ignored,
     transport::Way,
 };
-use super::{DeliveryError, Sink};
+use super::{DeliveryError, Sink, courier::now};
 use crate::{
     clock,
     config::{self, Address, Transport},
@@ -24,6 +27,9 @@ use crate::{
 
 /// Reports that are sent at once over a connection; datagrams go report by report.
 const BATCH: usize = 100;
+
+/// How often weir looks whether datagrams still lead to the collector: a name server that does not answer may take seconds each time.
+const LOOK_UP: Duration = Duration::from_secs(60);
 
 /// A collector of flow records.
 ///
@@ -48,6 +54,8 @@ pub struct Ipfix {
 struct Session {
     way: Way,
     templates: Templates,
+    /// When the way was found, or looked at last.
+    looked: Instant,
     /// Records that were sent, modulo 2^32.
     sequence: u32,
 }
@@ -60,16 +68,30 @@ impl Ipfix {
     }
 
     fn session(&mut self) -> io::Result<&mut Session> {
-        if self.session.as_ref().is_some_and(|session| session.way.is_over(&self.address)) {
+        if self.session.as_mut().is_some_and(|session| session.is_over(&self.address, now())) {
             self.session = None;
         }
         Ok(match &mut self.session {
             Some(session) => session,
             none => {
                 let way = Way::open(&self.address, self.transport, self.timeout)?;
-                none.insert(Session { way, templates: Templates::default(), sequence: 0 })
+                none.insert(Session { way, templates: Templates::default(), looked: now(), sequence: 0 })
             }
         })
+    }
+}
+
+impl Session {
+    /// Whether another one is needed.
+    fn is_over(&mut self, address: &Address, now: Instant) -> bool {
+        if self.way.is_closed() {
+            return true;
+        }
+        let is_due = self.way.forgets() && now.saturating_duration_since(self.looked) >= LOOK_UP;
+        if is_due {
+            self.looked = now;
+        }
+        is_due && self.way.has_moved(address)
     }
 }
 
@@ -131,5 +153,23 @@ impl Sink for Ipfix {
                 Err(failed(error))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_collector_has_moved_is_looked_up_once_a_minute() {
+        let at = |port| Address { host: "127.0.0.1".to_owned(), port };
+        let way = Way::open(&at(9), Transport::Udp, Duration::from_secs(1)).unwrap();
+        let begin = now();
+        let mut session = Session { way, templates: Templates::default(), looked: begin, sequence: 0 };
+        let elsewhere = at(10);
+        assert!(!session.is_over(&elsewhere, begin + LOOK_UP - Duration::from_secs(1)), "not looked up yet");
+        assert!(!session.is_over(&at(9), begin + LOOK_UP), "it is where it was");
+        assert!(!session.is_over(&elsewhere, begin + 2 * LOOK_UP - Duration::from_secs(1)), "looked up a moment ago");
+        assert!(session.is_over(&elsewhere, begin + 2 * LOOK_UP));
     }
 }

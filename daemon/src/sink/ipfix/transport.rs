@@ -72,17 +72,20 @@ impl Way {
         matches!(self, Self::Datagrams(_))
     }
 
-    /// Whether it leads there no more: the collector has closed the connection, the name has another address, or the router has.
-    pub fn is_over(&self, address: &Address) -> bool {
-        match self {
-            Self::Datagrams(socket) => has_moved(socket, address).unwrap_or(false),
-            Self::Stream(stream) => {
-                let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-                let is_open = matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
-                    || peeked.is_ok_and(|read| read > 0);
-                !is_open || stream.set_nonblocking(false).is_err()
-            }
-        }
+    /// Whether the collector has closed the connection.
+    pub fn is_closed(&self) -> bool {
+        let Self::Stream(stream) = self else { return false };
+        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let is_open =
+            matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock) || peeked.is_ok_and(|read| read > 0);
+        !is_open || stream.set_nonblocking(false).is_err()
+    }
+
+    /// Whether datagrams lead there no more: the name has another address, or the router has. Who cannot look that up sends where
+    /// it was.
+    pub fn has_moved(&self, address: &Address) -> bool {
+        let Self::Datagrams(socket) = self else { return false };
+        has_moved(socket, address).unwrap_or(false)
     }
 
     /// Ends a connection that the collector takes nothing from. What it has not taken is sent again over another one, so the system
@@ -155,10 +158,9 @@ mod tests {
     #[test]
     fn a_collector_that_moves_is_followed() {
         let way = Way::open(&at("127.0.0.1", 9), Transport::Udp, Duration::from_secs(1)).unwrap();
-        assert!(!way.is_over(&at("127.0.0.1", 9)));
-        assert!(way.is_over(&at("127.0.0.2", 9)) && way.is_over(&at("127.0.0.1", 10)));
-        // Who cannot look it up sends where it was.
-        assert!(!way.is_over(&at("no.such.host.invalid", 9)));
+        assert!(!way.has_moved(&at("127.0.0.1", 9)));
+        assert!(way.has_moved(&at("127.0.0.2", 9)) && way.has_moved(&at("127.0.0.1", 10)));
+        assert!(!way.has_moved(&at("no.such.host.invalid", 9)));
     }
 
     #[test]
@@ -181,6 +183,6 @@ mod tests {
         let collector = at("127.0.0.1", 9);
         let socket = UdpSocket::bind("127.0.0.3:0").unwrap();
         socket.connect("127.0.0.1:9").unwrap();
-        assert!(Way::Datagrams(socket).is_over(&collector), "from 127.0.0.3, and the routes choose 127.0.0.1");
+        assert!(Way::Datagrams(socket).has_moved(&collector), "from 127.0.0.3, and the routes choose 127.0.0.1");
     }
 }
