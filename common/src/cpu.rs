@@ -42,8 +42,10 @@ pub struct Cpu {
     pub first_slot: u32,
     /// Set by the loader: how many of the lowest bits of a flow's [`crate::hash::place`] its slot does not depend on.
     pub place_shift: u32,
+    /// Set by the loader: the size of this CPU's ring, in bytes.
+    pub ring_bytes: u32,
     /// Padding to the end of the cache line.
-    pub padding: [u32; 4],
+    pub padding: [u32; 3],
     /// Evicted records that wait until the ring gets them.
     pub evicted: [Record; EVICTED_MAX],
     /// Two sets of counters. Even epochs use the first, odd ones the second: while one window is being closed, the next

@@ -1,7 +1,7 @@
 //! Which worker reads which CPU's ring, and what happens when a CPU comes or goes.
 //!
-//! A CPU that comes gets a ring, which goes to the worker that has the fewest. Until then its packets are counted as
-//! `lost.no_ring`. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may
+//! The ring of a CPU that comes goes to the worker that has the fewest. It is there before, and holds the CPU's records until
+//! then. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may
 //! come back.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -29,8 +29,6 @@ pub struct Fleet<'a> {
     rings: &'a mut Rings,
     flush: FlushProgram<'a>,
     interfaces: usize,
-    /// The generation that is left to the next weir, if one is.
-    generation: Option<u32>,
     berths: Vec<(Vec<u32>, Berth<'a>)>,
     known: BTreeSet<u32>,
     offline: BTreeSet<u32>,
@@ -44,8 +42,11 @@ impl<'a> Fleet<'a> {
         generation: Option<u32>,
         berths: Vec<Berth<'a>>,
     ) -> Self {
+        if let Some(generation) = generation {
+            rings.made().for_each(|(cpu, ring)| handover::keep_ring(generation, cpu, ring));
+        }
         let berths = berths.into_iter().map(|berth| (Vec::new(), berth)).collect();
-        Self { rings, flush, interfaces, generation, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
+        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
     }
 
     /// Knows this many interfaces from now on; never fewer than before.
@@ -53,20 +54,14 @@ impl<'a> Fleet<'a> {
         self.interfaces = self.interfaces.max(interfaces);
     }
 
-    /// Gives a CPU a ring, and the ring to a worker.
+    /// Gives the ring of a CPU to a worker.
     ///
     /// # Errors
     ///
-    /// The kernel refused to make a ring.
+    /// There is no place for this CPU, or the kernel refused to make a ring.
     pub fn add(&mut self, cpu: u32) -> Result<(), KernelError> {
         self.known.insert(cpu);
-        if cpu >= self.flush.blocks().len() {
-            return Err(KernelError::NoPlace(cpu));
-        }
-        let ring = self.rings.make(cpu)?;
-        if let Some(generation) = self.generation {
-            handover::keep_ring(generation, cpu, ring.descriptor());
-        }
+        let ring = self.rings.take(cpu)?;
         if let Some((cpus, berth)) = self.berths.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
             cpus.push(cpu);
             berth.events.add(&ring)?;

@@ -22,7 +22,7 @@
 //! Each of these imports only those before it in the order interface, names, view, config, question.
 //!
 //! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
-//! end, [`privileges`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
+//! end, [`privileges`] and [`sandbox`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
 //! numbers and errors for people.
 
 #![deny(unsafe_code)]
@@ -59,6 +59,7 @@ pub mod rates;
 pub mod reload;
 pub mod replay;
 pub mod report;
+pub mod sandbox;
 pub mod serve;
 pub mod signals;
 pub mod sink;

@@ -25,7 +25,7 @@ use weir::{
     },
     config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
     control::{
-        Status,
+        Directory, Status,
         client::{self, AskError},
         protocol::{self, Asked, Detached},
     },
@@ -45,6 +45,7 @@ use weir::{
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
     report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union},
+    sandbox::{self, Origin},
     signals,
     sink::OpenError,
     spool::command::{self, SpoolError, Spools},
@@ -129,6 +130,12 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
             ),
         });
     }
+    let state_directory = state_directory();
+    let socket_directory = Directory::provide(config.control.socket.as_deref());
+    let places = sandbox::close(
+        &config,
+        Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },
+    );
     let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
     let reread = || {
@@ -141,7 +148,8 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
             read(&config_args).map_err(|failure| format!("{:#}", failure.error))
         })
     };
-    pipeline::run(config, Start { directory: state_directory().as_deref(), strict, reread: &reread }, signals)?;
+    let start = Start { directory: state_directory.as_deref(), strict, reread: &reread, places };
+    pipeline::run(config, start, signals)?;
     Ok(Exit::Done)
 }
 

@@ -51,6 +51,7 @@ use crate::{
     prometheus::Exporter,
     question::Views,
     reload::{Reloader, Started, reloader::Reread},
+    sandbox::{self, Places},
     signals::Signals,
     sink,
     spool::place::Place,
@@ -97,7 +98,6 @@ pub enum RunError {
 }
 
 /// How the daemon is started, besides its configuration.
-#[derive(Clone, Copy)]
 pub struct Start<'a> {
     /// Where the number of the last report is kept over restarts.
     pub directory: Option<&'a Path>,
@@ -105,6 +105,8 @@ pub struct Start<'a> {
     pub strict: bool,
     /// Reads the configuration again.
     pub reread: Reread<'a>,
+    /// The folders and files that weir can reach; `None`: all that its user may.
+    pub places: Option<Places>,
 }
 
 /// Measures and reports until a signal asks it to end.
@@ -165,15 +167,12 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let mut crew = Crew::new(spares);
         let (programs, table, kernel_side) = match parts {
             Some(Parts { weir, tc, flush, rings, interfaces, .. }) => {
+                rings.make_all()?;
                 (Some(Programs { xdp: weir, tc }), Some(interfaces), Some((rings, flush)))
             }
             None => (None, None, None),
         };
-        let needs = Needs {
-            has_programs: kernel_side.is_some(),
-            has_tcx: matches!(has_tcx(), Ok(true)),
-            cpus_may_come: cpus.online.len() < cpus.possible as usize,
-        };
+        let needs = Needs { has_programs: kernel_side.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
         let secret = matches!(config.hash_key, HashKey::Random).then_some(key);
         let mut handover =
             kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
@@ -266,6 +265,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: memory.readers > 0,
             can_filter: kept.iter().any(|(one, ..)| one.contains(CapabilitySet::NET_ADMIN)),
+            places: start.places,
         };
         let (reloader, reloads) = Reloader::new(
             (start.reread, hangups),
@@ -302,6 +302,9 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             inherited,
         };
         privileges::give_up_all_but(&kept);
+        if config.sandbox {
+            sandbox::close_calls(&kept);
+        }
         Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)
     })
 }

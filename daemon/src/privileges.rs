@@ -26,8 +26,6 @@ pub struct Needs {
     pub has_programs: bool,
     /// Whether the kernel has TCX (Linux 6.6).
     pub has_tcx: bool,
-    /// Whether CPUs may come that have no ring yet.
-    pub cpus_may_come: bool,
 }
 
 /// A capability that is still needed, and what for.
@@ -35,7 +33,6 @@ pub type Kept = (CapabilitySet, &'static str, &'static str);
 
 /// What is still needed once all interfaces that are there are attached.
 pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
-    const BPF: Kept = (CapabilitySet::BPF, "CAP_BPF", "a CPU that comes gets a ring, which is a map");
     const FILTERS: Kept = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
     const SOCKETS: Kept = (CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
     const OLD: [Kept; 3] = [
@@ -48,7 +45,6 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
         if !needs.has_tcx {
             kept.extend(OLD);
         } else {
-            kept.extend(needs.cpus_may_come.then_some(BPF));
             kept.extend(interfaces.iter().any(|interface| interface.mode == Mode::Tc).then_some(FILTERS));
         }
     }
@@ -105,12 +101,11 @@ mod tests {
 
     #[test]
     fn nothing_is_needed_where_everything_is_there() {
-        let new = Needs { has_programs: true, has_tcx: true, cpus_may_come: false };
+        let new = Needs { has_programs: true, has_tcx: true };
         assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), [""; 0]);
-        assert_eq!(names("interfaces: [eth0]", Needs { cpus_may_come: true, ..new }), ["CAP_BPF"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
-        let old = Needs { has_tcx: false, cpus_may_come: true, ..new };
+        let old = Needs { has_tcx: false, ..new };
         assert_eq!(names("interfaces: [eth0]", old), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0]", Needs { has_programs: false, ..new }), ["CAP_NET_RAW"]);
     }

@@ -68,10 +68,6 @@ static SLOT_KEY: SlotKey = SlotKey([0; 8]);
 #[unsafe(no_mangle)]
 static SAMPLING: u32 = 0;
 
-/// Set by the loader: the size of a ring.
-#[unsafe(no_mangle)]
-static RING_BYTES: u32 = RING_PROTOTYPE_BYTES as u32;
-
 /// Set by the loader: interfaces configured.
 #[unsafe(no_mangle)]
 static INTERFACE_COUNT: u32 = 1;
@@ -119,12 +115,6 @@ pub fn slot_key() -> SlotKey {
 #[inline(always)]
 pub fn is_sampling() -> bool {
     constant!(SAMPLING) != 0
-}
-
-/// The size of a ring.
-#[inline(always)]
-pub fn ring_bytes() -> u32 {
-    constant!(RING_BYTES) as u32
 }
 
 /// Interfaces configured.

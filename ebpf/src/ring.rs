@@ -12,7 +12,7 @@ use weir_common::{
 
 use crate::{
     counters::counters,
-    maps::{RINGS, at, ring_bytes},
+    maps::{RINGS, at},
 };
 
 /// Does not wake the reader, who looks by itself several times a second.
@@ -25,7 +25,7 @@ const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
     if cpu.evicted_count as usize >= EVICTED_MAX {
         // The whole array, because older verifiers can follow a constant length only.
-        if let Err(loss) = write(id, &cpu.evicted, wakeup(id)) {
+        if let Err(loss) = write(id, &cpu.evicted, wakeup(id, cpu.ring_bytes)) {
             return lose(cpu, record, loss);
         }
         cpu.evicted_count = 0;
@@ -62,10 +62,10 @@ fn write<T>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
 /// Wakes the reader at the one write that finds the ring a quarter full. The reader also looks by itself several times a
 /// second. A wake-up takes an interrupt, which costs 10 us where a hypervisor delivers it.
 #[inline(always)]
-fn wakeup(id: u32) -> u64 {
+fn wakeup(id: u32, ring_bytes: u32) -> u64 {
     const WRITE_BYTES: u64 = size_of::<[Record; EVICTED_MAX]>() as u64 + 8;
     let Some(ring) = RINGS.get(id) else { return NO_WAKEUP };
-    let quarter = u64::from(ring_bytes() / 4);
+    let quarter = u64::from(ring_bytes / 4);
     // SAFETY: a map's reference is the pointer that the kernel gave for it.
     let waiting =
         unsafe { bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), u64::from(BPF_RB_AVAIL_DATA)) };

@@ -1,7 +1,8 @@
 //! The wall clock may be stepped while weir measures: windows stay in order, and reports say so.
 
 use std::{
-    fs,
+    fs::OpenOptions,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -46,9 +47,9 @@ impl Clock {
 
     /// Sets it to so many milliseconds before or after the machine's.
     pub fn set(&self, off_ms: i64) -> Result<()> {
-        let (new, step) = (self.scratch.file("new"), self.scratch.file("step"));
-        fs::write(&new, (off_ms * 1_000_000).to_string())?;
-        Ok(fs::rename(new, step)?)
+        // In place: the process has the file mapped.
+        let step = OpenOptions::new().write(true).create(true).truncate(false).open(self.scratch.file("step"))?;
+        Ok(step.write_all_at(&(off_ms * 1_000_000).to_ne_bytes(), 0)?)
     }
 }
 

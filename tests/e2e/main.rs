@@ -34,6 +34,7 @@ macro_rules! alone {
 
 mod afpacket;
 mod alerts;
+mod attacker;
 mod clocks;
 mod connections;
 mod control;
@@ -59,6 +60,7 @@ mod otlp;
 mod package;
 mod privileges;
 mod prometheus;
+mod puppet;
 mod rates;
 mod reload;
 mod routing;
@@ -101,7 +103,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
 /// that none of them is left over at the end.
-const PATIENT: [Suite; 37] = [
+const PATIENT: [Suite; 38] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -127,6 +129,7 @@ const PATIENT: [Suite; 37] = [
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("privileges", privileges::TESTS),
+    Suite { name: "attacker", tests: attacker::TESTS, requirements: attacker::requirements },
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("connections", connections::TESTS),

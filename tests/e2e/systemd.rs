@@ -105,6 +105,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     service.is_attached(true).context("when systemd says that it is started")?;
     let first = service.reports_of(None)?;
     service.has_no_capability()?;
+    service.is_closed_in()?;
     service.reloads(&config)?;
     let first = service.measures(&pair, 91, &first)?;
 
@@ -189,6 +190,14 @@ impl Service<'_> {
             let given_up = sets.clone().all(|line| line.ends_with("\t0000000000000000"));
             ensure!(given_up && sets.count() == 4, "a thread has capabilities:\n{status}\n{}", self.machine.log());
         }
+        Ok(())
+    }
+
+    /// The unit lets weir take from itself what it does not need.
+    fn is_closed_in(&self) -> Result<()> {
+        let journal = self.machine.done("journalctl --no-pager --unit=weir")?;
+        ensure!(!journal.contains("keeps all system calls"), "{journal}");
+        ensure!(!weir::sandbox::is_known() || !journal.contains("keeps all files"), "{journal}");
         Ok(())
     }
 

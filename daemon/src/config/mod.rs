@@ -5,6 +5,7 @@
 //! mistake. [`Config::default`] equals the `config/weir.yaml` that ships.
 
 mod alert;
+mod files;
 mod key;
 pub mod limits;
 mod locate;
@@ -37,6 +38,7 @@ use weir_common::{
     packet,
 };
 
+pub use self::files::Files;
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
@@ -95,6 +97,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// The key of all hashes.
     pub hash_key: HashKey,
+    /// Whether weir takes from itself what it does not need, beside its capabilities: [`crate::sandbox`].
+    pub sandbox: bool,
     /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
     pub sinks: Vec<Sink>,
     /// Where reports wait for their sinks.
@@ -555,6 +559,7 @@ impl Default for Config {
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             hash_key: HashKey::default(),
+            sandbox: true,
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE, addresses: Addresses::default() }],
             spool: Spool::default(),
         }

@@ -74,6 +74,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
+        sandbox: s.get("sandbox", true, |f| f.flag()),
         sinks: {
             sinks_field = s.field("sinks");
             Config::default().sinks

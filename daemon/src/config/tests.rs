@@ -167,6 +167,7 @@ control: {socket: none}
 prometheus: {listen: "[::1]:9469"}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
 hash_key: {file: key}
+sandbox: false
 sinks:
   - {type: stdout, queue: 1, addresses: prefix}
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, compress: zstd, queue: 2}
@@ -276,6 +277,7 @@ fn every_setting_is_read() {
         },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
+        sandbox: false,
         sinks: vec![
             Sink { target: Target::Stdout, queue: 1, addresses: Addresses::Prefix },
             Sink {
@@ -464,7 +466,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, hash_key, sinks, spool)",
+         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, hash_key, sandbox, sinks, \
+         spool)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),

@@ -31,19 +31,41 @@ pub enum ListenError {
     System(#[from] io::Error),
 }
 
-/// Where clients connect; removes its file when it is dropped, and the directory that it made.
+/// The directory of a socket, if it was made for it; it is removed when this is dropped.
+#[derive(Debug)]
+pub struct Directory(Option<PathBuf>);
+
+impl Directory {
+    /// Makes the directory that a socket is to be in, if it is missing. If that fails, no socket can be made, which
+    /// opening the socket tells.
+    pub fn provide(socket: Option<&Path>) -> Self {
+        let directory = socket.and_then(Path::parent).filter(|directory| !directory.as_os_str().is_empty());
+        Self(directory.filter(|directory| fs::create_dir(directory).is_ok()).map(Path::to_owned))
+    }
+
+    /// The directory that was made.
+    pub fn made(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Unless there is something else in it.
+        self.0.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+    }
+}
+
+/// Where clients connect; removes its file when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
     inode: u64,
-    /// The directory, if it was not there before.
-    directory: Option<PathBuf>,
 }
 
 impl Listener {
-    /// Makes the socket, and the directory that it is in if that is missing. A socket that a killed weir has left is
-    /// replaced.
+    /// Makes the socket. One that a killed weir has left is replaced.
     ///
     /// # Errors
     ///
@@ -54,9 +76,6 @@ impl Listener {
             Ok(_) if UnixStream::connect(path).is_ok() => return Err(ListenError::InUse),
             _ => {}
         }
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists());
-        directory.map_or(Ok(()), fs::create_dir)?;
-        let directory = directory.map(Path::to_owned);
         // Under another name until nobody else may open it.
         let mut made = path.as_os_str().to_owned();
         made.push(format!(".{}", std::process::id()));
@@ -70,7 +89,7 @@ impl Listener {
             fs::rename(&made, path).map(|()| inode)
         };
         match finish() {
-            Ok(inode) => Ok(Self { socket, path: path.to_owned(), inode, directory }),
+            Ok(inode) => Ok(Self { socket, path: path.to_owned(), inode }),
             Err(error) => {
                 let _ = fs::remove_file(&made);
                 Err(error.into())
@@ -90,8 +109,6 @@ impl Drop for Listener {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
-        // Unless there is something else in it.
-        self.directory.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
@@ -103,9 +120,12 @@ mod tests {
     fn a_socket_is_for_owner_and_group_and_goes_with_its_weir() {
         let directory = std::env::temp_dir().join(format!("weir-listener-{}", std::process::id()));
         let path = directory.join("control.sock");
-        drop(Listener::open(&path).unwrap());
-        assert!(!directory.exists(), "it made the directory, too");
+        let made = Directory::provide(Some(&path));
+        assert_eq!(made.made(), Some(directory.as_path()));
+        drop((Listener::open(&path).unwrap(), made));
+        assert!(!directory.exists(), "what was made for it");
         fs::create_dir(&directory).unwrap();
+        assert_eq!(Directory::provide(Some(&path)).made(), None, "what was there stays");
         let listener = Listener::open(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
         assert!(UnixStream::connect(&path).is_ok());
@@ -123,8 +143,9 @@ mod tests {
         assert!(matches!(Listener::open(&path), Err(ListenError::NoSocket)));
         drop(second);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "what is not its own stays");
-        let missing = Listener::open(&directory.join("no/such/control.sock"));
-        assert!(matches!(missing, Err(ListenError::System(_))), "one directory is made, not two");
+        let missing = directory.join("no/such/control.sock");
+        assert_eq!(Directory::provide(Some(&missing)).made(), None, "one directory is made, not two");
+        assert!(matches!(Listener::open(&missing), Err(ListenError::System(_))));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -31,6 +31,7 @@ use tracing::warn;
 
 pub use self::{
     board::{Board, REPORTS_KEPT},
+    listener::Directory,
     status::{Identity, Status},
 };
 use self::{

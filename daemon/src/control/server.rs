@@ -369,6 +369,7 @@ mod tests {
     use crate::{
         config::Estimates,
         control::{
+            Directory,
             client::{AskError, ask},
             status::Identity,
         },
@@ -410,6 +411,7 @@ mod tests {
     ) {
         let directory: PathBuf = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
         let path = directory.join("control.sock");
+        let made = Directory::provide(Some(&path));
         let listener = Listener::open(&path).unwrap();
         let started = clock::now().wall;
         let identity =
@@ -442,7 +444,9 @@ mod tests {
             drop(ending);
             server.join().unwrap();
         });
-        assert!(!path.exists() && !directory.exists(), "the socket goes with its server");
+        assert!(!path.exists(), "the socket goes with its server");
+        drop(made);
+        assert!(!directory.exists());
     }
 
     /// What is answered to this command.

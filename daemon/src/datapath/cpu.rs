@@ -14,6 +14,8 @@ const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// CPUs that may be added to the running machine have a cache of this many flows: the binary logarithm.
 const SPARE_BITS: u32 = 8;
+/// Their rings are no larger than this: some 4,000 records.
+const SPARE_RING_BYTES: u32 = 256 << 10;
 /// At most this many CPUs that may be added have a place. A hypervisor may announce hundreds that never come.
 const SPARES_MAX: u32 = 32;
 
@@ -48,13 +50,15 @@ pub struct Layout {
     pub slots: u32,
 }
 
-/// One CPU's part of the flow cache.
+/// One CPU's part of the flow cache, and its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePart {
     /// Its first slot.
     pub first_slot: u32,
     /// The binary logarithm of how many slots it has.
     pub bits: u32,
+    /// Bytes of the CPU's ring.
+    pub ring_bytes: u32,
 }
 
 impl Cpus {
@@ -78,13 +82,13 @@ impl Cpus {
         Ok(Self { online, present, possible })
     }
 
-    /// What the maps hold if each CPU that is there has a cache of `flows` flows, a power of two. CPUs that may be added
-    /// have a small cache, so that they are measured when they come, in little memory.
+    /// What the maps hold if each CPU that is there has a cache of `flows` flows and a ring of `ring_bytes`, powers of two.
+    /// CPUs that may be added have a small cache and a small ring, so that they are measured when they come, in little memory.
     ///
     /// # Errors
     ///
     /// A CPU that runs has a number that is too high.
-    pub fn layout(&self, flows: u32) -> Result<Layout, KernelError> {
+    pub fn layout(&self, flows: u32, ring_bytes: u32) -> Result<Layout, KernelError> {
         if let Some(&beyond) = self.online.iter().find(|cpu| **cpu >= CPUS_MAX) {
             return Err(KernelError::TooManyCpus(beyond));
         }
@@ -94,7 +98,8 @@ impl Cpus {
         let blocks = (0..count).map(|cpu| {
             let is_there = self.present.contains(&cpu) || self.online.contains(&cpu);
             let bits = if is_there { flows.ilog2() } else { SPARE_BITS.min(flows.ilog2()) };
-            let part = CachePart { first_slot: slots, bits };
+            let ring_bytes = if is_there { ring_bytes } else { ring_bytes.min(SPARE_RING_BYTES) };
+            let part = CachePart { first_slot: slots, bits, ring_bytes };
             slots += 1 << bits;
             part
         });
@@ -160,20 +165,24 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_that_is_there_has_a_whole_cache_and_one_that_may_come_a_small_one() {
-        let layout = cpus(&[0], &[0, 2], 4).layout(1 << 14).unwrap();
+    fn each_cpu_that_is_there_has_a_whole_cache_and_ring_and_one_that_may_come_small_ones() {
+        let layout = cpus(&[0], &[0, 2], 4).layout(1 << 14, 1 << 20).unwrap();
         let parts: Vec<_> = layout.blocks.iter().map(|part| (part.first_slot, part.bits)).collect();
         let (whole, small) = (1 << 14, 1 << 8);
         assert_eq!(parts, [(0, 14), (whole, 8), (whole + small, 14), (2 * whole + small, 8)]);
         assert_eq!(layout.slots, 2 * whole + 2 * small);
+        let rings: Vec<_> = layout.blocks.iter().map(|part| part.ring_bytes).collect();
+        assert_eq!(rings, [1 << 20, SPARE_RING_BYTES, 1 << 20, SPARE_RING_BYTES]);
+        let small = cpus(&[0], &[0], 2).layout(1 << 14, 64 << 10).unwrap();
+        assert!(small.blocks.iter().all(|part| part.ring_bytes == 64 << 10), "no larger than the others");
     }
 
     #[test]
     fn hundreds_of_cpus_that_are_only_announced_cost_little() {
-        let layout = cpus(&[0, 1], &[0, 1], 240).layout(1 << 14).unwrap();
+        let layout = cpus(&[0, 1], &[0, 1], 240).layout(1 << 14, 1 << 20).unwrap();
         assert_eq!(layout.blocks.len(), 2 + SPARES_MAX as usize);
         assert_eq!(layout.slots, 2 * (1 << 14) + SPARES_MAX * (1 << 8));
-        assert_eq!(cpus(&[0, 1023], &[0, 1023], 4096).layout(256).unwrap().blocks.len(), 1024);
-        assert!(matches!(cpus(&[0, 1024], &[0], 2048).layout(256), Err(KernelError::TooManyCpus(1024))));
+        assert_eq!(cpus(&[0, 1023], &[0, 1023], 4096).layout(256, 1 << 20).unwrap().blocks.len(), 1024);
+        assert!(matches!(cpus(&[0, 1024], &[0], 2048).layout(256, 1 << 20), Err(KernelError::TooManyCpus(1024))));
     }
 }

@@ -1,6 +1,10 @@
 //! The kernel side: loads the object, makes its maps, and hands out its parts.
 
-use std::{io, os::fd::AsFd as _};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
@@ -10,7 +14,7 @@ use aya::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
-use weir_common::{control::CPUS_MAX, hash::SlotKey, packet::Tunnels};
+use weir_common::{hash::SlotKey, packet::Tunnels};
 
 use super::{
     cpu::Cpus,
@@ -48,10 +52,13 @@ pub struct Kernel {
     features: Features,
 }
 
-/// Makes the rings of CPUs.
+/// The rings of CPUs.
 pub struct Rings {
     map: ArrayOfMaps<MapData>,
-    bytes: u32,
+    /// How large each CPU's is.
+    bytes: Vec<u32>,
+    /// Those that nobody reads yet.
+    made: BTreeMap<u32, MapData>,
 }
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
@@ -62,7 +69,7 @@ pub struct Parts<'a> {
     pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
-    /// Makes rings.
+    /// The rings.
     pub rings: &'a mut Rings,
     /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
     pub replay: &'a Xdp,
@@ -102,13 +109,12 @@ impl Kernel {
         }
         // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        let layout = Cpus::of_this_machine()?.layout(plan.cache_flows)?;
+        let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
         let cpus = layout.blocks.len() as u32;
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
-            .override_global("RING_BYTES", &plan.ring_bytes, true)
             .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
@@ -122,9 +128,14 @@ impl Kernel {
             blocks.change(cpu, |block| {
                 block.first_slot = part.first_slot;
                 block.place_shift = u64::BITS - part.bits;
+                block.ring_bytes = part.ring_bytes;
             })?;
         }
-        let rings = Rings { map: ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?, bytes: plan.ring_bytes };
+        let rings = Rings {
+            map: ArrayOfMaps::try_from(take(&mut ebpf, "RINGS")?)?,
+            bytes: layout.blocks.iter().map(|part| part.ring_bytes).collect(),
+            made: BTreeMap::new(),
+        };
         let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "PASSING")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
@@ -163,7 +174,7 @@ impl Kernel {
     ///
     /// The map could not be made, or its reader could not be set up.
     pub fn ring(&mut self, cpu: u32) -> Result<Ring, KernelError> {
-        self.rings.make(cpu)
+        self.rings.take(cpu)
     }
 
     /// The programs that the kernel has accepted so far.
@@ -227,20 +238,46 @@ impl Kernel {
 }
 
 impl Rings {
-    /// Makes the ring of `cpu`.
+    /// Makes the rings of all CPUs, those too that may come: later there may be no right to do so. What a CPU has to say
+    /// waits in its ring until somebody reads it.
     ///
     /// # Errors
     ///
-    /// The map could not be made, or its reader could not be set up.
-    pub fn make(&mut self, cpu: u32) -> Result<Ring, KernelError> {
-        if cpu >= CPUS_MAX {
-            return Err(KernelError::TooManyCpus(cpu));
+    /// A map could not be made.
+    pub fn make_all(&mut self) -> Result<(), KernelError> {
+        for cpu in 0..self.bytes.len() as u32 {
+            let map = self.map_of(cpu)?;
+            self.made.insert(cpu, map);
         }
+        Ok(())
+    }
+
+    /// The rings that are made, and that nobody reads yet, each with its CPU.
+    pub fn made(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.made.iter().map(|(cpu, map)| (*cpu, map.fd().as_fd()))
+    }
+
+    /// The ring of `cpu`: the one that is made, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for this CPU, the map could not be made, or its reader could not be set up.
+    pub fn take(&mut self, cpu: u32) -> Result<Ring, KernelError> {
+        let map = self.made.remove(&cpu).map_or_else(|| self.map_of(cpu), Ok)?;
+        Ring::new(cpu, map, self.bytes_of(cpu)?)
+    }
+
+    fn bytes_of(&self, cpu: u32) -> Result<u32, KernelError> {
+        self.bytes.get(cpu as usize).copied().ok_or(KernelError::NoPlace(cpu))
+    }
+
+    /// A ring that `cpu` writes to from now on.
+    fn map_of(&mut self, cpu: u32) -> Result<MapData, KernelError> {
         let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
-        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.bytes, 0);
+        let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.bytes_of(cpu)?, 0);
         let map = MapData::create(definition, "weir_ring", None)?;
         self.map.set(cpu, &map, 0)?;
-        Ring::new(cpu, map, self.bytes)
+        Ok(map)
     }
 }
 

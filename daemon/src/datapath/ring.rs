@@ -41,11 +41,6 @@ impl Ring {
         self.cpu
     }
 
-    /// The map.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.entries.as_fd()
-    }
-
     /// Hands records to `take`, in order, until none is left or a whole ring's worth is read.
     pub fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
         let mut bytes = 0;

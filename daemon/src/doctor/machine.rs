@@ -66,6 +66,7 @@ pub fn examine(config: &Config) -> Machine {
         findings.push(packet_sockets(PacketSocket::is_permitted()));
     }
     findings.extend(rights::examine(&config.interfaces, has_programs, has_tcx()));
+    findings.push(rights::sandbox(config.sandbox));
     findings.push(restart::examine(config));
     Machine { findings, programs, has_programs }
 }

@@ -5,8 +5,8 @@ use aya::programs::ProgramError;
 use super::{Answer, Finding};
 use crate::{
     config::Interface,
-    datapath::Cpus,
     privileges::{Kept, Needs, still_needed},
+    sandbox,
 };
 
 /// For these interfaces, on this machine.
@@ -18,11 +18,24 @@ pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<boo
             vec![Finding::new(NAME, Answer::Unknown, detail)]
         }
         (_, has_tcx) => {
-            let cpus_may_come = Cpus::of_this_machine().is_ok_and(|cpus| cpus.online.len() < cpus.possible as usize);
             let has_tcx = has_tcx.unwrap_or_default();
-            judge(&still_needed(interfaces, Needs { has_programs, has_tcx, cpus_may_come }))
+            judge(&still_needed(interfaces, Needs { has_programs, has_tcx }))
         }
     }
+}
+
+/// What weir takes from itself beside them, if the configuration says so.
+pub fn sandbox(is_wanted: bool) -> Finding {
+    let detail = match (is_wanted, sandbox::is_known()) {
+        (false, _) => "off in the configuration: weir keeps all files and system calls that its user has",
+        (true, true) => {
+            "on: weir opens only the files that it needs (Landlock), and makes only some system calls (seccomp)"
+        }
+        (true, false) => {
+            "on for system calls (seccomp); not for files: this kernel has no Landlock, or one before 5.19"
+        }
+    };
+    Finding::new("sandbox", Answer::Note, detail)
 }
 
 const NAME: &str = "rights kept";
@@ -45,16 +58,10 @@ mod tests {
     #[test]
     fn each_right_that_stays_is_told_with_its_purpose() {
         let config = Config::parse("interfaces: [eth0, {name: eth1, mode: tc}]", "weir.yaml").unwrap();
-        let needs = Needs { has_programs: true, has_tcx: true, cpus_may_come: true };
+        let needs = Needs { has_programs: true, has_tcx: true };
         let details: Vec<_> =
             judge(&still_needed(&config.interfaces, needs)).into_iter().map(|finding| finding.detail).collect();
-        assert_eq!(
-            details,
-            [
-                "CAP_BPF, also while weir measures: a CPU that comes gets a ring, which is a map",
-                "CAP_NET_ADMIN, also while weir measures: filters of the classic tc hook",
-            ]
-        );
+        assert_eq!(details, ["CAP_NET_ADMIN, also while weir measures: filters of the classic tc hook"]);
         assert!(judge(&[])[0].detail.starts_with("none"));
         let only_sockets = examine(&config.interfaces, false, Ok(false));
         assert!(only_sockets[0].detail.starts_with("CAP_NET_RAW"), "{only_sockets:?}");

@@ -4,7 +4,13 @@
 pub mod allocator;
 mod budget;
 
-use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    fs,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use weir_common::{
     cpu::{Cpu, HandedOver},
@@ -30,7 +36,7 @@ pub use self::budget::{Change, Fitting, OverBudget};
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
 const BASE_BYTES: u64 = 18 << 20;
 /// What the daemon needs while it loads its programs, before it has its sketches: the kernel's types, and the object.
-const LOADING_BYTES: u64 = 36 << 20;
+const LOADING_BYTES: u64 = 38 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
@@ -86,6 +92,8 @@ pub struct Memory {
     pub caches: u64,
     /// Counters, valves and buffers of all CPUs that there are or that may come, in the kernel.
     pub blocks: u64,
+    /// The rings of CPUs that may come, in the kernel.
+    pub spare_rings: u64,
     /// One CPU's counters of interfaces, in the daemon: of the two windows before.
     pub counters: u64,
     /// One worker's: sums of its CPUs.
@@ -103,8 +111,13 @@ impl Memory {
     pub fn plan(config: &Config, views: &Arc<Views>, cpus: &Cpus, has_programs: bool) -> Self {
         let online = cpus.online.len();
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
-        let (caches, blocks) = cpus.layout(cache_flows).map_or((0, 0), |layout| {
-            (u64::from(layout.slots) * bytes_of::<Record>(), layout.blocks.len() as u64 * BLOCK_BYTES)
+        let (caches, blocks, spare_rings) = cpus.layout(cache_flows, ring as u32).map_or((0, 0, 0), |layout| {
+            let to_come = (0..).zip(&layout.blocks).filter(|(cpu, _)| !cpus.online.contains(cpu));
+            (
+                u64::from(layout.slots) * bytes_of::<Record>(),
+                layout.blocks.len() as u64 * BLOCK_BYTES,
+                to_come.map(|(_, part)| u64::from(part.ring_bytes)).sum(),
+            )
         });
         let key = Key([0; 2]);
         let seen = &config.seen_flows;
@@ -132,6 +145,7 @@ impl Memory {
             ring,
             caches: if has_programs { caches } else { 0 },
             blocks: if has_programs { blocks } else { 0 },
+            spare_rings: if has_programs { spare_rings } else { 0 },
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
             queues: queued * report + messages * ALERT_BYTES,
@@ -161,9 +175,9 @@ impl Memory {
             + self.spools
     }
 
-    /// The memory of the kernel's maps besides the rings.
+    /// The memory of the kernel's maps besides the rings of CPUs that run.
     pub const fn kernel(&self) -> u64 {
-        self.caches + self.blocks
+        self.caches + self.blocks + self.spare_rings
     }
 
     /// How many sketches of each view there are.
@@ -241,7 +255,11 @@ impl fmt::Display for Memory {
         line("resident, at most", self.resident(), how.to_owned())?;
         if *cpus > 0 {
             let (caches, blocks) = (mib(self.caches), mib(self.blocks));
-            line("kernel maps, in addition", self.kernel(), format!("{caches} flow caches, {blocks} counters"))?;
+            let mut how = format!("{caches} flow caches, {blocks} counters");
+            if self.spare_rings > 0 {
+                write!(how, ", {} rings of CPUs that may come", mib(self.spare_rings))?;
+            }
+            line("kernel maps, in addition", self.kernel(), how)?;
             line("in all, at most", self.total(), String::from("each ring once: it is mapped twice"))?;
             let limit = "`MemoryMax=` that leaves room for a reload and a restart".to_owned();
             line("limit of the service", self.limit(), limit)?;
@@ -344,5 +362,18 @@ mod tests {
         let without = default_plan(2, false);
         assert_eq!(without.total(), without.resident());
         assert!(!without.to_string().contains("ring"), "{without}");
+    }
+
+    #[test]
+    fn rings_of_cpus_that_may_come_are_planned() {
+        let config = Config::default();
+        let views = Views::new(&config, 1).unwrap();
+        let plan = |cpus: &Cpus| Memory::plan(&config, &views, cpus, true);
+        let all = Cpus::of(2);
+        let (few, more) = (plan(&all), plan(&Cpus { possible: 4, ..all.clone() }));
+        assert_eq!((few.spare_rings, more.spare_rings), (0, 512 << 10));
+        assert!(more.to_string().contains("0.5 MiB rings of CPUs that may come"), "{more}");
+        // One that is switched off has its ring in its whole size.
+        assert_eq!(plan(&Cpus { online: vec![0], ..all }).spare_rings, few.ring);
     }
 }

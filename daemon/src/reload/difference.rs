@@ -1,12 +1,15 @@
 //! In what two configurations differ, and what of that cannot change while weir runs.
 
+use std::borrow::Cow;
+
 use crate::{
     config::{Config, Interface, Mode, slots},
     datapath::tap,
+    sandbox::Places,
 };
 
 /// What was decided when weir was started, and stays.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Started {
     /// Whether there are programs, and not packet sockets only.
     pub has_programs: bool,
@@ -16,7 +19,12 @@ pub struct Started {
     pub has_readers: bool,
     /// Whether weir may still attach filters to the classic tc hook.
     pub can_filter: bool,
+    /// The folders and files that it can reach; `None`: all that its user may.
+    pub places: Option<Places>,
 }
+
+/// A setting that cannot change, and why.
+pub type Refused = (&'static str, Cow<'static, str>);
 
 /// The sections in which something differs.
 pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
@@ -37,6 +45,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         datapath,
         sampling,
         hash_key,
+        sandbox,
         sinks,
         spool,
     } = new;
@@ -57,6 +66,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("datapath", *datapath != old.datapath),
         ("sampling", *sampling != old.sampling),
         ("hash_key", *hash_key != old.hash_key),
+        ("sandbox", *sandbox != old.sandbox),
         ("sinks", *sinks != old.sinks),
         ("spool", *spool != old.spool),
     ];
@@ -64,11 +74,11 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
 }
 
 /// The settings that differ and cannot change while weir runs, each with the reason.
-pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<(&'static str, &'static str)> {
-    let mut all = Vec::new();
+pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refused> {
+    let mut all: Vec<Refused> = Vec::new();
     let mut note = |differs: bool, name: &'static str, why: &'static str| {
         if differs {
-            all.push((name, why));
+            all.push((name, why.into()));
         }
     };
     note(new.observer != old.observer, "observer", "the numbers of reports go on for one observer");
@@ -77,6 +87,7 @@ pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<(&'sta
     note(new.prometheus != old.prometheus, "prometheus", "its address is opened once");
     note(new.datapath != old.datapath, "datapath", "its maps are made once");
     note(new.hash_key != old.hash_key, "hash_key", "flows that were seen are known by it");
+    note(new.sandbox != old.sandbox, "sandbox", "it is closed once");
     let filter = |config: &Config| (config.seen_flows.capacity, config.seen_flows.false_positive_rate);
     note(filter(new) != filter(old), "seen_flows", "its filter is made once; only `generation` can change");
     let samples_anew = started.has_programs && !started.can_sample && new.sampling.packets.leaves_out();
@@ -103,6 +114,10 @@ pub fn needs_restart(old: &Config, new: &Config, started: Started) -> Vec<(&'sta
         "interfaces",
         "weir was started without threads that read packet sockets, which `mode: afpacket` needs",
     );
+    if let Some((section, folder)) = started.places.as_ref().and_then(|places| places.lacks(&new.files(None))) {
+        let why = format!("weir has given up {}, which no file of its configuration was in", folder.display());
+        all.push((section, why.into()));
+    }
     all
 }
 
@@ -120,7 +135,8 @@ pub fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
 mod tests {
     use super::*;
 
-    const STARTED: Started = Started { has_programs: true, can_sample: false, has_readers: false, can_filter: false };
+    const STARTED: Started =
+        Started { has_programs: true, can_sample: false, has_readers: false, can_filter: false, places: None };
 
     fn config(text: &str) -> Config {
         Config::parse(text, "weir.yaml").unwrap()
@@ -151,18 +167,18 @@ mod tests {
             ("sampling: {packets: 10}", "sampling.packets"),
             ("sampling: {packets: auto}", "sampling.packets"),
         ] {
-            let refused = needs_restart(&old, &config(&format!("interfaces: [eth0]\n{text}")), STARTED);
+            let refused = needs_restart(&old, &config(&format!("interfaces: [eth0]\n{text}")), &STARTED);
             assert!(refused.len() == 1 && refused[0].0 == name, "{refused:?}");
         }
         let socket = config("interfaces: [{name: eth0, mode: afpacket}]");
-        assert!(needs_restart(&old, &socket, STARTED)[0].1.contains("afpacket"));
-        assert!(needs_restart(&old, &socket, Started { has_readers: true, ..STARTED }).is_empty());
+        assert!(needs_restart(&old, &socket, &STARTED)[0].1.contains("afpacket"));
+        assert!(needs_restart(&old, &socket, &Started { has_readers: true, ..STARTED }).is_empty());
         let tc = config("interfaces: [{name: eth0, mode: tc}]");
-        assert!(needs_restart(&old, &tc, STARTED)[0].1.contains("mode: tc"));
-        assert!(needs_restart(&old, &tc, Started { can_filter: true, ..STARTED }).is_empty());
+        assert!(needs_restart(&old, &tc, &STARTED)[0].1.contains("mode: tc"));
+        assert!(needs_restart(&old, &tc, &Started { can_filter: true, ..STARTED }).is_empty());
         let sockets_only = Started { has_programs: false, has_readers: true, ..STARTED };
         let tcx = config("interfaces: [{name: eth0, mode: tcx}]");
-        assert!(needs_restart(&socket, &tcx, sockets_only)[0].1.contains("its programs"));
+        assert!(needs_restart(&socket, &tcx, &sockets_only)[0].1.contains("its programs"));
     }
 
     #[test]
@@ -172,9 +188,20 @@ mod tests {
                    report: {interval: 1s, top: 5}\nestimates: {top_error: 0.001}\nseen_flows: {generation: 1m}\n\
                    standard_views: [flows]\nviews: [{name: w}]\nmemory: 1GiB\nsampling: {cpu: 0.2}\n\
                    sinks: [{type: stdout}]\nalerts: {rules: [{name: a, when: lost > 0}]}";
-        assert_eq!(needs_restart(&old, &config(new), STARTED), []);
+        assert_eq!(needs_restart(&old, &config(new), &STARTED), []);
         let samples = Started { can_sample: true, ..STARTED };
-        assert!(needs_restart(&old, &config("interfaces: [eth0]\nsampling: {packets: 10}"), samples).is_empty());
+        assert!(needs_restart(&old, &config("interfaces: [eth0]\nsampling: {packets: 10}"), &samples).is_empty());
+    }
+
+    #[test]
+    fn a_file_in_a_folder_that_weir_has_given_up_needs_a_restart() {
+        let old = config("interfaces: [eth0]");
+        let new = config("interfaces: [eth0]\nsinks: [{type: file, path: /usr/share/reports}]");
+        let places = Places { read: ["/usr".into()].into(), ..Places::default() };
+        let refused = needs_restart(&old, &new, &Started { places: Some(places), ..STARTED });
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].0, "sinks");
+        assert!(refused[0].1.contains("/usr/share"), "{refused:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
-    difference::{Started, changed, needs_restart, slots_between},
+    difference::{Refused, Started, changed, needs_restart, slots_between},
     reading::{Read, Reading},
 };
 use crate::{
@@ -35,6 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins to read the configuration, as it was read at the start.
 pub type Reread<'a> = &'a (dyn Fn() -> Reading + Sync);
+
+/// What the system says of a file that may not be opened (EACCES).
+const NOT_PERMITTED: &str = "(os error 13)";
+const SANDBOX: &str = "A weir that runs opens files only in folders of files that its configuration named when it was \
+                       started: restart it, or see `sandbox`";
 
 /// Why nothing comes of a reload while weir ends.
 const STOPPING: &str = "weir is stopping";
@@ -129,9 +134,16 @@ impl<'a> Reloader<'a> {
         select! {
             recv(reading) -> read => {
                 read.map_err(|_| "reading the configuration failed: this is a defect of weir, please report it")?
+                    .map_err(|why| self.with_sandbox(why))
             }
             recv(self.end) -> _ => Err(STOPPING.to_owned()),
         }
+    }
+
+    /// Names what else may be the reason if a file cannot be opened.
+    fn with_sandbox(&self, why: String) -> String {
+        let is_closed = self.started.places.is_some() && why.contains(NOT_PERMITTED);
+        if is_closed { format!("{why}\n{SANDBOX}") } else { why }
     }
 
     /// Makes everything that the configuration needs.
@@ -140,9 +152,9 @@ impl<'a> Reloader<'a> {
         if config.interfaces.is_empty() {
             return Err(at("interfaces", "it names no interface to measure: list some under `interfaces:`"));
         }
-        let stays = needs_restart(&base.config, &config, self.started);
+        let stays = needs_restart(&base.config, &config, &self.started);
         if !stays.is_empty() {
-            let one = |(name, why): &(&str, &str)| at(name, &format!("{name}: needs a restart: {why}"));
+            let one = |(name, why): &Refused| at(name, &format!("{name}: needs a restart: {why}"));
             return Err(stays.iter().map(one).collect::<Vec<_>>().join("\n"));
         }
         let interfaces = slots_between(&base.config, &config, base.interfaces);
@@ -186,7 +198,8 @@ mod tests {
     use super::*;
     use crate::{config::Source, waker::Waker};
 
-    const STARTED: Started = Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false };
+    const STARTED: Started =
+        Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };
 
     /// What a weir that measures `eth0` says when its file is read again as `reread` has it. It is stopped after that,
     /// or before, as soon as something comes from `stop`.

@@ -1,0 +1,119 @@
+//! What weir takes from itself beside its capabilities: files that it does not need (`places`, by Landlock), and system
+//! calls that it does not need (`calls`, by seccomp). Whoever takes over the process later has no more than that.
+//!
+//! Files come first: Linux restricts a thread, and those that it starts. So that happens before there is a second one.
+//! System calls come last, for all threads at once, when the programs are loaded.
+
+mod calls;
+mod places;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+use thiserror::Error;
+use tracing::{debug, info};
+
+use self::calls::forbid_calls;
+pub use self::places::{Origin, Places};
+use crate::{config::Config, privileges::Kept};
+
+/// Below this version Landlock forbids every rename from one folder to another (before Linux 5.19).
+const OLDEST: ABI = ABI::V2;
+/// The newest version that was tried.
+const NEWEST: ABI = ABI::V7;
+
+/// Why files are not restricted.
+#[derive(Debug, Error)]
+enum FilesError {
+    /// The kernel has no Landlock, an older one, or somebody forbids it.
+    #[error(
+        "this kernel has no Landlock, or an older one (it is there from Linux 5.19 on, if the kernel was built with it)"
+    )]
+    Missing,
+    /// The system refused something.
+    #[error("Landlock: {0}")]
+    Refused(#[from] RulesetError),
+}
+
+/// Has this thread, and each that it starts, open only the files that a weir with this configuration needs, if the
+/// configuration and the kernel allow that. Gives these places then.
+///
+/// Call it before any other thread is started.
+pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
+    if !config.sandbox {
+        info!("`sandbox: false`: weir keeps all files and system calls that its user has");
+        return None;
+    }
+    let places = Places::of(&config.files(origin.state_directory), origin);
+    match enclose(&places, config.prometheus.listen.map(|address| address.port())) {
+        Ok(()) => {
+            debug!("opens only files below these: {places:?}");
+            Some(places)
+        }
+        Err(error) => {
+            info!("keeps all files that its user has: {error}");
+            None
+        }
+    }
+}
+
+/// Has no thread make system calls but those of a weir that measures, and of these capabilities.
+pub fn close_calls(kept: &[Kept]) {
+    if let Err(error) = forbid_calls(kept) {
+        info!("keeps all system calls: {error}");
+    }
+}
+
+/// From now on this thread, and each that it starts, opens only these files. It also binds no TCP port but `listen`, and
+/// signals no other process.
+///
+/// # Errors
+///
+/// See [`FilesError`]. Nothing is restricted then.
+fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
+    if !is_known() {
+        return Err(FilesError::Missing);
+    }
+    Ok(ruleset(places, listen)?.restrict_self().map(drop)?)
+}
+
+/// Whether the kernel has Landlock as weir needs it.
+pub fn is_known() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(OLDEST))
+        .and_then(Ruleset::create)
+        .is_ok()
+}
+
+fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::MakeSock
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::Signal)?
+        .create()?;
+    for (paths, rights) in
+        [(&places.read, read), (&places.write, read | write), (&places.emptied, BitFlags::from(AccessFs::RemoveDir))]
+    {
+        for path in paths {
+            // What is gone meanwhile needs no right.
+            let Ok(place) = PathFd::new(path) else { continue };
+            let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
+            rules = rules.add_rule(PathBeneath::new(place, rights))?;
+        }
+    }
+    match listen {
+        Some(port) => rules.add_rule(NetPort::new(port, AccessNet::BindTcp)),
+        None => Ok(rules),
+    }
+}
