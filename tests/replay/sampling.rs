@@ -17,7 +17,7 @@ use crate::library::{self, small};
 
 const SEEDS: u64 = 200;
 /// Through the kernel, where each begins with loading programs.
-const KERNEL_SEEDS: u64 = 30;
+const KERNEL_SEEDS: u64 = 10;
 const RATE: u32 = 10;
 /// The largest sources, by what they really sent: those are judged.
 const CHOSEN: usize = 3;

@@ -104,6 +104,24 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_object(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
+        let mut kernel = Self::with_maps(object, plan, features)?;
+        load_programs(&mut kernel.ebpf, &[features.program()])?;
+        Ok(kernel)
+    }
+
+    /// As [`Kernel::load`], with the program that only replay runs instead of those that measure interfaces.
+    ///
+    /// # Errors
+    ///
+    /// See [`KernelError`].
+    pub fn for_replay(plan: &Plan) -> Result<Self, KernelError> {
+        let mut kernel = Self::with_maps(OBJECT, plan, Features::of_this_kernel())?;
+        kernel.load_replay()?;
+        Ok(kernel)
+    }
+
+    /// The maps, and the program that closes windows.
+    fn with_maps(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
         if object.is_empty() {
             return Err(KernelError::NoObject);
         }
@@ -142,7 +160,6 @@ impl Kernel {
         for cpu in 0..cpus {
             hold.set(cpu, plan.sampling.first_rate())?;
         }
-        load_programs(&mut ebpf, &[features.program()])?;
         let flush = ebpf.program_mut("flush").ok_or(KernelError::Missing("flush"))?;
         <&mut RawTracePoint>::try_from(flush)
             .and_then(RawTracePoint::load)

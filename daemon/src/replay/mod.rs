@@ -171,8 +171,7 @@ pub fn replay(
     if options.kernel {
         let cpu = online_cpus()?.first().copied().unwrap_or(0);
         pin(cpu)?;
-        let mut kernel = Kernel::load(&plan)?;
-        kernel.load_replay()?;
+        let mut kernel = Kernel::for_replay(&plan)?;
         let ring = kernel.ring(cpu)?;
         run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, first)?)
     } else {
