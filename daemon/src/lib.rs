@@ -22,7 +22,7 @@
 //! Each of these imports only those before it in the order interface, names, view, config, question.
 //!
 //! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
-//! end, [`privileges`] and [`sandbox`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, [`waker`] wakes a thread, and [`text`] writes
+//! end, [`privileges`] and [`sandbox`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes
 //! numbers and errors for people.
 
 #![deny(unsafe_code)]
@@ -34,6 +34,7 @@ pub mod clock;
 pub mod closing;
 pub mod collect;
 pub mod config;
+mod confined;
 pub mod control;
 pub mod coordinator;
 pub mod crew;

@@ -48,7 +48,10 @@ use weir::{
     sandbox::{self, Origin},
     signals,
     sink::OpenError,
-    spool::command::{self, SpoolError, Spools},
+    spool::{
+        command::{self, SpoolError, Spools},
+        place::Place,
+    },
 };
 
 /// Where the configuration is unless told otherwise.
@@ -132,6 +135,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     }
     let state_directory = state_directory();
     let socket_directory = Directory::provide(config.control.socket.as_deref());
+    config.files(state_directory.as_deref()).spool.iter().for_each(|folder| Place::provide(folder));
     let places = sandbox::close(
         &config,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
 };
 
@@ -29,7 +29,8 @@ use crate::{
 tests![
     who_takes_weir_over_gains_little,
     without_the_sandbox_files_are_open,
-    a_sandbox_that_a_reload_would_need_to_open_stays_closed
+    a_sandbox_that_a_reload_would_need_to_open_stays_closed,
+    a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed
 ];
 
 /// What `/proc` says of an XDP program's descriptor: `BPF_PROG_TYPE_XDP`.
@@ -235,9 +236,8 @@ fn a_sandbox_that_a_reload_would_need_to_open_stays_closed() -> Result<()> {
     let elsewhere = secret.with_file_name("reports.ndjson");
     fs::write(&file, with(&elsewhere))?;
     daemon.signal(Signal::HUP)?;
-    let folder = elsewhere.parent().context("no folder")?;
-    let why = format!("sinks: needs a restart: weir has given up {}", folder.display());
-    daemon.wait_for_line(&why, TIMEOUT)?;
+    let refusal = daemon.wait_for_line("sinks[0].path: needs a restart: weir writes only files in folders", TIMEOUT)?;
+    ensure!(refusal.contains(&elsewhere.display().to_string()), "{refusal}");
     // A file beside those that it has needs none.
     let beside = daemon.directory().join("second.ndjson");
     fs::write(&file, with(&beside))?;
@@ -248,4 +248,28 @@ fn a_sandbox_that_a_reload_would_need_to_open_stays_closed() -> Result<()> {
     })?;
     ensure!(!elsewhere.exists());
     stop(&mut daemon, Loss::None).map(drop)
+}
+
+fn a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed() -> Result<()> {
+    let (scratch, secret) = foreign()?;
+    let [out, links] = ["out", "links"].map(|name| scratch.path().join(name));
+    fs::create_dir(&out)?;
+    fs::create_dir(&links)?;
+    let linked = links.join("reports.ndjson");
+    let target = secret.with_file_name("reports.ndjson");
+    symlink(&target, &linked)?;
+    let pair = Lab::quiet_pair()?;
+    let sinks =
+        [out.join("reports.ndjson"), linked].map(|path| format!("  - {{type: file, path: {}}}\n", path.display()));
+    let mut daemon = Daemon::start(Some(&pair.observer), |_| {
+        let interface = native(QuietPair::OBSERVER_INTERFACE);
+        format!("interfaces: [{interface}]\n{INTERVAL}sinks:\n{}", sinks.concat())
+    })?;
+    let written = |file: PathBuf| move || Ok(fs::metadata(&file).ok().filter(|file| file.len() > 0).map(drop));
+    clock::wait_for("a report through the link", TIMEOUT, written(target))?;
+    clock::wait_for("a report", TIMEOUT, written(out.join("reports.ndjson")))?;
+    fs::remove_dir_all(&out)?;
+    fs::create_dir(&out)?;
+    daemon.wait_for_line("if nothing else is wrong, restart it (`sandbox`)", TIMEOUT)?;
+    daemon.stop(TIMEOUT).map(drop)
 }

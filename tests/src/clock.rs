@@ -1,6 +1,8 @@
 //! The one place of this crate that reads the clock.
 
 use std::{
+    env,
+    sync::LazyLock,
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -9,6 +11,11 @@ use anyhow::{Result, bail};
 
 /// How long to sleep between two looks at something awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The variable that says by how much longer tests wait, on an emulated machine.
+const PATIENCE_VARIABLE: &str = "WEIR_PATIENCE";
+static PATIENCE: LazyLock<u32> =
+    LazyLock::new(|| env::var(PATIENCE_VARIABLE).ok().and_then(|factor| factor.parse().ok()).unwrap_or(1));
 
 /// The monotonic clock, now.
 #[expect(clippy::disallowed_methods, reason = "the laboratory paces real traffic and waits for real processes")]
@@ -27,7 +34,7 @@ pub fn since_epoch() -> Duration {
 ///
 /// What `look` fails with, at once; or that `what` did not happen within `timeout`.
 pub fn wait_for<T>(what: &str, timeout: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let start = now();
+    let (start, timeout) = (now(), timeout * *PATIENCE);
     loop {
         if let Some(found) = look()? {
             return Ok(found);

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use super::{Config, File, HashKey, Http, Nats, Target, Tls};
 use crate::names::GeoFiles;
 
-/// The files that a configuration names, by what weir does with them. None of them need be there.
+/// The files that a configuration names, by what weir does with them; each with its setting, such as `sinks[1].path`. None of
+/// them need be there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Read, some of them again and again; each with the section that names it.
-    pub read: Vec<(&'static str, PathBuf)>,
+    /// Read, some of them again and again.
+    pub read: Vec<(String, PathBuf)>,
     /// Written, renamed and removed.
-    pub written: Vec<(&'static str, PathBuf)>,
-    /// The folder of the spools, if it is one of its own.
+    pub written: Vec<(String, PathBuf)>,
+    /// The folder of the spools, if there is one.
     pub spool: Option<PathBuf>,
     /// The control socket.
     pub socket: Option<PathBuf>,
@@ -21,30 +22,36 @@ pub struct Files {
 impl Config {
     /// The files that it names. `state_directory` is where the service keeps its state, if it does.
     pub fn files(&self, state_directory: Option<&Path>) -> Files {
-        let mut files = Files {
-            spool: self.spool.folder(state_directory),
-            socket: self.control.socket.clone(),
-            ..Files::default()
-        };
+        let mut files = Files { socket: self.control.socket.clone(), ..Files::default() };
         let GeoFiles { asn, country } = &self.geo;
-        files.reads("geo", asn.iter().chain(country));
-        files.reads("networks", self.networks.iter().filter_map(|network| Some(&network.file.as_ref()?.path)));
-        if let HashKey::File(path) = &self.hash_key {
-            files.reads("hash_key", [path]);
+        files.reads("geo.asn", asn);
+        files.reads("geo.country", country);
+        for network in &self.networks {
+            files.reads(&format!("networks.{}.file", network.name), network.file.as_ref().map(|file| &file.path));
         }
-        for sink in &self.sinks {
+        if let HashKey::File(path) = &self.hash_key {
+            files.reads("hash_key.file", [path]);
+        }
+        for (nth, sink) in self.sinks.iter().enumerate() {
+            let setting = |name: &str| format!("sinks[{nth}].{name}");
+            if sink.target.spool_key().is_some() {
+                files.spool = self.spool.folder(state_directory);
+            }
             match &sink.target {
                 Target::Stdout | Target::Ipfix(_) => {}
-                Target::File(File { path, .. }) => files.written.push(("sinks", path.clone())),
+                Target::File(File { path, .. }) => files.written.push((setting("path"), path.clone())),
                 Target::Http(http) | Target::Otlp(http) => {
                     let Http { token_file, header_files, tls, .. } = &**http;
-                    files.reads("sinks", token_file.iter().chain(header_files.iter().map(|(_, file)| file)));
-                    files.reads("sinks", of_tls(tls));
+                    files.reads(&setting("token_file"), token_file);
+                    files.reads(&setting("header_files"), header_files.iter().map(|(_, file)| file));
+                    files.reads_tls(&setting("tls"), tls);
                 }
                 Target::Nats(nats) => {
                     let Nats { credentials_file, token_file, password_file, tls, .. } = &**nats;
-                    files.reads("sinks", credentials_file.iter().chain(token_file).chain(password_file));
-                    files.reads("sinks", of_tls(tls));
+                    files.reads(&setting("credentials_file"), credentials_file);
+                    files.reads(&setting("token_file"), token_file);
+                    files.reads(&setting("password_file"), password_file);
+                    files.reads_tls(&setting("tls"), tls);
                 }
             }
         }
@@ -53,13 +60,15 @@ impl Config {
 }
 
 impl Files {
-    fn reads<'f>(&mut self, section: &'static str, files: impl IntoIterator<Item = &'f PathBuf>) {
-        self.read.extend(files.into_iter().map(|file| (section, file.clone())));
+    fn reads<'f>(&mut self, setting: &str, files: impl IntoIterator<Item = &'f PathBuf>) {
+        self.read.extend(files.into_iter().map(|file| (setting.to_owned(), file.clone())));
     }
-}
 
-fn of_tls(Tls { ca_file, certificate_file, key_file }: &Tls) -> impl Iterator<Item = &PathBuf> {
-    [ca_file, certificate_file, key_file].into_iter().flatten()
+    fn reads_tls(&mut self, setting: &str, Tls { ca_file, certificate_file, key_file }: &Tls) {
+        for (name, file) in [("ca_file", ca_file), ("certificate_file", certificate_file), ("key_file", key_file)] {
+            self.reads(&format!("{setting}.{name}"), file);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -85,16 +94,25 @@ mod tests {
         let config = Config::parse(&config, "weir.yaml").unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
         let Files { read, written, spool, socket } = config.files(Some(Path::new("/state")));
-        let names: Vec<_> =
-            read.iter().filter_map(|(section, path)| Some((*section, path.file_name()?.to_str()?))).collect();
-        assert_eq!(names[..2], [("networks", "networks"), ("hash_key", "key")]);
-        assert_eq!(names[2..], ["token", "tenant", "ca", "certificate", "tls-key"].map(|name| ("sinks", name)));
-        assert_eq!(written, [("sinks", PathBuf::from("/w/reports"))]);
+        let read: Vec<_> = read.iter().map(|(setting, path)| (setting.as_str(), path.as_path())).collect();
+        assert_eq!(
+            read,
+            [
+                ("networks.n.file", directory.join("networks").as_path()),
+                ("hash_key.file", Path::new("/f/key")),
+                ("sinks[1].token_file", Path::new("/f/token")),
+                ("sinks[1].header_files", Path::new("/f/tenant")),
+                ("sinks[1].tls.ca_file", Path::new("/f/ca")),
+                ("sinks[1].tls.certificate_file", Path::new("/f/certificate")),
+                ("sinks[1].tls.key_file", Path::new("/f/tls-key")),
+            ]
+        );
+        assert_eq!(written, [("sinks[0].path".to_owned(), PathBuf::from("/w/reports"))]);
         assert_eq!((spool, socket), (Some(PathBuf::from("/p/spool")), Some(PathBuf::from("/s/control"))));
 
         let default = Config::default().files(Some(Path::new("/state")));
         assert_eq!((default.read, default.written), (Vec::new(), Vec::new()));
-        assert_eq!(default.spool, Some(PathBuf::from("/state/spool")));
+        assert_eq!(default.spool, None, "standard output has no spool");
     }
 
     #[test]
@@ -102,6 +120,8 @@ mod tests {
     fn secrets_of_nats_are_among_them() {
         let sink = "{type: nats, url: 'tls://n', credentials_file: /f/creds, tls: {ca_file: /f/ca}}";
         let config = Config::parse(&format!("sinks: [{sink}]"), "weir.yaml").unwrap();
-        assert_eq!(config.files(None).read, ["/f/creds", "/f/ca"].map(|path| ("sinks", PathBuf::from(path))));
+        let expected = [("credentials_file", "/f/creds"), ("tls.ca_file", "/f/ca")];
+        let expected = expected.map(|(name, path)| (format!("sinks[0].{name}"), PathBuf::from(path)));
+        assert_eq!(config.files(None).read, expected);
     }
 }

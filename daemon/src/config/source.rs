@@ -19,18 +19,26 @@ impl Source {
         Self { file: file.into(), text: without_mark(text).to_owned() }
     }
 
-    /// The file, with line and column of a setting such as `sampling.packets`, or of the section around it, if it is
+    /// The file, with line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section around it, if it is
     /// there.
     pub fn place(&self, setting: &str) -> String {
         let Self { file, text } = self;
         let mut steps = Vec::new();
         if let Ok(root) = node::parse(text) {
             let mut node = &root;
-            for key in setting.split('.') {
-                let Node::Map(entries) = node else { break };
-                let Some(index) = entries.iter().position(|(name, _)| name == key) else { break };
+            for step in setting.split(['.', '[']) {
+                let Some((index, next)) = (match (node, step.strip_suffix(']')) {
+                    (Node::List(items), Some(nth)) => nth.parse().ok().and_then(|nth| Some((nth, items.get(nth)?))),
+                    (Node::Map(entries), _) => {
+                        let index = entries.iter().position(|(name, _)| name == step);
+                        index.map(|index| (index, &entries[index].1))
+                    }
+                    _ => None,
+                }) else {
+                    break;
+                };
                 steps.push(index);
-                node = &entries[index].1;
+                node = next;
             }
         }
         let place = if steps.is_empty() { None } else { locate(text, &steps, Aim::Key) };
@@ -44,12 +52,19 @@ mod tests {
 
     #[test]
     fn a_setting_has_its_place_and_what_is_not_there_has_the_file() {
-        let source = Source::new("F", "\u{feff}interfaces: [eth0]\nsampling:\n  cpu: 0.3\n  packets: 10\nmemory: 1GiB");
+        let source = Source::new(
+            "F",
+            "\u{feff}interfaces: [eth0]\nsampling:\n  cpu: 0.3\n  packets: 10\nmemory: 1GiB\nsinks:\n  - type: stdout\n  - path: x",
+        );
         for (setting, place) in [
             ("interfaces", "F:1:1"),
             ("sampling", "F:2:1"),
             ("sampling.packets", "F:4:3"),
             ("sampling.other", "F:2:1"),
+            ("sinks[1].path", "F:8:5"),
+            ("sinks[0]", "F:7:5"),
+            ("sinks[2].path", "F:6:1"),
+            ("sinks[x]", "F:6:1"),
             ("memory", "F:5:1"),
             ("memory.more", "F:5:1"),
             ("hash_key", "F"),

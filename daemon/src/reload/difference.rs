@@ -24,7 +24,7 @@ pub struct Started {
 }
 
 /// A setting that cannot change, and why.
-pub type Refused = (&'static str, Cow<'static, str>);
+pub type Refused = (Cow<'static, str>, Cow<'static, str>);
 
 /// The sections in which something differs.
 pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
@@ -78,7 +78,7 @@ pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refus
     let mut all: Vec<Refused> = Vec::new();
     let mut note = |differs: bool, name: &'static str, why: &'static str| {
         if differs {
-            all.push((name, why.into()));
+            all.push((name.into(), why.into()));
         }
     };
     note(new.observer != old.observer, "observer", "the numbers of reports go on for one observer");
@@ -114,9 +114,15 @@ pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refus
         "interfaces",
         "weir was started without threads that read packet sockets, which `mode: afpacket` needs",
     );
-    if let Some((section, folder)) = started.places.as_ref().and_then(|places| places.lacks(&new.files(None))) {
-        let why = format!("weir has given up {}, which no file of its configuration was in", folder.display());
-        all.push((section, why.into()));
+    let files = new.files(None);
+    if let Some((setting, path, to_write)) = started.places.as_ref().and_then(|places| places.lacks(&files)) {
+        let what = if to_write { "writes" } else { "opens" };
+        let why = format!(
+            "weir {what} only files in folders that its configuration named when it was started, and {} is in none of \
+             them (see `sandbox`)",
+            path.display()
+        );
+        all.push((setting.to_owned().into(), why.into()));
     }
     all
 }
@@ -200,8 +206,8 @@ mod tests {
         let places = Places { read: ["/usr".into()].into(), ..Places::default() };
         let refused = needs_restart(&old, &new, &Started { places: Some(places), ..STARTED });
         assert_eq!(refused.len(), 1);
-        assert_eq!(refused[0].0, "sinks");
-        assert!(refused[0].1.contains("/usr/share"), "{refused:?}");
+        assert_eq!(refused[0].0, "sinks[0].path");
+        assert!(refused[0].1.contains("writes only") && refused[0].1.contains("/usr/share/reports"), "{refused:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     config::{Config, Interface},
+    confined::HINT,
     datapath::{Cpus, descriptors},
     memory::Memory,
     notify::notify,
@@ -38,8 +39,6 @@ pub type Reread<'a> = &'a (dyn Fn() -> Reading + Sync);
 
 /// What the system says of a file that may not be opened (EACCES).
 const NOT_PERMITTED: &str = "(os error 13)";
-const SANDBOX: &str = "A weir that runs opens files only in folders of files that its configuration named when it was \
-                       started: restart it, or see `sandbox`";
 
 /// Why nothing comes of a reload while weir ends.
 const STOPPING: &str = "weir is stopping";
@@ -143,7 +142,7 @@ impl<'a> Reloader<'a> {
     /// Names what else may be the reason if a file cannot be opened.
     fn with_sandbox(&self, why: String) -> String {
         let is_closed = self.started.places.is_some() && why.contains(NOT_PERMITTED);
-        if is_closed { format!("{why}\n{SANDBOX}") } else { why }
+        if is_closed { format!("{why}\nBesides, {HINT}") } else { why }
     }
 
     /// Makes everything that the configuration needs.
@@ -154,7 +153,7 @@ impl<'a> Reloader<'a> {
         }
         let stays = needs_restart(&base.config, &config, &self.started);
         if !stays.is_empty() {
-            let one = |(name, why): &Refused| at(name, &format!("{name}: needs a restart: {why}"));
+            let one = |(name, why): &Refused| at(name.as_ref(), &format!("{name}: needs a restart: {why}"));
             return Err(stays.iter().map(one).collect::<Vec<_>>().join("\n"));
         }
         let interfaces = slots_between(&base.config, &config, base.interfaces);

@@ -14,9 +14,9 @@ use landlock::{
 use thiserror::Error;
 use tracing::{debug, info};
 
-use self::calls::forbid_calls;
 pub use self::places::{Origin, Places};
-use crate::{config::Config, privileges::Kept};
+use self::{calls::forbid_calls, places::InRoot};
+use crate::{config::Config, confined, privileges::Kept};
 
 /// Below this version Landlock forbids every rename from one folder to another (before Linux 5.19).
 const OLDEST: ABI = ABI::V2;
@@ -31,6 +31,9 @@ enum FilesError {
         "this kernel has no Landlock, or an older one (it is there from Linux 5.19 on, if the kernel was built with it)"
     )]
     Missing,
+    /// The configuration leaves no choice.
+    #[error(transparent)]
+    InRoot(#[from] InRoot),
     /// The system refused something.
     #[error("Landlock: {0}")]
     Refused(#[from] RulesetError),
@@ -45,9 +48,14 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
         info!("`sandbox: false`: weir keeps all files and system calls that its user has");
         return None;
     }
-    let places = Places::of(&config.files(origin.state_directory), origin);
-    match enclose(&places, config.prometheus.listen.map(|address| address.port())) {
-        Ok(()) => {
+    let closed =
+        Places::of(&config.files(origin.state_directory), origin).map_err(FilesError::from).and_then(|places| {
+            enclose(&places, config.prometheus.listen.map(|address| address.port()))?;
+            Ok(places)
+        });
+    match closed {
+        Ok(places) => {
+            confined::note();
             debug!("opens only files below these: {places:?}");
             Some(places)
         }

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use thiserror::Error;
+
 use crate::config::Files;
 
 /// What the system's libraries, and weir itself, read at any time: names and addresses, certificates, time zones, the
@@ -20,8 +22,10 @@ const BY_LINKS: [&str; 5] =
 /// Variables with paths that these libraries read: files, or lists of folders.
 const BY_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "SSL_CERT_DIR", "CREDENTIALS_DIRECTORY"];
 const NULL: &str = "/dev/null";
-/// Nobody is given one of these whole: then only the file itself.
-const TOO_WIDE: [&str; 4] = ["/", "/dev", "/proc", "/sys"];
+/// Nobody is given one of these whole: only the file itself.
+const OF_DEVICES: [&str; 3] = ["/dev", "/proc", "/sys"];
+/// How many links may lead to one another, as in Linux.
+const LINKS_MAX: usize = 40;
 
 /// The folders and files that weir needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,59 +49,95 @@ pub struct Origin<'a> {
     pub made: Option<&'a Path>,
 }
 
+/// A file that is in the root folder: a right for that would be one for all files.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("{} is in the root folder: put it into a folder of its own", .0.display())]
+pub struct InRoot(PathBuf);
+
 impl Places {
     /// What a weir needs whose configuration names these files.
-    pub fn of(files: &Files, origin: Origin<'_>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// One of them is in the root folder, or in one that is to be made there.
+    pub fn of(files: &Files, origin: Origin<'_>) -> Result<Self, InRoot> {
         let mut places = Self::default();
         places.read.extend(OF_THE_SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok()));
-        BY_LINKS.iter().for_each(|path| places.read_at(Path::new(path)));
+        places.read.extend(BY_LINKS.iter().flat_map(|path| around(Path::new(path))).filter(|path| !is_root(path)));
         for variable in BY_VARIABLES {
             for path in env::var_os(variable).iter().flat_map(env::split_paths) {
-                places.read_at(&path);
-                places.read.extend(fs::canonicalize(path).ok().filter(|path| path.is_dir()));
+                let folder = fs::canonicalize(&path).ok().filter(|path| path.is_dir());
+                places.read.extend(around(&path).into_iter().chain(folder).filter(|path| !is_root(path)));
             }
         }
         places.write.insert(NULL.into());
-        places.read_at(origin.config);
-        files.read.iter().for_each(|(_, path)| places.read_at(path));
-        files.written.iter().for_each(|(_, path)| places.write_at(path));
-        files.socket.iter().for_each(|path| places.write_at(path));
+        let read = files.read.iter().map(|(_, path)| path.as_path());
+        for path in read.chain([origin.config]) {
+            places.read.extend(narrow(path)?);
+        }
+        let written = files.written.iter().map(|(_, path)| path);
+        for path in written.chain(&files.socket) {
+            places.write.extend(narrow(path)?);
+        }
         for folder in origin.state_directory.into_iter().chain(files.spool.as_deref()) {
-            places.write.extend(there(folder).filter(|folder| !is_too_wide(folder)));
+            let there = there(folder).filter(|there| !is_root(there));
+            places.write.insert(there.ok_or_else(|| InRoot(folder.to_owned()))?);
         }
         places.emptied.extend(origin.made.and_then(Path::parent).and_then(|parent| fs::canonicalize(parent).ok()));
-        places
+        Ok(places)
     }
 
-    /// The first of these files that a weir with these places cannot reach, as the section that names it and the folder.
-    pub fn lacks(&self, files: &Files) -> Option<(&'static str, PathBuf)> {
+    /// The first of these files that a weir with these places cannot reach, with its setting, and whether it is to be written.
+    pub fn lacks<'f>(&self, files: &'f Files) -> Option<(&'f str, &'f Path, bool)> {
         let is_within = |places: &BTreeSet<PathBuf>, path: &Path| places.iter().any(|place| path.starts_with(place));
         let is_written = |path: &Path| is_within(&self.write, path);
         let is_read = |path: &Path| is_within(&self.read, path) || is_written(path);
-        let first = |files: &[(&'static str, PathBuf)], is_there: &dyn Fn(&Path) -> bool| {
-            let mut lacking = files.iter().flat_map(|(section, path)| around(path).map(|folder| (*section, folder)));
-            lacking.find(|(_, folder)| !is_there(folder))
-        };
-        first(&files.read, &is_read).or_else(|| first(&files.written, &is_written))
-    }
-
-    fn read_at(&mut self, path: &Path) {
-        self.read.extend(around(path));
-    }
-
-    fn write_at(&mut self, path: &Path) {
-        self.write.extend(around(path));
+        let read = files.read.iter().map(|file| (file, false));
+        let mut all = read.chain(files.written.iter().map(|file| (file, true)));
+        all.find_map(|((setting, path), to_write)| {
+            let is_reached = if to_write {
+                around(path).iter().all(|path| is_written(path))
+            } else {
+                around(path).iter().all(|path| is_read(path))
+            };
+            (!is_reached).then_some((setting.as_str(), path.as_path(), to_write))
+        })
     }
 }
 
-/// The folders that a file is in: by its name, and where a link leads to. The file itself where those have too much.
-fn around(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let target = fs::canonicalize(path).ok();
+/// [`around`] a file that the configuration names.
+fn narrow(path: &Path) -> Result<Vec<PathBuf>, InRoot> {
+    let around = around(path);
+    if around.iter().any(|path| is_root(path)) { Err(InRoot(path.to_owned())) } else { Ok(around) }
+}
+
+/// The folders that a file is in: by its name, and where a link leads to. Devices stand for themselves.
+fn around(path: &Path) -> Vec<PathBuf> {
     let named = path.file_name().and_then(|name| Some(there(folder_of(path))?.join(name)));
-    [named, target].into_iter().flatten().filter_map(|file| {
+    let folder = |file: PathBuf| {
         let folder = file.parent()?;
-        if is_too_wide(folder) { file.exists().then_some(file) } else { Some(folder.to_owned()) }
-    })
+        if OF_DEVICES.iter().any(|devices| folder == Path::new(devices)) {
+            file.exists().then_some(file)
+        } else {
+            Some(folder.to_owned())
+        }
+    };
+    [named, leads_to(path)].into_iter().flatten().filter_map(folder).collect()
+}
+
+/// Where links lead to in the end; nothing need be there.
+fn leads_to(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if let Ok(target) = fs::canonicalize(&path) {
+            return Some(target);
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            Err(_) => return Some(there(folder_of(&path))?.join(path.file_name()?)),
+        }
+    }
+    None
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -110,8 +150,8 @@ fn there(folder: &Path) -> Option<PathBuf> {
     folder.ancestors().find_map(|folder| fs::canonicalize(folder).ok())
 }
 
-fn is_too_wide(folder: &Path) -> bool {
-    TOO_WIDE.iter().any(|wide| folder == Path::new(wide))
+fn is_root(path: &Path) -> bool {
+    path.parent().is_none()
 }
 
 #[cfg(test)]
@@ -141,47 +181,59 @@ mod tests {
         Origin { config, state_directory: None, made: None }
     }
 
+    fn reports(path: impl Into<PathBuf>) -> Files {
+        Files { written: vec![("sinks[0].path".to_owned(), path.into())], ..Files::default() }
+    }
+
     #[test]
     fn a_file_gives_its_folder_by_its_name_and_by_where_it_leads() {
         let Folder(root) = &Folder::new("links");
-        for name in ["etc", "data", "out"] {
+        for name in ["etc", "data", "out", "far"] {
             fs::create_dir(root.join(name)).unwrap();
         }
         fs::write(root.join("data/weir.yaml"), "").unwrap();
         symlink(root.join("data/weir.yaml"), root.join("etc/weir.yaml")).unwrap();
-        let files = Files { written: vec![("sinks", root.join("out/reports"))], ..Files::default() };
+        // By another link, to what is not there yet.
+        symlink("second", root.join("out/reports")).unwrap();
+        symlink("../far/reports", root.join("out/second")).unwrap();
         let config = root.join("etc/weir.yaml");
-        let Places { read, write, emptied } = Places::of(&files, started(&config));
+        let Places { read, write, emptied } = Places::of(&reports(root.join("out/reports")), started(&config)).unwrap();
         assert!(read.contains(&root.join("etc")) && read.contains(&root.join("data")), "{read:?}");
         assert!(!read.contains(&root.join("out")));
-        assert_eq!(write, [root.join("out"), NULL.into()].into_iter().rev().collect());
+        assert_eq!(write, [NULL.into(), root.join("far"), root.join("out")].into());
         assert!(emptied.is_empty());
     }
 
     #[test]
-    fn folders_with_too_much_are_never_given_whole() {
-        let files = Files {
-            read: vec![("sinks", "/weir.yaml".into()), ("sinks", "/no-such-folder/key".into())],
-            written: vec![("sinks", "/dev/stdout".into()), ("sinks", "/dev/full".into())],
-            spool: Some("/no-such-spool".into()),
-            socket: Some("/no-such-folder/control.sock".into()),
-        };
-        let places =
-            Places::of(&files, Origin { state_directory: Some(Path::new("/")), ..started(Path::new("/weir.yaml")) });
-        for path in places.write.iter().filter(|path| path.is_dir()) {
-            assert!(path.starts_with(env::current_dir().unwrap()) || !is_too_wide(path), "{path:?}");
-        }
-        assert!(!places.read.contains(Path::new("/")) && !places.read.contains(Path::new("/dev")), "{places:?}");
-        assert!(places.write.contains(Path::new("/dev/full")));
+    fn a_file_in_the_root_folder_leaves_all_files_open() {
+        let Folder(root) = &Folder::new("root");
+        let config = root.join("weir.yaml");
+        let in_root = |path: &str| Err(InRoot(path.into()));
+        assert_eq!(Places::of(&reports("/reports"), started(&config)), in_root("/reports"));
+        assert_eq!(
+            Places::of(&reports("/no-such-folder/reports"), started(&config)),
+            in_root("/no-such-folder/reports")
+        );
+        assert_eq!(Places::of(&Files::default(), started(Path::new("/weir.yaml"))), in_root("/weir.yaml"));
+        let spool = Files { spool: Some("/no-such-spool".into()), ..Files::default() };
+        assert_eq!(Places::of(&spool, started(&config)), in_root("/no-such-spool"));
+    }
+
+    #[test]
+    fn devices_are_given_alone() {
+        let Folder(root) = &Folder::new("devices");
+        let places = Places::of(&reports("/dev/full"), started(&root.join("weir.yaml"))).unwrap();
+        assert_eq!(places.write, ["/dev/full", NULL].map(PathBuf::from).into());
+        assert!(!places.read.contains(Path::new("/dev")), "{places:?}");
     }
 
     #[test]
     fn a_folder_that_is_not_there_yet_gives_the_nearest_above() {
         let Folder(root) = &Folder::new("nearest");
-        let files = Files { written: vec![("sinks", root.join("later/today/reports"))], ..Files::default() };
-        assert!(Places::of(&files, started(&root.join("weir.yaml"))).write.contains(root));
+        let config = root.join("weir.yaml");
+        assert!(Places::of(&reports(root.join("later/today/reports")), started(&config)).unwrap().write.contains(root));
         let made = root.join("made");
-        let places = Places::of(&Files::default(), Origin { made: Some(&made), ..started(&root.join("weir.yaml")) });
+        let places = Places::of(&Files::default(), Origin { made: Some(&made), ..started(&config) }).unwrap();
         assert_eq!(places.emptied, [root.clone()].into());
     }
 
@@ -189,19 +241,15 @@ mod tests {
     fn a_configuration_that_names_other_folders_is_told() {
         let (Folder(here), Folder(there)) = (&Folder::new("here"), &Folder::new("there"));
         let files = |read: &Path, written: &Path| Files {
-            read: vec![("geo", read.join("key"))],
-            written: vec![("sinks", written.join("reports"))],
-            ..Files::default()
+            read: vec![("geo.asn".to_owned(), read.join("asn"))],
+            ..reports(written.join("reports"))
         };
-        let places = Places::of(&files(here, here), started(&here.join("weir.yaml")));
+        let places = Places::of(&files(here, here), started(&here.join("weir.yaml"))).unwrap();
         assert_eq!(places.lacks(&files(here, here)), None);
         assert_eq!(places.lacks(&files(Path::new("/etc/weir"), &here.join("below"))), None);
-        assert_eq!(places.lacks(&files(there, here)), Some(("geo", there.clone())));
-        assert_eq!(places.lacks(&files(here, there)), Some(("sinks", there.clone())));
-        assert_eq!(
-            places.lacks(&files(here, Path::new("/etc"))),
-            Some(("sinks", "/etc".into())),
-            "what may be read is not written"
-        );
+        assert_eq!(places.lacks(&files(there, here)), Some(("geo.asn", there.join("asn").as_path(), false)));
+        assert_eq!(places.lacks(&files(here, there)), Some(("sinks[0].path", there.join("reports").as_path(), true)));
+        // What may be read is not written.
+        assert_eq!(places.lacks(&reports("/etc/reports")), Some(("sinks[0].path", Path::new("/etc/reports"), true)));
     }
 }

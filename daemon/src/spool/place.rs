@@ -10,7 +10,10 @@ use std::{
 use tracing::{info, warn};
 
 use super::{Limits, Spool, files::Folder, name::Name};
-use crate::lock::{Lock, LockError};
+use crate::{
+    confined,
+    lock::{Lock, LockError},
+};
 
 /// The file that a running weir has locked.
 pub(super) const LOCK: &str = "lock";
@@ -30,6 +33,11 @@ pub struct Place {
 type Used = Mutex<HashMap<String, Weak<Spool>>>;
 
 impl Place {
+    /// Creates the folder, and those above. If that fails, [`Place::take`] tells it.
+    pub fn provide(path: &Path) {
+        let _ = Folder::new(path).create();
+    }
+
     /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how much
     /// may wait in memory.
     ///
@@ -82,9 +90,10 @@ impl Place {
                 spool
             }
             Err(error) => {
+                let why = confined::explained(&error);
                 warn!(
                     sink,
-                    "{path} cannot be used: {error}. Reports wait in memory, and a restart loses those that wait"
+                    "{path} cannot be used: {why}. Reports wait in memory, and a restart loses those that wait"
                 );
                 Spool::in_memory(limits)
             }

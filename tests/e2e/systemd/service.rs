@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use aya::programs::{SchedClassifier, TcAttachType};
 use serde_json::Value;
+use weir::datapath::has_tcx;
 use weir_tests::{
     clock,
     daemon::weir_binary,
@@ -12,7 +13,7 @@ use weir_tests::{
 };
 
 use super::machine::{Installed, Machine};
-use crate::watch::{TIMEOUT, has_program};
+use crate::watch::{Ended, TIMEOUT, has_program};
 
 /// The interface that it measures.
 pub const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -72,8 +73,12 @@ impl Service<'_> {
     }
 }
 
-/// Whether there is a program on what the interface sends, by TCX.
+/// Whether there is a program on what the interface sends: by TCX, or by a filter of tc before Linux 6.6.
 pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
+    if !has_tcx()? {
+        let filters = Ended::of(namespace.command("tc").args(["filter", "show", "dev", INTERFACE, "egress"]))?;
+        return Ok(filters.out.contains("weir"));
+    }
     let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
     Ok(!programs.is_empty())
 }

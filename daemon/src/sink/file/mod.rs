@@ -17,7 +17,7 @@ use rustix::{
 
 pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
-use crate::spool::Parcel;
+use crate::{confined, spool::Parcel};
 
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
@@ -180,10 +180,10 @@ impl Sink for File {
     }
 
     fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-        batch
-            .iter()
-            .try_for_each(|parcel| self.append(&parcel.encoded.line))
-            .map_err(|error| DeliveryError::unavailable(format!("cannot write to {}: {error}", self.path.display())))
+        batch.iter().try_for_each(|parcel| self.append(&parcel.encoded.line)).map_err(|error| {
+            let why = confined::explained(&error);
+            DeliveryError::unavailable(format!("cannot write to {}: {why}", self.path.display()))
+        })
     }
 }
 

@@ -1,0 +1,100 @@
+//! Sinks beside each other, and those that a weir was built without.
+
+use std::slice;
+
+use super::*;
+
+#[test]
+fn two_sinks_never_have_one_spool() {
+    let of = |settings: &str| format!("{{type: http, url: 'http://a/', {settings}}}");
+    let keys = |sinks: &[String]| {
+        let config = parse(&format!("sinks: [{}]", sinks.join(", "))).unwrap();
+        config.sinks.iter().map(|sink| sink.target.spool_key()).collect::<Vec<_>>()
+    };
+    for (settings, known) in [
+        (["headers: {X-T: one}", "headers: {X-T: two}"], ["http://a/ x-t=one", "http://a/ x-t=two"]),
+        (["token_file: /one", "token_file: /two"], ["http://a/ token_file=/one", "http://a/ token_file=/two"]),
+        (["header_files: {X-T: /1}", "header_files: {X-K: /1}"], ["http://a/ x-t=/1", "http://a/ x-k=/1"]),
+    ] {
+        let [one, two] = settings.map(of);
+        let known = known.map(|key| Some(key.to_owned()));
+        assert_eq!(keys(&[one, two.clone()]), known);
+        assert_eq!(keys(&[two]), known[1..], "whoever else there was");
+    }
+    // A credential changes, so it is in no name. Whose reports wait could not be told of two that differ in it alone.
+    let [one, two] = ["headers: {Authorization: one}", "headers: {Authorization: two}"].map(of);
+    assert_eq!(keys(slice::from_ref(&one)), keys(slice::from_ref(&two)));
+    assert_eq!(
+        mistakes(&format!("sinks:\n- {one}\n- {{type: stdout}}\n- {two}")),
+        ["4:3: sinks[2]: write each secret into a file of its own (`token_file` or `header_files`): only secrets in \
+             `headers` tell it from sinks[0]"]
+    );
+}
+
+#[test]
+fn two_sinks_never_write_one_file() {
+    let of = |sinks: &str| mistakes(&format!("sinks:\n{sinks}"));
+    let rotated = "- {type: file, path: /nowhere/r, max_size: 1MiB, keep: 2}\n";
+    for (first, second, why) in [
+        ("- {type: file, path: /nowhere/r}\n", "/nowhere/a/../r", "sends to the same place as sinks[0]"),
+        ("- {type: file, path: r}\n", "./r", "sends to the same place as sinks[0]"),
+        (rotated, "/nowhere/r.2", "/nowhere/r.2 is where older reports go of sinks[0]"),
+        (rotated, "/nowhere/./r.1", "/nowhere/r.1 is where older reports go of sinks[0]"),
+    ] {
+        let found = of(&format!("{first}- {{type: file, path: {second}}}\n"));
+        assert_eq!(found, [format!("3:3: sinks[1]: {why}")]);
+    }
+    let found = of(&format!("- {{type: file, path: /nowhere/r.1}}\n{rotated}"));
+    assert_eq!(found, ["3:3: sinks[1]: its older reports go to /nowhere/r.1, which is the file of sinks[0]"]);
+    for other in ["/nowhere/r.3", "/nowhere/r.10", "/elsewhere/r.1", "/nowhere/r.1x"] {
+        let text = format!("sinks:\n{rotated}- {{type: file, path: {other}}}\n");
+        assert!(parse(&text).is_ok(), "{other}: {:?}", mistakes(&text));
+    }
+    // Without `max_size` nothing is renamed.
+    assert!(parse("sinks: [{type: file, path: r}, {type: file, path: r.1}]").is_ok());
+}
+
+#[test]
+#[cfg(not(feature = "otlp"))]
+fn a_sink_that_this_weir_was_built_without_is_refused_with_the_way_out() {
+    let refused = parse("sinks: [{type: otlp, url: 'http://collector:4318/v1/metrics', timeout: 2s}]").unwrap_err();
+    let why = "1:16: sinks[0].type: this weir was built without OTLP: build it with `--features otlp`, or install the \
+               Debian package";
+    assert!(refused.to_string().contains(why), "{refused}");
+    assert_eq!(refused.to_string().lines().filter(|line| line.contains("sinks[0]")).count(), 1, "{refused}");
+}
+
+#[test]
+#[cfg(feature = "otlp")]
+fn an_otlp_sink_has_the_settings_of_an_http_sink() {
+    let settings = "timeout: 250ms, compress: zstd, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, \
+                    tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: 'http://proxy:3128'";
+    let of = |kind: &str| {
+        parse(&format!("sinks: [{{type: {kind}, url: 'http://collector:4318/v1/metrics', {settings}}}]")).unwrap()
+    };
+    let (otlp, http) = (of("otlp"), of("http"));
+    assert_eq!(otlp.sinks[0].target.http().unwrap(), http.sinks[0].target.http().unwrap());
+    assert_ne!(otlp.sinks[0].target, http.sinks[0].target);
+    let spool = |config: &Config| config.sinks[0].target.spool_key();
+    assert_ne!(spool(&otlp), spool(&http), "each has a spool of its own");
+    assert_eq!(parse(&otlp.to_yaml()).unwrap(), otlp);
+    for (url, why) in [
+        ("http://collector:4318", "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics"),
+        (
+            "https://collector:4318/?a=b",
+            "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics",
+        ),
+        ("http://user:s3cret@collector/v1/metrics", "1:27: sinks[0].url: a user name or password in a URL"),
+        ("grpc://collector:4317", "1:27: sinks[0].url: a URL begins with http:// or https://"),
+    ] {
+        let refused = parse(&format!("sinks: [{{type: otlp, url: '{url}'}}]")).unwrap_err().to_string();
+        assert!(refused.contains(why) && !refused.contains("s3cret"), "{refused}");
+    }
+    let secret = parse("sinks: [{type: otlp, url: 'http://a/b', headers: {Authorization: Bearer s3cret}}]").unwrap();
+    assert_eq!(secret.secret().as_deref(), Some("sinks[0].headers.authorization"));
+    assert!(!secret.to_yaml().contains("s3cret") && !format!("{secret:?}").contains("s3cret"));
+    let twice =
+        "sinks: [{type: otlp, url: 'http://a/b'}, {type: http, url: 'http://a/b'}, {type: otlp, url: 'http://a/b'}]";
+    let refused = parse(twice).unwrap_err().to_string();
+    assert!(refused.contains("sinks[2]: sends to the same place as sinks[0]"), "{refused}");
+}
