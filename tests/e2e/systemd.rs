@@ -114,7 +114,10 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     machine.done("systemctl kill -s KILL weir")?;
     let gone = || Ok((service.property("MainPID")? != killed).then_some(()));
     clock::wait_for("the end of what was killed", TIMEOUT, gone)?;
-    service.is_attached(true).context("after it was killed")?;
+    // Filters of the classic tc hook are removed, before Linux 6.6.
+    if has_tcx()? {
+        service.is_attached(true).context("after it was killed")?;
+    }
     service.wait_for_other(&killed)?;
     ensure!(service.property("NRestarts")? == "1", "{} restarts", service.property("NRestarts")?);
     service.is_attached(true).context("after the restart")?;
