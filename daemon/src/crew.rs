@@ -14,6 +14,7 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use rustix::thread::CapabilitySet;
 use thiserror::Error;
 
 use crate::{
@@ -74,8 +75,8 @@ impl<'scope> Crew<'scope> {
         Self { workers: Vec::with_capacity(spares.len()), spares, is_last: false }
     }
 
-    /// Starts a worker on a thread of this name. It works until the sender of its orders is gone, and looks at them
-    /// when `waker` is woken.
+    /// Starts a worker on a thread of this name, which keeps no capability but these. It works until the sender of its
+    /// orders is gone, and looks at them when `waker` is woken.
     ///
     /// # Errors
     ///
@@ -83,14 +84,14 @@ impl<'scope> Crew<'scope> {
     pub fn hire<'env>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
-        name: String,
+        (name, keeps): (String, CapabilitySet),
         waker: Waker,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
         let (orders, orders_out) = bounded(1);
         let (closed_in, closed) = bounded(1);
         let work = move || {
-            privileges::give_up_all();
+            privileges::give_up_silently(keeps);
             work(&orders_out, &closed_in)
         };
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, work)?;
@@ -268,7 +269,7 @@ mod tests {
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) {
-        crew.hire(scope, "worker".to_owned(), Waker::new().unwrap(), work).unwrap();
+        crew.hire(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
     }
 
     #[test]

@@ -214,13 +214,15 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             let waker = events.waker();
             let wait = move |patience| events.wait(patience);
             let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
-            crew.hire(scope, format!("weir-worker{nth}"), waker, work).map_err(RunError::Thread)?;
+            crew.hire(scope, (format!("weir-worker{nth}"), needs.of_workers()), waker, work)
+                .map_err(RunError::Thread)?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
             let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard(&mut keys));
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
-            crew.hire(scope, format!("weir-tap{nth}"), waker, work).map_err(RunError::Thread)?;
+            crew.hire(scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)
+                .map_err(RunError::Thread)?;
         }
         let (news_in, news) = bounded(NEWS);
         thread::Builder::new()

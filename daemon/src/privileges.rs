@@ -28,6 +28,13 @@ pub struct Needs {
     pub has_tcx: bool,
 }
 
+impl Needs {
+    /// What a thread keeps that reads rings and runs `flush`. Some kernels before 6.6 ask for it at each use of a map.
+    pub fn of_workers(self) -> CapabilitySet {
+        if self.has_tcx { CapabilitySet::empty() } else { CapabilitySet::BPF }
+    }
+}
+
 /// A capability that is still needed, and what for.
 pub type Kept = (CapabilitySet, &'static str, &'static str);
 
@@ -68,13 +75,18 @@ pub fn give_up_all_but(kept: &[Kept]) {
 
 /// Gives up all capabilities of this thread. It is one that needs none.
 pub fn give_up_all() {
-    // The first thread says it if the system forbids that.
-    let _ = keep(CapabilitySet::empty());
+    give_up_silently(CapabilitySet::empty());
 }
 
 /// Gives up all capabilities of this thread but root's rights to files, where it has those.
 pub fn give_up_all_but_files() {
-    let _ = keep(FILES);
+    give_up_silently(FILES);
+}
+
+/// Gives up all capabilities of this thread but these.
+pub fn give_up_silently(set: CapabilitySet) {
+    // The first thread says it if the system forbids that.
+    let _ = keep(set);
 }
 
 fn keep(set: CapabilitySet) -> io::Result<()> {
@@ -106,6 +118,7 @@ mod tests {
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };
+        assert_eq!([new, old].map(Needs::of_workers), [CapabilitySet::empty(), CapabilitySet::BPF]);
         assert_eq!(names("interfaces: [eth0]", old), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0]", Needs { has_programs: false, ..new }), ["CAP_NET_RAW"]);
     }
