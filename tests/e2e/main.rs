@@ -149,7 +149,7 @@ const PATIENT: [Suite; 38] = [
 ];
 
 /// How many patient tests run side by side. Two CPUs are half idle then.
-const SIDE_BY_SIDE: usize = 4;
+const SIDE_BY_SIDE: usize = 6;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
