@@ -153,7 +153,6 @@ const FILES: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_readlinkat,
     libc::SYS_readv,
-    libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_sendfile,
     libc::SYS_splice,
@@ -271,13 +270,17 @@ const OLD: &[c_long] = &[
     libc::SYS_poll,
     libc::SYS_readlink,
     libc::SYS_rename,
+    libc::SYS_renameat,
     libc::SYS_rmdir,
     libc::SYS_select,
     libc::SYS_stat,
     libc::SYS_time,
     libc::SYS_unlink,
 ];
-#[cfg(not(target_arch = "x86_64"))]
+/// `renameat`, for which the library has no name there.
+#[cfg(target_arch = "aarch64")]
+const OLD: &[c_long] = &[38];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLD: &[c_long] = &[];
 
 #[cfg(test)]
