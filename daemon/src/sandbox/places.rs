@@ -87,20 +87,16 @@ impl Places {
         Ok(places)
     }
 
-    /// The first of these files that a weir with these places cannot reach, with its setting, and whether it is to be written.
+    /// The first of these files that a weir with these places cannot reach, with its setting, and whether it is to be
+    /// written.
     pub fn lacks<'f>(&self, files: &'f Files) -> Option<(&'f str, &'f Path, bool)> {
         let is_within = |places: &BTreeSet<PathBuf>, path: &Path| places.iter().any(|place| path.starts_with(place));
-        let is_written = |path: &Path| is_within(&self.write, path);
-        let is_read = |path: &Path| is_within(&self.read, path) || is_written(path);
         let read = files.read.iter().map(|file| (file, false));
         let mut all = read.chain(files.written.iter().map(|file| (file, true)));
         all.find_map(|((setting, path), to_write)| {
-            let is_reached = if to_write {
-                around(path).iter().all(|path| is_written(path))
-            } else {
-                around(path).iter().all(|path| is_read(path))
-            };
-            (!is_reached).then_some((setting.as_str(), path.as_path(), to_write))
+            let is_reached =
+                |folder: &PathBuf| is_within(&self.write, folder) || !to_write && is_within(&self.read, folder);
+            (!around(path).iter().all(is_reached)).then_some((setting.as_str(), path.as_path(), to_write))
         })
     }
 }
