@@ -37,10 +37,8 @@ const REPORTS: &str = "var/lib/weir/reports.ndjson";
 
 fn it_is_installed_upgraded_and_purged() -> Result<()> {
     let content = fs::read(package().context("no package")?)?;
-    let machine = Machine::boot(&[Installed { path: "root/weir.deb", content: &content, mode: 0o644 }])?;
-    let pair = Lab::quiet_pair_to(machine.init())?;
-    pair.observer.ip(&format!("address add 192.0.2.1/24 dev {INTERFACE}"))?;
-    pair.observer.ip("route add default via 192.0.2.254")?;
+    let mut machine = Machine::boot(&[Installed { path: "root/weir.deb", content: &content, mode: 0o644 }])?;
+    let pair = network_of(&machine)?;
     let before = files(&machine)?;
 
     machine.done("dpkg --install /root/weir.deb")?;
@@ -77,6 +75,15 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     ensure!(fs::read_to_string(machine.path(CONFIG))? == text, "the configuration was overwritten");
     measures(&machine, &pair, 82)?;
 
+    // At boot it starts by itself, and finds the interface as soon as there is one.
+    drop(pair);
+    machine.reboot()?;
+    ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
+    let pair = network_of(&machine)?;
+    let attached = || Ok(has_programs(&pair)?.then_some(()));
+    clock::wait_for("programs on the interface", TIMEOUT, attached).with_context(|| machine.log())?;
+    measures(&machine, &pair, 84)?;
+
     machine.done("dpkg --remove weir")?;
     ensure!(!has_programs(&pair)?, "a program is still attached");
     ensure!(machine.path(CONFIG).exists(), "the configuration is gone before a purge");
@@ -87,6 +94,14 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
         ensure!(machine.run(&format!("getent {database} weir"))?.code != Some(0), "{database} still has weir");
     }
     Ok(())
+}
+
+/// An interface of the machine, which carries its default route.
+fn network_of(machine: &Machine) -> Result<QuietPair> {
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    pair.observer.ip(&format!("address add 192.0.2.1/24 dev {INTERFACE}"))?;
+    pair.observer.ip("route add default via 192.0.2.254")?;
+    Ok(pair)
 }
 
 fn status(machine: &Machine) -> Result<Value> {

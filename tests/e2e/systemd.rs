@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -15,6 +16,7 @@ use weir::datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     clock,
+    collector::Collector,
     daemon::weir_binary,
     inject::Pace,
     netns::{Lab, QuietPair},
@@ -38,6 +40,7 @@ tests![the_unit_is_understood, the_unit_exposes_little];
 pub const IN_A_MACHINE: &[crate::Test] = &[
     ("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped),
     ("an_interface_that_comes_late_is_measured", an_interface_that_comes_late_is_measured),
+    ("it_starts_at_boot_and_reports_to_a_collector", it_starts_at_boot_and_reports_to_a_collector),
 ];
 
 const ANALYZE: &str = "systemd-analyze";
@@ -148,6 +151,14 @@ fn one_key_a_day(reports: &[Value]) -> Result<()> {
     Ok(())
 }
 
+/// How late an interface is: some windows, or as many seconds as `WEIR_LATE` says.
+fn late() -> Result<Duration> {
+    const SECONDS: u64 = 3;
+    let told = env::var("WEIR_LATE").ok();
+    let seconds = told.map_or(Ok(SECONDS), |told| told.parse().with_context(|| format!("WEIR_LATE={told}")))?;
+    Ok(Duration::from_secs(seconds))
+}
+
 /// At boot an interface may not be there yet: weir starts without it, gives its rights up, and attaches to it later.
 fn an_interface_that_comes_late_is_measured() -> Result<()> {
     let config = format!(
@@ -168,8 +179,7 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     rename(INTERFACE, "later0")?;
     machine.done("systemctl start weir")?;
     service.reports_of(None)?;
-    // Some windows later.
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(late()?);
     service.has_no_capability()?;
     rename("later0", INTERFACE)?;
     let attached = || Ok(service.is_attached(true).ok());
@@ -188,6 +198,36 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     let modes = modes(INTERFACE, &reports);
     ensure!(modes.contains(&"absent") && modes.contains(&"xdp-native"), "{modes:?}");
     ensure!(reports.iter().map(run_of).all(|run| run == run_of(&reports[0])), "it was started again");
+    Ok(())
+}
+
+/// A router boots: nobody starts weir, its interface is not there yet, and its collector does not answer. Later both come.
+/// Each report arrives there once, those among them that were made before.
+fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
+    let port = 9_400;
+    let config = format!(
+        "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
+         report: {{interval: 1s}}\n\
+         sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}, {{type: http, url: 'http://127.0.0.1:{port}/'}}]\n"
+    );
+    let mut machine = service::boot(&config, &[])?;
+    machine.done("systemctl enable weir")?;
+    machine.reboot()?;
+    machine.done("systemctl is-active weir")?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, observer: &pair.observer };
+    let run = service.reports_of(None)?;
+    let collector = pair.observer.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, port).into()))??;
+    let attached = || Ok(service.is_attached(true).ok());
+    clock::wait_for("programs on the interface", TIMEOUT, attached).with_context(|| machine.log())?;
+    service.measures(&pair, 97, &run)?;
+    machine.done("systemctl stop weir")?;
+    service.is_attached(false).context("after it was stopped")?;
+    let reports = service.reports()?;
+    ensure!(reports.iter().all(|report| run_of(report) == run), "more than one run\n{}", machine.log());
+    let received = collector.wait_for(reports.len(), TIMEOUT).with_context(|| machine.log())?;
+    let received: Vec<_> = received.into_iter().map(|received| received.report).collect();
+    ensure!(received == reports, "the collector has others than the file: {}, {}", received.len(), reports.len());
     Ok(())
 }
 
@@ -263,7 +303,9 @@ impl Service<'_> {
         judge(format_args!("run {run}"), oracle.check_reports(&reports))?;
         let modes = modes(INTERFACE, &reports);
         let sent = if has_tcx()? { "tcx" } else { "tc" };
-        ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", sent]), "{modes:?}");
+        // At boot the interface may come after the first window.
+        let mut attached = modes.chunks(2).skip_while(|modes| *modes == ["absent"; 2]);
+        ensure!(attached.all(|modes| *modes == ["xdp-native", sent]), "{modes:?}");
         Ok(run.to_owned())
     }
 }

@@ -69,17 +69,26 @@ impl Machine {
         command.arg(debian).arg(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command.spawn().context("cannot start setpriv")?;
         let mut machine = Self { process, init: 0, folder };
-        machine.wait_until_it_runs().with_context(|| machine.log())?;
+        machine.wait_until_it_runs(0).with_context(|| machine.log())?;
         Ok(machine)
     }
 
-    fn wait_until_it_runs(&mut self) -> Result<()> {
-        let outer = self.process.id();
+    /// Shuts it down as an operator does, and boots it again. What it has on disk stays. Its network is a new one: whoever
+    /// has a link into the old one needs another.
+    pub fn reboot(&mut self) -> Result<()> {
+        let before = self.init;
+        // The machine may end before the command does.
+        self.run("systemctl reboot")?;
+        self.wait_until_it_runs(before).with_context(|| self.log())
+    }
+
+    /// Waits until it is up, with another process 1 than `before`.
+    fn wait_until_it_runs(&mut self, before: u32) -> Result<()> {
         self.init = clock::wait_for("process 1 of the machine", TIMEOUT, || {
             ensure!(self.process.try_wait()?.is_none(), "it ended");
-            let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"))?;
-            let init = children.trim().parse().ok();
-            // Before, it is still the script that makes the namespaces.
+            // Below the script is the process that makes the namespaces, and below that process 1.
+            let init = only_child(self.process.id()).and_then(only_child).filter(|init| *init != before);
+            // Before, it is still the script that mounts what it needs.
             let name =
                 |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n");
             Ok(init.filter(name))
@@ -123,6 +132,11 @@ impl Machine {
         };
         format!("the machine said:\n{boot}{journal}")
     }
+}
+
+fn only_child(process: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).ok()?;
+    children.trim().parse().ok()
 }
 
 impl Drop for Machine {
