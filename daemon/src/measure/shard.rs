@@ -75,6 +75,8 @@ pub struct Columns<'a> {
     pub items: &'a [Item],
     /// What each adds.
     pub tallies: &'a [Tally],
+    /// What all add.
+    pub total: Tally,
     hashes: &'a Hashes,
 }
 
@@ -100,7 +102,8 @@ impl Transposed {
             }
         }
         let Self { tallies, hashes } = self;
-        Columns { items, tallies: &tallies[..items.len()], hashes }
+        let tallies = &tallies[..items.len()];
+        Columns { items, tallies, total: tallies.iter().copied().sum(), hashes }
     }
 }
 
@@ -108,7 +111,8 @@ impl<'a> Columns<'a> {
     /// The first so many records.
     #[inline]
     pub fn first(self, count: usize) -> Self {
-        Self { items: &self.items[..count], tallies: &self.tallies[..count], hashes: self.hashes }
+        let (items, tallies) = (&self.items[..count], &self.tallies[..count]);
+        Self { items, tallies, total: tallies.iter().copied().sum(), hashes: self.hashes }
     }
 
     /// The hashes that views of this kind share; none for [`Kind::Other`].

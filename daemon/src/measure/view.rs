@@ -40,9 +40,24 @@ enum Answers {
     Spread(Spread<ViewKey>),
 }
 
+impl Answers {
+    /// What it needs to know of each record, if it needs to see them.
+    const fn needs(&self) -> Option<Needs> {
+        let (keys, hashes) = match self {
+            Self::Total => return None,
+            Self::Table(_) | Self::Prefixes(_) => (true, false),
+            Self::Unique(_) => (false, false),
+            Self::HeavyHitters(_) | Self::Spread(_) => (true, true),
+        };
+        Some(Needs { keys, hashes })
+    }
+}
+
 /// The records of a batch that a view matches, in columns.
 #[derive(Default)]
 struct Batch {
+    /// Which records they are, and which address of each is the host.
+    picked: Vec<(u8, Side)>,
     keys: Vec<ViewKey>,
     hashes: Vec<u64>,
     tallies: Vec<Tally>,
@@ -51,20 +66,71 @@ struct Batch {
 }
 
 impl Batch {
-    fn clear(&mut self) {
-        let Self { keys, hashes, tallies, items } = self;
-        keys.clear();
-        hashes.clear();
+    /// Room for so many records. A record may count for both of its addresses.
+    fn new(question: &Question, together: usize) -> Self {
+        let room = if question.by.has_host() { 2 * together } else { together };
+        Self {
+            picked: Vec::with_capacity(room),
+            keys: Vec::with_capacity(room),
+            hashes: Vec::with_capacity(room),
+            tallies: Vec::with_capacity(room),
+            items: Vec::with_capacity(if question.of.is_some() { room } else { 0 }),
+        }
+    }
+
+    /// Picks the records whose bit is set. With `has_host` a record counts for both of its addresses, once if both are the
+    /// same.
+    #[inline]
+    fn pick(&mut self, passing: u32, has_host: bool, items: &[Item]) {
+        self.picked.clear();
+        for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
+            self.picked.push((nth, Side::Src));
+            if has_host && item.record.key.src != item.record.key.dst {
+                self.picked.push((nth, Side::Dst));
+            }
+        }
+    }
+
+    /// Fills the columns that are needed with what was picked.
+    #[inline]
+    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item], needs: Needs) {
+        let Question { by, of, .. } = question;
+        let Self { picked, keys, hashes, tallies, items: distinct } = self;
+        let picked = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
+        let records = picked.clone().map(|(item, host)| (&item.record, host));
+        let flows = picked.clone().map(|(item, _)| &item.hashes);
+        let count = picked.len();
         tallies.clear();
-        items.clear();
+        tallies.extend(picked.map(|(item, _)| item.tally));
+        hashes.resize(count, 0);
+        keys.resize(count, ViewKey::default());
+        if let Some(of) = of {
+            distinct.resize(count, 0);
+            of.write_keys(keys, records.clone(), facts);
+            of.write_hashes(distinct, hash, keys, flows.clone());
+        }
+        if needs.keys {
+            by.write_keys(keys, records, facts);
+        }
+        if needs.hashes {
+            by.write_hashes(hashes, hash, keys, flows);
+        }
     }
 
     const fn memory_bytes(&self) -> usize {
-        let Self { keys, hashes, tallies, items } = self;
-        keys.capacity() * size_of::<ViewKey>()
+        let Self { picked, keys, hashes, tallies, items } = self;
+        picked.capacity() * size_of::<(u8, Side)>()
+            + keys.capacity() * size_of::<ViewKey>()
             + (hashes.capacity() + items.capacity()) * size_of::<u64>()
             + tallies.capacity() * size_of::<Tally>()
     }
+}
+
+/// What a structure needs to know of a record.
+#[derive(Clone, Copy)]
+struct Needs {
+    keys: bool,
+    hashes: bool,
 }
 
 impl ViewSketch {
@@ -90,15 +156,7 @@ impl ViewSketch {
         };
         let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
         let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
-        // A record may count for both of its addresses.
-        let room = if question.by.has_host() { 2 * together } else { together };
-        let distinct = if question.of.is_some() { room } else { 0 };
-        let batch = Batch {
-            keys: Vec::with_capacity(room),
-            hashes: Vec::with_capacity(room),
-            tallies: Vec::with_capacity(room),
-            items: Vec::with_capacity(distinct),
-        };
+        let batch = Batch::new(question, together);
         let by_slot = vec![Tally::default(); slots].into_boxed_slice();
         Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
@@ -117,20 +175,19 @@ impl ViewSketch {
             return;
         }
         if self.absorb_all(question, prefixes, hash, facts, columns) {
-            columns.tallies.iter().for_each(|tally| self.total.add(*tally));
+            self.total.add(columns.total);
             return;
         }
-        self.batch.clear();
-        for item in columns.items {
-            if question.filter.passes(&item.record, facts) {
-                self.total.add(item.tally);
-                if let Some(sum) = self.by_slot.get_mut(usize::from(item.record.key.interface())) {
-                    sum.add(item.tally);
-                }
-                self.gather(question, hash, facts, item);
-            }
+        let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
+        if passing == 0 {
+            return;
         }
-        let Batch { keys, hashes, tallies, items } = &self.batch;
+        self.batch.pick(passing, question.by.has_host(), columns.items);
+        self.add_totals(passing, columns);
+        if let Some(needs) = self.answers.needs() {
+            self.batch.gather(question, hash, facts, columns.items, needs);
+        }
+        let Batch { keys, hashes, tallies, items, picked: _ } = &self.batch;
         match &mut self.answers {
             Answers::Total => (),
             Answers::Table(cells) => {
@@ -158,12 +215,11 @@ impl ViewSketch {
         else {
             return false;
         };
-        let mut total = self.total;
+        self.total.add(columns.total);
         // A loop of its own for each.
         macro_rules! add {
             ($narrow:ident) => {
                 for (item, tally) in columns.items.iter().zip(columns.tallies) {
-                    total.add(*tally);
                     if let Some(cell) = cells.get_mut(Narrow::$narrow.index(&item.record)) {
                         cell.add(*tally);
                     }
@@ -175,7 +231,6 @@ impl ViewSketch {
             Narrow::Proto => add!(Proto),
             Narrow::Dscp => add!(Dscp),
         }
-        self.total = total;
         true
     }
 
@@ -238,30 +293,19 @@ impl ViewSketch {
         true
     }
 
+    /// Adds what was picked to the sums of all that the view matches.
     #[inline]
-    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, item: &Item) {
-        let Question { by, of, .. } = question;
-        let record = &item.record;
-        let (has_hash, has_key) = match &self.answers {
-            Answers::Total => return,
-            Answers::Table(_) | Answers::Prefixes(_) => (false, true),
-            Answers::Unique(_) => (false, false),
-            Answers::HeavyHitters(_) | Answers::Spread(_) => (true, true),
-        };
-        let has_other = by.has_host() && record.key.src != record.key.dst;
-        let hosts: &[Side] = if has_other { &[Side::Src, Side::Dst] } else { &[Side::Src] };
-        for host in hosts {
-            if has_key {
-                let key = by.key(record, *host, facts);
-                self.batch.keys.push(key);
-                self.batch.tallies.push(item.tally);
-                if has_hash {
-                    self.batch.hashes.push(by.hash(hash, &key, &item.hashes));
-                }
-            }
-            if let Some(of) = of {
-                let key = of.key(record, *host, facts);
-                self.batch.items.push(of.hash(hash, &key, &item.hashes));
+    fn add_totals(&mut self, passing: u32, columns: Columns<'_>) {
+        let Self { total, by_slot, batch, .. } = self;
+        if by_slot.is_empty() && passing.count_ones() as usize == columns.items.len() {
+            total.add(columns.total);
+            return;
+        }
+        let once = batch.picked.iter().filter(|(_, host)| *host == Side::Src);
+        for item in once.map(|(nth, _)| &columns.items[usize::from(*nth)]) {
+            total.add(item.tally);
+            if let Some(sum) = by_slot.get_mut(usize::from(item.record.key.interface())) {
+                sum.add(item.tally);
             }
         }
     }
@@ -393,13 +437,12 @@ impl ViewSketch {
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
-        let Self { total, by_slot, keys, answers, batch } = self;
+        let Self { total, by_slot, keys, answers, batch: _ } = self;
         *total = Tally::default();
         by_slot.fill(Tally::default());
         if let Some(keys) = keys {
             keys.clear();
         }
-        batch.clear();
         match answers {
             Answers::Total => (),
             Answers::Table(cells) => cells.fill(Tally::default()),

@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_dropped_outbox_ends_its_thread() {
-        let collector = Collector::answering([500]);
+        let collector = Collector::answering([500; 8]);
         let outbox = outbox(&collector.address, 4);
         outbox.offer(encoded("a/b/1"));
         wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);

@@ -4,6 +4,8 @@
 //! and its highest bit is the IP version if there is an address. So every view has keys of one type, whatever it groups
 //! by, and a key tells all its fields again. A flow is packed as [`FlowKey`] has it.
 
+use std::iter;
+
 use serde_json::{Map, Value, json};
 use weir_common::{
     flow::{Address, FlowKey},
@@ -197,9 +199,35 @@ impl By {
     }
 
     /// The key of a record. `host` says which of its addresses is the host.
-    #[inline]
     pub fn key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
-        if self.kind == Kind::Other { self.packed_key(record, host, facts) } else { self.kind.key(&record.key) }
+        let mut key = [ViewKey::default()];
+        self.write_keys(&mut key, iter::once((record, host)), facts);
+        key[0]
+    }
+
+    /// The keys of records, over what there is. Beside a record is which of its addresses is the host.
+    ///
+    /// Field by field, and a loop of its own for each address and each [`Kind`]: this takes a third of the time of key by key.
+    #[inline]
+    pub fn write_keys<'a>(
+        &self,
+        keys: &mut [ViewKey],
+        records: impl Iterator<Item = (&'a Record, Side)> + Clone,
+        facts: Facts<'_>,
+    ) {
+        macro_rules! write {
+            ($kind:ident) => {
+                keys.iter_mut().zip(records).for_each(|(key, (record, _))| *key = Kind::$kind.key(&record.key))
+            };
+        }
+        match self.kind {
+            Kind::Flow => write!(Flow),
+            Kind::Source => write!(Source),
+            Kind::Destination => write!(Destination),
+            Kind::Pair => write!(Pair),
+            Kind::Service => write!(Service),
+            Kind::Other => self.pack_keys(keys, &records, facts),
+        }
     }
 
     /// The same in a shorter way, if there is one.
@@ -212,37 +240,69 @@ impl By {
         self.kind
     }
 
-    fn packed_key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
-        let mut key = [0; WORDS];
-        let is_v6 = record.key.is_v6();
+    #[inline]
+    fn pack_keys<'a>(
+        &self,
+        keys: &mut [ViewKey],
+        records: &(impl Iterator<Item = (&'a Record, Side)> + Clone),
+        facts: Facts<'_>,
+    ) {
+        if self.addresses.is_empty() {
+            keys.fill(ViewKey::default());
+        }
         for (nth, (side, lengths)) in self.addresses.iter().enumerate() {
-            let side = if *side == Side::Host { host } else { *side };
-            let address = if side == Side::Dst { record.key.dst } else { record.key.src };
-            let Address(words) = if lengths.is_whole() { address } else { lengths.network(address, is_v6) };
-            key[2 * nth..2 * nth + 2].copy_from_slice(&words);
-            key[SHARED] = u64::from(is_v6) << self.version;
+            let masks = [false, true].map(|is_v6| lengths.mask(is_v6));
+            for (ViewKey(key), (Record { key: flow, .. }, host)) in keys.iter_mut().zip(records.clone()) {
+                let side = if *side == Side::Host { host } else { *side };
+                let Address([high, low]) = masks[usize::from(flow.is_v6())].network(side.address(flow));
+                let version = u64::from(flow.is_v6()) << self.version;
+                *key = if nth == 0 { [high, low, 0, 0, version] } else { [key[0], key[1], high, low, version] };
+            }
         }
         for Packed { field, shift, .. } in &self.packed {
-            key[SHARED] |= field.number(record, facts) << shift;
+            for (ViewKey(key), (record, _)) in keys.iter_mut().zip(records.clone()) {
+                key[SHARED] |= field.number(record, facts) << shift;
+            }
         }
-        ViewKey(key)
     }
 
     /// The hash of a record's key; `hashes` are those of its flow.
     #[inline]
     pub fn hash(&self, hash: &KeyedHash, key: &ViewKey, hashes: &FlowHashes) -> u64 {
-        match self.kind {
-            Kind::Flow => hashes.flow,
-            Kind::Source => hashes.source,
-            Kind::Destination => hashes.destination,
-            Kind::Pair => hashes.pair,
-            Kind::Service => hashes.service,
+        let mut one = [0];
+        self.write_hashes(&mut one, hash, &[*key], iter::once(hashes));
+        one[0]
+    }
+
+    /// The hashes of keys, over what there is. A loop of its own for each [`Kind`].
+    #[inline]
+    pub fn write_hashes<'a>(
+        &self,
+        out: &mut [u64],
+        hash: &KeyedHash,
+        keys: &[ViewKey],
+        flows: impl Iterator<Item = &'a FlowHashes>,
+    ) {
+        macro_rules! share {
+            ($part:ident) => {
+                out.iter_mut().zip(flows).for_each(|(out, hashes)| *out = hashes.$part)
+            };
+        }
+        macro_rules! words {
+            ($($word:expr),+) => {
+                out.iter_mut().zip(keys).for_each(|(out, ViewKey(key))| *out = hash.words([$(key[$word]),+]))
+            };
+        }
+        match (self.kind, self.addresses.len()) {
+            (Kind::Flow, _) => share!(flow),
+            (Kind::Source, _) => share!(source),
+            (Kind::Destination, _) => share!(destination),
+            (Kind::Pair, _) => share!(pair),
+            (Kind::Service, _) => share!(service),
             // Words that are always 0 need no product.
-            Kind::Other => match self.addresses.len() {
-                0 => hash.words([key.0[SHARED]]),
-                1 => hash.words([key.0[0], key.0[1], key.0[SHARED]]),
-                _ => hash.words(key.0),
-            },
+            (Kind::Other, 0) => words!(SHARED),
+            (Kind::Other, 1) => words!(0, 1, SHARED),
+            (Kind::Other, _) => words!(0, 1, 2, 3, SHARED),
         }
     }
 
@@ -415,6 +475,7 @@ mod tests {
             parse(&["ip_version", "interface"]),
             parse(&["proto", "interface"]),
             parse(&["dscp", "interface"]),
+            parse(&["host", "proto"]),
         ];
         for fields in lists {
             let by = By::new(&fields, 8).unwrap();
@@ -436,7 +497,7 @@ mod tests {
                 for field in fields.iter().filter(|field| **field != Field::Direction) {
                     let expected = match field {
                         Field::Ip(side, lengths) => {
-                            let ip = if *side == Side::Src { record.key.src_ip() } else { record.key.dst_ip() };
+                            let ip = if *side == Side::Dst { record.key.dst_ip() } else { record.key.src_ip() };
                             let (network, length) =
                                 (super::super::field::network(ip, *lengths), lengths.of(ip.is_ipv6()));
                             let is_whole = length == if ip.is_ipv6() { 128 } else { 32 };
@@ -450,6 +511,14 @@ mod tests {
                 let hash = KeyedHash::new(Key([1, 2]));
                 let hashes = FlowHashes::new(&hash, &record.key);
                 assert_eq!(by.hash(&hash, &key, &hashes), by.hash_of(&hash, &key), "{fields:?}");
+            }
+            // Together as one by one.
+            let records: Vec<_> =
+                (0..7).map(|seed| (record(seed, seed % 3 == 0), [Side::Src, Side::Dst][seed as usize % 2])).collect();
+            let mut keys = [ViewKey([u64::MAX; WORDS]); 7];
+            by.write_keys(&mut keys, records.iter().map(|(record, host)| (record, *host)), facts);
+            for (key, (record, host)) in keys.iter().zip(&records) {
+                assert_eq!(*key, by.key(record, *host, facts), "{fields:?}");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use serde_json::{Value, json};
 use weir_common::{
-    flow::{Address, class, ip},
+    flow::{Address, FlowKey, class, ip},
     record::Record,
 };
 
@@ -72,6 +72,24 @@ impl Side {
             Self::Host => &[Self::Src, Self::Dst],
         }
     }
+
+    /// The address on this side of a flow; that of the sender, if it may be either.
+    #[inline]
+    pub const fn address(self, key: &FlowKey) -> Address {
+        if matches!(self, Self::Dst) { key.dst } else { key.src }
+    }
+}
+
+/// The bits of an address that count.
+#[derive(Clone, Copy)]
+pub struct Mask([u64; 2]);
+
+impl Mask {
+    /// The address with these bits, the others 0.
+    #[inline]
+    pub const fn network(self, Address([high, low]): Address) -> Address {
+        Address([high & self.0[0], low & self.0[1]])
+    }
 }
 
 /// How many leading bits of an address count, by IP version.
@@ -94,6 +112,13 @@ impl Lengths {
     /// The network of an address: its leading bits, the others 0.
     #[inline]
     pub fn network(self, address: Address, is_v6: bool) -> Address {
+        self.mask(is_v6).network(address)
+    }
+
+    /// What the networks of an IP version are made with.
+    #[inline]
+    pub fn mask(self, is_v6: bool) -> Mask {
+        // An IPv4 address of which no bit counts is still one: the 96 bits before it stay.
         let length = if is_v6 { self.v6 } else { 96 + self.v4 };
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0).to_be_bytes();
         let word = |at: usize| {
@@ -101,8 +126,7 @@ impl Lengths {
             bytes.copy_from_slice(&mask[at..at + 8]);
             u64::from_ne_bytes(bytes)
         };
-        // An IPv4 address of which no bit counts is still one: the 96 bits before it stay.
-        Address([address.0[0] & word(0), address.0[1] & word(8)])
+        Mask([word(0), word(8)])
     }
 
     /// Whether every bit counts.
@@ -217,7 +241,7 @@ impl Field {
     pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {
         let key = &record.key;
         let is_v6 = key.is_v6();
-        let net = |side| facts.networks.of(if side == Side::Dst { key.dst } else { key.src }, is_v6);
+        let net = |side: Side| facts.networks.of(side.address(key), is_v6);
         let address = |side| if side == Side::Dst { key.dst_ip() } else { key.src_ip() };
         match self {
             Self::Ip(..) => 0,
