@@ -278,13 +278,12 @@ impl ViewSketch {
                 }
             }
             (Answers::Spread(spread), Some(of)) => {
-                let mut own = [0; TOGETHER];
+                let (mut keys, mut own) = ([ViewKey::default(); TOGETHER], [0; TOGETHER]);
                 let values = columns.hashes(of.kind()).unwrap_or_else(|| {
-                    for (value, item) in own.iter_mut().zip(items) {
-                        let key = of.key(&item.record, Side::Src, facts);
-                        *value = of.hash(hash, &key, &item.hashes);
-                    }
-                    &own[..items.len().min(TOGETHER)]
+                    let (keys, own) = (&mut keys[..items.len()], &mut own[..items.len()]);
+                    of.write_keys(keys, items.iter().map(|item| (&item.record, Side::Src)), facts);
+                    of.write_hashes(own, hash, keys, items.iter().map(|item| &item.hashes));
+                    own
                 });
                 spread.insert_batch(hashes, values, |nth| by.kind().key(&items[nth].record.key));
             }
