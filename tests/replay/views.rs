@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 use weir::{config::Packets, replay::Windows};
 use weir_common::ledger::Tally;
@@ -392,6 +392,33 @@ pub fn distinct_counts_hold() -> Result<()> {
             .spread(|flow| pairs(flow).into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
         let rows = answer["rows"].as_array().context("rows")?;
         judge_distinct(rows, &truths).with_context(|| (*view).to_owned())?;
+    }
+    Ok(())
+}
+
+/// A smaller `error` makes the bounds of different values closer, and they still hold.
+pub fn distinct_counts_are_as_exact_as_asked() -> Result<()> {
+    type Of = fn(&Key) -> Value;
+    let questions: [(&str, Of, [f64; 2]); 2] = [
+        ("by: []", |_| json!({}), [0.002, 0.05]),
+        ("by: [dst_port]", |flow| json!({"dst_port": flow.dst_port}), [0.03, 0.06]),
+    ];
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    for (by, key, errors) in questions {
+        let views = errors.map(|error| format!("{{{by}, measure: {{distinct: src_ip}}, error: {error}}}"));
+        let report = report(&path, &views, &[])?;
+        let truths = oracle.spread(|flow| vec![(key(flow).to_string(), flow.src)]);
+        let mut widths = Vec::new();
+        for (view, answer) in views.iter().zip(report["views"].as_array().context("views")?) {
+            let rows = answer["rows"].as_array().context("rows")?;
+            judge_distinct(rows, &truths).with_context(|| view.clone())?;
+            let width = |row: &Value| Some(row["distinct"]["upper"].as_f64()? - row["distinct"]["lower"].as_f64()?);
+            widths.push(rows.iter().map(width).sum::<Option<f64>>().context("bounds")?);
+        }
+        let [close, wide] = widths[..] else { bail!("{} views", widths.len()) };
+        ensure!(close < 0.9 * wide, "{views:?}: bounds are {close} and {wide} apart");
     }
     Ok(())
 }

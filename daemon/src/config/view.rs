@@ -2,13 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use super::Config;
 use super::limits::{
-    CONDITION_VALUES_MAX, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, VIEW_NAME_BYTES, VIEWS_MAX,
+    CONDITION_VALUES_MAX, DISTINCT_ERROR, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, UNIQUE_ERROR,
+    VIEW_NAME_BYTES, VIEWS_MAX,
 };
 use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
+use super::{Config, Estimates};
 use crate::{
     names::{Prefix, Scope, dscp::dscp_number, protocol::protocol_number},
     text::short,
@@ -58,11 +59,12 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
         let match_field = s.field("match");
         let entropy = s.field("entropy");
+        let (usual_error, errors) = errors(&measure, by.is_empty(), &defaults.estimates);
         let view = View {
             name: own,
             conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
-            error: s.get("error", defaults.estimates.top_error, |f| f.ratio(TOP_ERROR)),
+            error: s.get("error", usual_error, |f| f.ratio(errors)),
             by,
             measure,
             per_interface,
@@ -82,6 +84,15 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         view
     })?;
     (field.mistakes() == before).then_some(view)
+}
+
+/// The error that a view has without asking, and those that it may ask for.
+const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (f64, RangeInclusive<f64>) {
+    match measure {
+        Measure::Bytes | Measure::Packets | Measure::NewFlows => (defaults.top_error, TOP_ERROR),
+        Measure::Flows | Measure::Distinct(_) if has_one_row => (defaults.unique_error, UNIQUE_ERROR),
+        Measure::Flows | Measure::Distinct(_) => (Measure::USUAL_DISTINCT_ERROR, DISTINCT_ERROR),
+    }
 }
 
 /// The name of something in reports, of so many bytes.

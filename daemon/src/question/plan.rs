@@ -77,10 +77,10 @@ impl Structure {
                     distinct: view.has_entropy.then_some(estimates.unique_error),
                 },
             },
-            Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => {
-                Self::Unique { error: estimates.unique_error }
+            Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => Self::Unique { error: view.error },
+            Measure::Flows | Measure::Distinct(_) => {
+                Self::Spread { pairs: 250_000, smallest: 1_000, error: view.error }
             }
-            Measure::Flows | Measure::Distinct(_) => Self::Spread { pairs: 250_000, smallest: 1_000, error: 0.04 },
         }
     }
 }

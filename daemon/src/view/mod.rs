@@ -33,7 +33,8 @@ pub struct View {
     pub top: usize,
     /// Whether each interface and direction has a table of its own.
     pub per_interface: bool,
-    /// How exact: the usual distance of the bounds, as a share of all that the view counts.
+    /// How exact. Of bytes, packets and new flows: the usual distance of the bounds, as a share of all that the view counts.
+    /// Of different values: the relative standard error.
     pub error: f64,
     /// Whether to tell how evenly its measure is spread over all keys.
     pub has_entropy: bool,
@@ -55,6 +56,9 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// The relative standard error of different values by key, unless a view asks for another.
+    pub const USUAL_DISTINCT_ERROR: f64 = 0.04;
+
     /// Whether it is bytes and packets.
     pub const fn is_tally(&self) -> bool {
         matches!(self, Self::Bytes | Self::Packets)

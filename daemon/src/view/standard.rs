@@ -87,7 +87,7 @@ impl Standard {
         matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp)
     }
 
-    /// The question, as exact as this, with lists of so many rows.
+    /// The question, with bounds of bytes and packets as exact as this, and lists of so many rows.
     pub fn view(self, error: f64, top: usize) -> View {
         let [src, dst, _, dst_port, _] = FLOW;
         let (by, measure) = match self {
@@ -106,6 +106,7 @@ impl Standard {
             Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
         };
         let per_interface = self.is_per_interface();
+        let error = if measure.is_tally() { error } else { Measure::USUAL_DISTINCT_ERROR };
         View {
             name: self.name().to_owned(),
             conditions: Vec::new(),

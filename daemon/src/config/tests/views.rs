@@ -59,7 +59,10 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, top: ten}", "1:24: views[0].top", "expected a whole number"),
     ("{name: w, per: vlan}", "1:24: views[0].per", "expected one of interface"),
     ("{name: w, by: [interface], per: interface}", "1:41: views[0].per", "`by` has `interface` already"),
-    ("{name: w, error: 0.5}", "1:26: views[0].error", "above the maximum"),
+    ("{name: w, error: 0.5}", "1:26: views[0].error", "above the maximum of 0.01"),
+    ("{name: w, error: 0.06, measure: flows}", "1:26: views[0].error", "above the maximum of 0.05"),
+    ("{name: w, error: 0.0005, measure: {distinct: src_ip}}", "1:26: views[0].error", "below the minimum of 0.002"),
+    ("{name: w, error: 0.01, by: [dst_ip], measure: flows}", "1:26: views[0].error", "below the minimum of 0.03"),
     ("{name: w, matc: {proto: tcp}}", "1:19: views[0].matc", "did you mean match?"),
     ("{name: w, match: tcp}", "1:26: views[0].match", "expected a map such as"),
     ("{name: w, match: {dst_prt: 80}}", "1:27: views[0].match.dst_prt", "did you mean dst_port?"),
@@ -166,7 +169,7 @@ fn views_are_written_as_they_are_read() {
   measure: {distinct: [dst_ip, dst_port]}
   top: 10
   per: interface
-  error: 0.0005
+  error: 0.05
 - name: even
   by: [src_ip]
   measure: packets
