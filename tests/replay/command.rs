@@ -33,13 +33,26 @@ const NOBODY: u32 = 65_534;
 
 /// Writes a capture of 10 s of a plan's packets, and gives the truth about it.
 pub fn capture(path: &Path, plan: Plan) -> Result<Oracle> {
-    let packets_per_second = (plan.packets / 10).max(1) as u32;
-    let schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second };
+    capture_again_and_again(path, plan, 1)
+}
+
+/// How long [`capture`]'s traffic takes. It begins with a window of this length.
+pub const CAPTURE_TIME: Duration = Duration::from_secs(10);
+
+/// The same traffic so many times, one after the other; and the truth about one of them.
+pub fn capture_again_and_again(path: &Path, plan: Plan, times: u32) -> Result<Oracle> {
+    let packets_per_second = (plan.packets / CAPTURE_TIME.as_secs()).max(1) as u32;
     let mut oracle = Oracle::new();
     let mut writer = Writer::new(BufWriter::new(File::create(path)?), SNAPLEN_MAX)?;
-    for (nth, packet) in (0..).zip(Traffic::new(plan)?) {
-        writer.write(schedule.at(nth), &packet.frame)?;
-        oracle.add(&packet.truth);
+    for time in 0..times {
+        let start = Duration::from_secs(1_700_000_000) + CAPTURE_TIME * time;
+        let schedule = Schedule { start, packets_per_second };
+        for (nth, packet) in (0..).zip(Traffic::new(plan)?) {
+            writer.write(schedule.at(nth), &packet.frame)?;
+            if time == 0 {
+                oracle.add(&packet.truth);
+            }
+        }
     }
     writer.finish()?;
     Ok(oracle)

@@ -1,12 +1,13 @@
 //! weir and flowsketch on the same capture, with the same questions: time, memory, and how true each answer is.
 //!
-//! The questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole of it. Every
-//! answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
+//! The first four questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole of
+//! it. Every answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    slice,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,75 +17,22 @@ use crate::table::{self, least_and_median, thousands};
 
 mod answers;
 mod process;
+mod questions;
 mod truth;
 
 use answers::{Answer, Judged};
 use process::Run;
-use truth::Truth;
+use questions::{QUESTIONS, Question};
+use truth::{Bytes, Truth};
 
 const ROUNDS: usize = 5;
 /// The commit of flowsketch that the figures are of.
 const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
 
-/// A question to both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
-    TopTalkers,
-    SuspectedScanners,
-    ProtocolBytes,
-    PacketSize,
-}
-
-impl Question {
-    const ALL: [Self; 4] = [Self::TopTalkers, Self::SuspectedScanners, Self::ProtocolBytes, Self::PacketSize];
-
-    /// As flowsketch's example is called.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::TopTalkers => "top_talkers",
-            Self::SuspectedScanners => "suspected_scanners",
-            Self::ProtocolBytes => "protocol_bytes",
-            Self::PacketSize => "packet_size_p99",
-        }
-    }
-
-    /// In weir's words; sizes of packets are in every report.
-    const fn view(self) -> Option<&'static str> {
-        match self {
-            Self::TopTalkers => Some("{name: top_talkers, by: [src_ip, dst_ip], measure: bytes, top: 100}"),
-            Self::SuspectedScanners => Some(
-                "{name: suspected_scanners, match: {proto: tcp, dst_port: [22, 80, 443, 5432, 6379]}, by: [src_ip], \
-                 measure: {distinct: dst_ip}, top: 40}",
-            ),
-            Self::ProtocolBytes => Some("{name: protocol_bytes, by: [proto], measure: bytes, top: 32}"),
-            Self::PacketSize => None,
-        }
-    }
-
-    /// In flowsketch's words, with the errors that its examples ask for.
-    const fn query(self) -> &'static str {
-        match self {
-            Self::TopTalkers => {
-                "groupBy: [src.ip, dst.ip]\nmeasure: {type: heavy_hitters, value: bytes, limit: 100}\n\
-                 export: {maxSeries: 100}\n"
-            }
-            Self::SuspectedScanners => {
-                "match: {protocol: tcp, dst.port: [22, 80, 443, 5432, 6379]}\ngroupBy: [src.ip]\n\
-                 measure: {type: distinct_count, field: dst.ip, error: {epsilon: 0.02}}\nalertIf: {gt: 500}\n\
-                 export: {maxSeries: 500}\nresources: {maxMemory: 64MiB}\n"
-            }
-            Self::ProtocolBytes => "groupBy: [protocol]\nmeasure: {type: sum, value: bytes}\nexport: {maxSeries: 32}\n",
-            Self::PacketSize => {
-                "measure: {type: quantile, field: bytes, q: 0.99, error: {epsilon: 0.01}}\nexport: {maxSeries: 1}\n"
-            }
-        }
-    }
-}
-
 /// What is measured in one row: some questions at once.
 struct Asked {
     name: String,
-    questions: Vec<Question>,
+    questions: &'static [Question],
     /// Whether weir answers its standard views as well.
     with_standard_views: bool,
     weir: Vec<Run>,
@@ -103,23 +51,25 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     let capture = scratch.file("traffic.pcap");
     let truth = Truth::write(&capture)?;
 
+    let examples = &QUESTIONS[..Question::EXAMPLES];
     let mut rows: Vec<Asked> =
-        Question::ALL.iter().map(|question| asked(question.name(), &[*question], false)).collect();
-    rows.push(asked("all four", &Question::ALL, false));
-    rows.push(asked("all four, and weir's standard views", &Question::ALL, true));
+        examples.iter().map(|question| asked(question.name, slice::from_ref(question), false)).collect();
+    rows.push(asked("all four", examples, false));
+    rows.push(asked("all four, and weir's standard views", examples, true));
+    rows.push(asked("twelve", &QUESTIONS, false));
     for _ in 0..ROUNDS {
         for row in &mut rows {
             row.weir.push(run_weir(&weir, &scratch, &capture, row)?);
             if let Some(flowsketch) = &flowsketch
                 && !row.with_standard_views
             {
-                row.flowsketch.push(run_flowsketch(flowsketch, &scratch, &capture, &row.questions)?);
+                row.flowsketch.push(run_flowsketch(flowsketch, &scratch, &capture, row.questions)?);
             }
         }
     }
     table::say(format!("{}\n", table::machine()?))?;
     print_costs(&rows, truth.packets())?;
-    let whole = &rows[Question::ALL.len()];
+    let whole = rows.last().context("no rows")?;
     print_answers(whole, &truth)?;
     if flowsketch.is_none() {
         table::say(format!(
@@ -130,8 +80,7 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn asked(name: &str, questions: &[Question], with_standard_views: bool) -> Asked {
-    let questions = questions.to_vec();
+fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) -> Asked {
     Asked { name: name.to_owned(), questions, with_standard_views, weir: Vec::new(), flowsketch: Vec::new() }
 }
 
@@ -160,7 +109,7 @@ fn build(checkout: &Path) -> Result<PathBuf> {
 }
 
 fn run_weir(weir: &Path, scratch: &Scratch, capture: &Path, asked: &Asked) -> Result<Run> {
-    let views: Vec<&str> = asked.questions.iter().filter_map(|question| question.view()).collect();
+    let views: Vec<String> = asked.questions.iter().filter_map(|question| question.view()).collect();
     let standard = if asked.with_standard_views { "" } else { "standard_views: []\n" };
     let config = scratch.file("weir.yaml");
     fs::write(&config, format!("interfaces: [any]\n{standard}views: [{}]\n", views.join(", ")))?;
@@ -173,9 +122,9 @@ fn run_flowsketch(flowsketch: &Path, scratch: &Scratch, capture: &Path, question
     let mut command = Command::new(flowsketch);
     command.arg("replay").arg(capture).args(["--format", "json", "--seed", "1"]);
     for question in questions {
-        let query = scratch.file(&format!("{}.yaml", question.name()));
+        let query = scratch.file(&format!("{}.yaml", question.name));
         // One window that holds the capture, as in the replay.
-        fs::write(&query, format!("name: {}\nwindow: {{size: 60s}}\n{}", question.name(), question.query()))?;
+        fs::write(&query, question.query())?;
         command.arg("--query").arg(query);
     }
     process::run(&mut command).context("flowsketch replay")
@@ -191,7 +140,7 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
         most.map_or_else(String::new, |kib| format!("{:.1}", kib as f64 / 1024.0))
     };
     // What flowsketch takes for all four stands beside both rows of weir's.
-    let all = &rows[Question::ALL.len()].flowsketch;
+    let all = &rows[Question::EXAMPLES].flowsketch;
     let lines = rows.iter().map(|row| {
         let flowsketch = if row.with_standard_views { all } else { &row.flowsketch };
         let (ours, theirs) = (nanos(&row.weir), nanos(flowsketch));
@@ -212,22 +161,22 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
 
 fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
     let run = |runs: &[Run]| runs.last().map(|run| run.out.clone());
-    let weir = answers::of_weir(&run(&whole.weir).context("no run")?)?;
-    let flowsketch = run(&whole.flowsketch).map(|out| answers::of_flowsketch(&out)).transpose()?;
+    let questions = whole.questions;
+    let weir = answers::of_weir(&run(&whole.weir).context("no run")?, questions)?;
+    let flowsketch = run(&whole.flowsketch).map(|out| answers::of_flowsketch(&out, questions)).transpose()?;
     let mut lines = Vec::new();
-    for question in Question::ALL {
-        let answer = |all: &[(Question, Vec<Answer>)]| -> Result<Vec<Answer>> {
-            let found = all.iter().find(|(of, _)| *of == question);
-            Ok(found.with_context(|| format!("no answer to {}", question.name()))?.1.clone())
+    for (nth, question) in questions.iter().enumerate() {
+        let judge = |answer: &[Answer], counted| {
+            let rows = truth.rows(question, counted);
+            answers::judge(answer, &rows, Truth::sought(question, &rows)).context(question.name)
         };
-        let judged = answers::judge(&answer(&weir)?, &truth.frames(question), truth.sought(question))?;
+        let judged = judge(&weir[nth], Bytes::OfFrames)?;
         if judged.held != judged.rows {
-            bail!("weir, {}: {} of {} bounds hold", question.name(), judged.held, judged.rows);
+            bail!("weir, {}: {} of {} bounds hold", question.name, judged.held, judged.rows);
         }
         lines.push(line(question, "weir", &judged));
         if let Some(flowsketch) = &flowsketch {
-            let judged = answers::judge(&answer(flowsketch)?, &truth.packets_of_ip(question), truth.sought(question))?;
-            lines.push(line(question, "flowsketch", &judged));
+            lines.push(line(question, "flowsketch", &judge(&flowsketch[nth], Bytes::OfIp)?));
         }
     }
     table::write(
@@ -237,16 +186,16 @@ fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
     table::say(
         "\nErrors and widths are shares of the true value, over the largest that were found. flowsketch counts the bytes of\n\
          IP packets, weir those of frames: each is held against its own truth. flowsketch states a confidence for each\n\
-         row: 99.3 % for protocol_bytes, 99 % for packet_size_p99, 95 % for suspected_scanners; bounds of top_talkers\n\
-         always hold. weir's always hold, but for suspected_scanners: 99.9 % for all rows together.",
+         row: 99.3 % for sums by protocol, 99 % for packet_size_p99, 95 % for distinct values; bounds of the largest\n\
+         always hold. weir's always hold, but for distinct values: 99.9 % for all rows together.",
     )
 }
 
-fn line(question: Question, tool: &str, judged: &Judged) -> [String; 7] {
+fn line(question: &Question, tool: &str, judged: &Judged) -> [String; 7] {
     let Judged { rows, sought, found, mean_error, largest_error, mean_width, held } = *judged;
     let percent = |share: f64| format!("{:.3} %", 100.0 * share);
     [
-        question.name().to_owned(),
+        question.name.to_owned(),
         tool.to_owned(),
         format!("{found} of {sought}"),
         percent(mean_error),

@@ -9,7 +9,7 @@ use weir_tests::{
     oracle::proto,
 };
 
-use super::Question;
+use super::questions::{Field, Measure, Question};
 
 /// A row of an answer.
 #[derive(Clone, Debug)]
@@ -37,64 +37,65 @@ pub struct Judged {
     pub held: usize,
 }
 
-/// weir's answers in its report.
+/// weir's answers to the questions, in its report.
 ///
 /// # Errors
 ///
 /// It is none, or its account does not balance.
-pub fn of_weir(out: &[u8]) -> Result<Vec<(Question, Vec<Answer>)>> {
+pub fn of_weir(out: &[u8], questions: &[Question]) -> Result<Vec<Vec<Answer>>> {
     let report: Value = serde_json::from_slice(out).context("weir replay wrote no report")?;
     account::check(std::slice::from_ref(&report), Loss::None)?;
-    let view = |question: Question, keys: &[&str], counted: &str| -> Result<Vec<Answer>> {
-        let views = report["views"].as_array().context("no views")?;
-        let view = views.iter().find(|view| view["name"] == question.name()).context("a view is missing")?;
-        let rows = view["rows"].as_array().context("no rows")?.iter().map(|row| {
-            let key: Vec<&str> = keys.iter().filter_map(|key| row[*key].as_str()).collect();
-            let number = |name: &str| row[counted][name].as_f64().with_context(|| format!("no {name} in {row}"));
-            let bounds = Some((number("lower")?, number("upper")?));
-            Ok(Answer { key: key.join(" "), value: number("value")?, bounds })
-        });
-        rows.collect()
-    };
-    let size = report["histograms"]["packet_size_bytes"]["p99"].as_f64().context("no p99")?;
-    Ok(vec![
-        (Question::TopTalkers, view(Question::TopTalkers, &["src_ip", "dst_ip"], "bytes")?),
-        (Question::SuspectedScanners, view(Question::SuspectedScanners, &["src_ip"], "distinct")?),
-        (Question::ProtocolBytes, numbered(view(Question::ProtocolBytes, &["proto"], "bytes")?)),
-        (Question::PacketSize, vec![Answer { key: String::new(), value: size, bounds: Some((size, size)) }]),
-    ])
+    questions.iter().map(|question| answer_of_weir(&report, question)).collect()
 }
 
-/// flowsketch's answers.
+fn answer_of_weir(report: &Value, question: &Question) -> Result<Vec<Answer>> {
+    if question.measure == Measure::Size {
+        let size = report["histograms"]["packet_size_bytes"]["p99"].as_f64().context("no p99")?;
+        return Ok(vec![Answer { key: String::new(), value: size, bounds: Some((size, size)) }]);
+    }
+    let views = report["views"].as_array().context("no views")?;
+    let view = views.iter().find(|view| view["name"] == question.name).context("a view is missing")?;
+    let rows = view["rows"].as_array().context("no rows")?.iter().map(|row| {
+        let number = |name: &str| row[question.counted()][name].as_f64().with_context(|| format!("no {name} in {row}"));
+        let bounds = Some((number("lower")?, number("upper")?));
+        Ok(Answer { key: key(question, |nth| &row[question.by[nth].weir()]), value: number("value")?, bounds })
+    });
+    rows.collect()
+}
+
+/// flowsketch's answers to the questions.
 ///
 /// # Errors
 ///
 /// The output is not as its documentation says.
-pub fn of_flowsketch(out: &[u8]) -> Result<Vec<(Question, Vec<Answer>)>> {
+pub fn of_flowsketch(out: &[u8], questions: &[Question]) -> Result<Vec<Vec<Answer>>> {
     let estimates: Vec<Value> = serde_json::from_slice(out).context("flowsketch replay wrote no estimates")?;
     let windows: HashSet<_> = estimates.iter().map(|estimate| estimate["window_end_nanos"].as_u64()).collect();
     ensure!(windows.len() == 1, "{} windows", windows.len());
-    let mut answers = Question::ALL.map(|question| (question, Vec::new()));
+    let mut answers = vec![Vec::new(); questions.len()];
     for estimate in &estimates {
-        let (_, rows) = answers
-            .iter_mut()
-            .find(|(question, _)| estimate["query_name"] == question.name())
+        let (question, rows) = questions
+            .iter()
+            .zip(&mut answers)
+            .find(|(question, _)| estimate["query_name"] == question.name)
             .with_context(|| format!("an answer to no question: {estimate}"))?;
-        let group = estimate["group"].as_array().context("no group")?;
-        let key: Vec<&str> = group.iter().filter_map(|pair| pair[1].as_str()).collect();
         let bounds = estimate["lower_bound"].as_f64().zip(estimate["upper_bound"].as_f64());
-        rows.push(Answer { key: key.join(" "), value: estimate["estimate"].as_f64().context("no estimate")?, bounds });
+        let key = key(question, |nth| &estimate["group"][nth][1]);
+        rows.push(Answer { key, value: estimate["estimate"].as_f64().context("no estimate")?, bounds });
     }
-    let answers = answers.into_iter();
-    Ok(answers.map(|(of, rows)| (of, if of == Question::ProtocolBytes { numbered(rows) } else { rows })).collect())
+    Ok(answers)
 }
 
-/// With numbers instead of names of protocols.
-fn numbered(mut rows: Vec<Answer>) -> Vec<Answer> {
-    for row in &mut rows {
-        row.key = proto::number(&row.key).map_or_else(|| row.key.clone(), |number| number.to_string());
-    }
-    rows
+/// The key of a row, from the value of each field, with numbers instead of names of protocols.
+fn key<'a>(question: &Question, value: impl Fn(usize) -> &'a Value) -> String {
+    let texts = question.by.iter().enumerate().map(|(nth, field)| {
+        let text = value(nth).as_str().map_or_else(|| value(nth).to_string(), str::to_owned);
+        match (field, proto::number(&text)) {
+            (Field::Proto, Some(number)) => number.to_string(),
+            _ => text,
+        }
+    });
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// Holds an answer against the truth, of which so many of the largest rows are sought.

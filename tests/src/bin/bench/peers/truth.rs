@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs::File,
     io::BufWriter,
-    net::IpAddr,
     path::Path,
     time::Duration,
 };
@@ -13,9 +12,10 @@ use anyhow::{Context, Result, bail};
 use weir_tests::{
     pcap::{Schedule, Writer},
     traffic::{HEADERS_MAX, Mix, Plan, Traffic},
+    truth::Key,
 };
 
-use super::Question;
+use super::questions::{Amount, Measure, Question};
 
 /// Ordinary traffic: every packet is TCP or UDP, in frames without tags, so that both tools can read all of it.
 const ORDINARY: Plan = Plan {
@@ -43,24 +43,30 @@ const ORDINARY_PER_SCAN: usize = 9;
 /// Twenty seconds, within a minute and not at its end: a window of a minute holds them all.
 const SCHEDULE: Schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: 100_000 };
 
-/// What the rows of each question have to be.
+/// What the rows of a question have to be.
 type Rows = HashMap<String, f64>;
 
 /// The truth about a capture.
 #[derive(Default)]
 pub struct Truth {
     packets: u64,
-    frames: Bytes,
-    ip: Bytes,
-    reached: HashMap<IpAddr, HashSet<IpAddr>>,
+    flows: HashMap<Key, Sum>,
+    /// Sizes of frames and of IP packets.
+    sizes: [BTreeMap<u64, u64>; 2],
 }
 
-/// Sums of bytes.
-#[derive(Default)]
-struct Bytes {
-    pairs: HashMap<(IpAddr, IpAddr), u64>,
-    protocols: HashMap<u8, u64>,
-    sizes: BTreeMap<u64, u64>,
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    packets: u64,
+    /// Of frames and of IP packets.
+    bytes: [u64; 2],
+}
+
+/// What is counted as the bytes of a packet.
+#[derive(Clone, Copy)]
+pub enum Bytes {
+    OfFrames,
+    OfIp,
 }
 
 impl Truth {
@@ -83,13 +89,11 @@ impl Truth {
             writer.write(SCHEDULE.at(nth), &packet.frame).with_context(cannot)?;
             let flow = packet.truth.flow.map_err(|reason| anyhow::anyhow!("a packet without a flow: {reason}"))?;
             truth.packets += 1;
-            for (bytes, count) in [(&mut truth.frames, packet.truth.bytes), (&mut truth.ip, ip_bytes(&packet.frame)?)] {
-                *bytes.pairs.entry((flow.src, flow.dst)).or_default() += count;
-                *bytes.protocols.entry(flow.proto).or_default() += count;
-                *bytes.sizes.entry(count).or_default() += 1;
-            }
-            if flow.proto == 6 && matches!(flow.dst_port, 22 | 80 | 443 | 5432 | 6379) {
-                truth.reached.entry(flow.src).or_default().insert(flow.dst);
+            let sum = truth.flows.entry(flow).or_default();
+            sum.packets += 1;
+            for (of, bytes) in [packet.truth.bytes, ip_bytes(&packet.frame)?].into_iter().enumerate() {
+                sum.bytes[of] += bytes;
+                *truth.sizes[of].entry(bytes).or_default() += 1;
             }
         }
         writer.finish().with_context(cannot)?;
@@ -101,47 +105,43 @@ impl Truth {
         self.packets
     }
 
-    /// The rows, where bytes are those of frames.
-    pub fn frames(&self, question: Question) -> Rows {
-        self.rows(question, &self.frames)
-    }
-
-    /// The rows, where bytes are those of IP packets.
-    pub fn packets_of_ip(&self, question: Question) -> Rows {
-        self.rows(question, &self.ip)
-    }
-
-    /// How many of the largest rows are sought.
-    pub fn sought(&self, question: Question) -> usize {
-        match question {
-            Question::TopTalkers => 100,
-            Question::SuspectedScanners => SCANNERS,
-            Question::ProtocolBytes => self.frames.protocols.len(),
-            Question::PacketSize => 1,
+    /// How many of the largest of these rows are sought.
+    pub fn sought(question: &Question, rows: &Rows) -> usize {
+        match question.measure {
+            Measure::Largest(_) => question.rows,
+            Measure::Distinct(_) => SCANNERS,
+            Measure::Sum(_) | Measure::Size => rows.len(),
         }
     }
 
-    fn rows(&self, question: Question, bytes: &Bytes) -> Rows {
-        match question {
-            Question::TopTalkers => {
-                bytes.pairs.iter().map(|((src, dst), bytes)| (format!("{src} {dst}"), *bytes as f64)).collect()
+    /// The rows of a question.
+    pub fn rows(&self, question: &Question, counted: Bytes) -> Rows {
+        let flows = || self.flows.iter().filter(|(flow, _)| question.asks_for(flow));
+        match question.measure {
+            Measure::Largest(amount) | Measure::Sum(amount) => {
+                let mut rows = Rows::new();
+                for (flow, sum) in flows() {
+                    let count = match amount {
+                        Amount::Bytes => sum.bytes[counted as usize],
+                        Amount::Packets => sum.packets,
+                    };
+                    *rows.entry(question.key(flow)).or_default() += count as f64;
+                }
+                rows
             }
-            Question::SuspectedScanners => {
-                self.reached.iter().map(|(src, reached)| (src.to_string(), reached.len() as f64)).collect()
+            Measure::Distinct(of) => {
+                let mut values: HashMap<String, HashSet<String>> = HashMap::new();
+                flows().for_each(|(flow, _)| _ = values.entry(question.key(flow)).or_default().insert(of.of(flow)));
+                values.into_iter().map(|(key, values)| (key, values.len() as f64)).collect()
             }
-            Question::ProtocolBytes => {
-                bytes.protocols.iter().map(|(proto, bytes)| (proto.to_string(), *bytes as f64)).collect()
-            }
-            Question::PacketSize => [(String::new(), bytes.size_at(0.99, self.packets) as f64)].into(),
+            Measure::Size => [(String::new(), self.size_at(0.99, counted) as f64)].into(),
         }
     }
-}
 
-impl Bytes {
     /// The smallest size that this share of packets does not exceed.
-    fn size_at(&self, share: f64, packets: u64) -> u64 {
-        let mut left = (share * packets as f64).ceil() as u64;
-        let found = self.sizes.iter().find(|(_, count)| {
+    fn size_at(&self, share: f64, counted: Bytes) -> u64 {
+        let mut left = (share * self.packets as f64).ceil() as u64;
+        let found = self.sizes[counted as usize].iter().find(|(_, count)| {
             left = left.saturating_sub(**count);
             left == 0
         });

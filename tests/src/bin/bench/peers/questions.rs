@@ -1,0 +1,203 @@
+//! The questions, in the words of both tools, and what each asks of a flow.
+
+use weir_tests::truth::Key;
+
+/// A question to both.
+#[derive(Debug)]
+pub struct Question {
+    /// What reports call it; that of flowsketch's example, if it is one.
+    pub name: &'static str,
+    /// Which flows.
+    pub only: Only,
+    /// What makes a row.
+    pub by: &'static [Field],
+    /// What of them.
+    pub measure: Measure,
+    /// Rows at most.
+    pub rows: usize,
+}
+
+/// Which flows a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    All,
+    /// TCP to the ports that flowsketch's example watches.
+    Watched,
+}
+
+/// A field, as weir and flowsketch call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Src,
+    Dst,
+    SrcPort,
+    DstPort,
+    Proto,
+}
+
+/// What a question counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The largest rows, by bytes or packets.
+    Largest(Amount),
+    /// All rows.
+    Sum(Amount),
+    /// Different values.
+    Distinct(Field),
+    /// The size of packets that 99 % do not exceed.
+    Size,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    Bytes,
+    Packets,
+}
+
+/// All of them, flowsketch's examples first.
+pub static QUESTIONS: [Question; 12] = [
+    Question::largest("top_talkers", &[Field::Src, Field::Dst], Amount::Bytes),
+    Question { only: Only::Watched, ..Question::spread("suspected_scanners", Field::Dst) },
+    Question::sum("protocol_bytes", Amount::Bytes),
+    Question { name: "packet_size_p99", only: Only::All, by: &[], measure: Measure::Size, rows: 1 },
+    Question::largest("top_sources", &[Field::Src], Amount::Bytes),
+    Question::largest("top_sources_by_packets", &[Field::Src], Amount::Packets),
+    Question::largest("top_destinations", &[Field::Dst], Amount::Bytes),
+    Question::largest("top_servers", &[Field::Dst, Field::DstPort, Field::Proto], Amount::Bytes),
+    Question::largest(
+        "top_flows",
+        &[Field::Src, Field::Dst, Field::SrcPort, Field::DstPort, Field::Proto],
+        Amount::Bytes,
+    ),
+    Question::sum("protocol_packets", Amount::Packets),
+    Question::spread("destinations_of_sources", Field::Dst),
+    Question::spread("ports_of_sources", Field::SrcPort),
+];
+
+const WATCHED: [u16; 5] = [22, 80, 443, 5432, 6379];
+
+impl Question {
+    /// How many of the first are flowsketch's examples.
+    pub const EXAMPLES: usize = 4;
+
+    const fn largest(name: &'static str, by: &'static [Field], amount: Amount) -> Self {
+        Self { name, only: Only::All, by, measure: Measure::Largest(amount), rows: 100 }
+    }
+
+    const fn sum(name: &'static str, amount: Amount) -> Self {
+        Self { name, only: Only::All, by: &[Field::Proto], measure: Measure::Sum(amount), rows: 32 }
+    }
+
+    /// Sources with many different values.
+    const fn spread(name: &'static str, of: Field) -> Self {
+        Self { name, only: Only::All, by: &[Field::Src], measure: Measure::Distinct(of), rows: 40 }
+    }
+
+    /// In weir's words; sizes of packets are in every report.
+    pub fn view(&self) -> Option<String> {
+        let Self { name, only, by, measure, rows } = self;
+        let measure = match measure {
+            Measure::Largest(amount) | Measure::Sum(amount) => amount.name().to_owned(),
+            Measure::Distinct(of) => format!("{{distinct: {}}}", of.weir()),
+            Measure::Size => return None,
+        };
+        let by: Vec<_> = by.iter().map(|field| field.weir()).collect();
+        let only = match only {
+            Only::All => String::new(),
+            Only::Watched => format!("match: {{proto: tcp, dst_port: {WATCHED:?}}}, "),
+        };
+        Some(format!("{{name: {name}, {only}by: [{}], measure: {measure}, top: {rows}}}", by.join(", ")))
+    }
+
+    /// In flowsketch's words, with the errors that its examples ask for.
+    pub fn query(&self) -> String {
+        let Self { name, only, by, measure, rows } = self;
+        let mut text = format!("name: {name}\nwindow: {{size: 60s}}\n");
+        if *only == Only::Watched {
+            text += &format!("match: {{protocol: tcp, dst.port: {WATCHED:?}}}\n");
+        }
+        if !by.is_empty() {
+            let by: Vec<_> = by.iter().map(|field| field.flowsketch()).collect();
+            text += &format!("groupBy: [{}]\n", by.join(", "));
+        }
+        text + &match measure {
+            Measure::Largest(amount) => format!(
+                "measure: {{type: heavy_hitters, value: {}, limit: {rows}}}\nexport: {{maxSeries: {rows}}}\n",
+                amount.name()
+            ),
+            Measure::Sum(amount) => {
+                format!("measure: {{type: sum, value: {}}}\nexport: {{maxSeries: {rows}}}\n", amount.name())
+            }
+            Measure::Distinct(of) => format!(
+                "measure: {{type: distinct_count, field: {}, error: {{epsilon: 0.02}}}}\nalertIf: {{gt: 500}}\n\
+                 export: {{maxSeries: 500}}\nresources: {{maxMemory: 64MiB}}\n",
+                of.flowsketch()
+            ),
+            Measure::Size => "measure: {type: quantile, field: bytes, q: 0.99, error: {epsilon: 0.01}}\n\
+                              export: {maxSeries: 1}\n"
+                .to_owned(),
+        }
+    }
+
+    /// What a row of weir's has the answer in.
+    pub const fn counted(&self) -> &'static str {
+        match self.measure {
+            Measure::Largest(amount) | Measure::Sum(amount) => amount.name(),
+            Measure::Distinct(_) | Measure::Size => "distinct",
+        }
+    }
+
+    /// Whether it is about a flow.
+    pub fn asks_for(&self, flow: &Key) -> bool {
+        self.only == Only::All || flow.proto == 6 && WATCHED.contains(&flow.dst_port)
+    }
+
+    /// The row of a flow.
+    pub fn key(&self, flow: &Key) -> String {
+        let texts: Vec<_> = self.by.iter().map(|field| field.of(flow)).collect();
+        texts.join(" ")
+    }
+}
+
+impl Field {
+    /// In weir's words.
+    pub const fn weir(self) -> &'static str {
+        match self {
+            Self::Src => "src_ip",
+            Self::Dst => "dst_ip",
+            Self::SrcPort => "src_port",
+            Self::DstPort => "dst_port",
+            Self::Proto => "proto",
+        }
+    }
+
+    const fn flowsketch(self) -> &'static str {
+        match self {
+            Self::Src => "src.ip",
+            Self::Dst => "dst.ip",
+            Self::SrcPort => "src.port",
+            Self::DstPort => "dst.port",
+            Self::Proto => "protocol",
+        }
+    }
+
+    /// What a flow has there.
+    pub fn of(self, flow: &Key) -> String {
+        match self {
+            Self::Src => flow.src.to_string(),
+            Self::Dst => flow.dst.to_string(),
+            Self::SrcPort => flow.src_port.to_string(),
+            Self::DstPort => flow.dst_port.to_string(),
+            Self::Proto => flow.proto.to_string(),
+        }
+    }
+}
+
+impl Amount {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Packets => "packets",
+        }
+    }
+}
