@@ -2,7 +2,7 @@
 //! time. Replay measures with it, and so does whoever reads packet sockets.
 
 use weir_common::{
-    flow::Scope,
+    flow::{FlowKey, Scope},
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
     packet::{Link, Parsed, Tunnels, parse},
@@ -10,6 +10,7 @@ use weir_common::{
     sampling::Valve,
     size::size_class,
 };
+use weir_sketch::simd::prefetch;
 
 use super::{edge::Edge, plan::Plan};
 use crate::rates::Seconds;
@@ -37,6 +38,8 @@ pub struct UserspaceProgram {
     tunnels: Tunnels,
     cache: Vec<Record>,
     bits: u32,
+    /// The latest packet, until the next one has been parsed: meanwhile the CPU fetches its place in the cache.
+    pending: Option<Pending>,
     epoch: u8,
     valve: Valve,
     /// The sampling rate of the pending draw.
@@ -50,6 +53,14 @@ pub struct UserspaceProgram {
     seconds: Vec<Seconds>,
 }
 
+/// A packet that is not in its record yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    slot: u32,
+    key: FlowKey,
+    packet: Sample,
+}
+
 impl UserspaceProgram {
     /// A program with an empty cache.
     pub fn new(plan: &Plan) -> Self {
@@ -58,6 +69,7 @@ impl UserspaceProgram {
             tunnels: plan.tunnels,
             cache: vec![Record::default(); plan.cache_flows as usize],
             bits: plan.cache_flows.ilog2(),
+            pending: None,
             epoch: 0,
             valve: Valve::one_in(plan.sampling.first_rate()),
             drawn: 1,
@@ -107,7 +119,12 @@ impl UserspaceProgram {
             Ok(parsed) => {
                 counters.tcp.count(parsed.tcp_flags, sampling.into());
                 let parsed = Parsed { key: parsed.key.with_scope(scope), ..parsed };
-                self.count(&parsed, Sample::new(&parsed, tally, tick, sampling), evict);
+                let slot = hash::slot(&self.slot_key, &parsed, self.bits);
+                prefetch(&self.cache[slot as usize]);
+                let packet = Sample::new(&parsed, tally, tick, sampling);
+                if let Some(before) = self.pending.replace(Pending { slot, key: parsed.key, packet }) {
+                    self.count(&before, evict);
+                }
             }
             Err(skip) => counters.skipped[skip as usize].add(tally),
         }
@@ -127,6 +144,9 @@ impl UserspaceProgram {
 
     /// Closes the window: all records leave the cache, and what was counted exactly is the edge.
     pub fn close(&mut self, mut evict: impl FnMut(&Record)) -> Edge {
+        if let Some(last) = self.pending.take() {
+            self.count(&last, &mut evict);
+        }
         let records = self.cache.iter_mut().map(std::mem::take);
         records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
         self.epoch = self.epoch.wrapping_add(1);
@@ -153,14 +173,13 @@ impl UserspaceProgram {
         self.left_out = if self.drawn == 1 { 0 } else { self.valve.left_out((hash::mix(self.random) >> 32) as u32) };
     }
 
-    fn count(&mut self, parsed: &Parsed, packet: Sample, mut evict: impl FnMut(&Record)) {
-        let slot = hash::slot(&self.slot_key, parsed, self.bits);
+    fn count(&mut self, &Pending { slot, key, packet }: &Pending, mut evict: impl FnMut(&Record)) {
         let record = &mut self.cache[slot as usize];
-        if record.takes(&parsed.key, packet) {
+        if record.takes(&key, packet) {
             record.add(packet);
             return;
         }
-        let evicted = std::mem::replace(record, Record::first(parsed.key, packet));
+        let evicted = std::mem::replace(record, Record::first(key, packet));
         if !evicted.is_empty() {
             evict(&evicted);
         }
