@@ -9,7 +9,7 @@ use weir_tests::{
     oracle::proto,
 };
 
-use super::questions::{Field, Measure, Question};
+use super::questions::{Field, Question};
 
 /// A row of an answer.
 #[derive(Clone, Debug)]
@@ -49,14 +49,14 @@ pub fn of_weir(out: &[u8], questions: &[Question]) -> Result<Vec<Vec<Answer>>> {
 }
 
 fn answer_of_weir(report: &Value, question: &Question) -> Result<Vec<Answer>> {
-    if question.measure == Measure::Size {
+    let Some(counted) = question.counted() else {
         let size = report["histograms"]["packet_size_bytes"]["p99"].as_f64().context("no p99")?;
         return Ok(vec![Answer { key: String::new(), value: size, bounds: Some((size, size)) }]);
-    }
+    };
     let views = report["views"].as_array().context("no views")?;
     let view = views.iter().find(|view| view["name"] == question.name).context("a view is missing")?;
     let rows = view["rows"].as_array().context("no rows")?.iter().map(|row| {
-        let number = |name: &str| row[question.counted()][name].as_f64().with_context(|| format!("no {name} in {row}"));
+        let number = |name: &str| row[counted][name].as_f64().with_context(|| format!("no {name} in {row}"));
         let bounds = Some((number("lower")?, number("upper")?));
         Ok(Answer { key: key(question, |nth| &row[question.by[nth].weir()]), value: number("value")?, bounds })
     });

@@ -139,11 +139,12 @@ impl Question {
         }
     }
 
-    /// What a row of weir's has the answer in.
-    pub const fn counted(&self) -> &'static str {
+    /// What a row of weir's has the answer in; sizes have no rows.
+    pub const fn counted(&self) -> Option<&'static str> {
         match self.measure {
-            Measure::Largest(amount) | Measure::Sum(amount) => amount.name(),
-            Measure::Distinct(_) | Measure::Size => "distinct",
+            Measure::Largest(amount) | Measure::Sum(amount) => Some(amount.name()),
+            Measure::Distinct(_) => Some("distinct"),
+            Measure::Size => None,
         }
     }
 
