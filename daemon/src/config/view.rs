@@ -60,11 +60,13 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let match_field = s.field("match");
         let entropy = s.field("entropy");
         let (usual_error, errors) = errors(&measure, by.is_empty(), &defaults.estimates);
+        // Where `measure` or `by` is wrong, nobody knows yet which errors fit.
+        let is_known = field.mistakes() == before;
         let view = View {
             name: own,
             conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
-            error: s.get("error", usual_error, |f| f.ratio(errors)),
+            error: s.get("error", usual_error, |f| if is_known { f.ratio(errors) } else { Some(usual_error) }),
             by,
             measure,
             per_interface,

@@ -151,6 +151,13 @@ fn wrong_views_are_refused_at_their_place() {
 }
 
 #[test]
+fn an_error_is_not_judged_by_a_measure_that_is_wrong() {
+    let text = "views: [{name: w, by: [src_ip], measure: {distinct: dst_pi}, error: 0.04}]";
+    let told = mistakes(text);
+    assert!(told.len() == 1 && told[0].contains("did you mean dst_ip?"), "{told:?}");
+}
+
+#[test]
 fn views_are_written_as_they_are_read() {
     let text = "views:
 - name: web
