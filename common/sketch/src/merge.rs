@@ -47,6 +47,13 @@ pub enum Geometry {
         /// How many of them each key has.
         per_key: usize,
     },
+    /// Counters, each of its own key.
+    Counters {
+        /// How many.
+        count: usize,
+        /// How many registers each has.
+        registers: usize,
+    },
     /// A row of blocks of one cache line (64 bytes) each.
     Blocks {
         /// How many.
@@ -74,6 +81,7 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
+            Self::Counters { count, registers } => write!(f, "{count} counters of {registers} registers"),
             Self::Registers { count } => write!(f, "{count} registers"),
             Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),

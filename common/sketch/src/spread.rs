@@ -33,7 +33,7 @@ mod line;
 mod place;
 mod survey;
 
-pub use self::survey::{CONFIDENCE, Spreader, Survey};
+pub use self::survey::{CONFIDENCE, Margin, Spreader, Survey};
 use self::{
     line::{Line, raise, raise_chunk},
     place::{CHUNK, Grid, Places, place_chunk},

@@ -286,7 +286,10 @@ fn admit<K: Copy + Eq, W: Weight>(
         block.light.add(block.tag(way), leaves.lower());
         rest.give_back(&leaves.key, leaves.lower());
     }
-    let candidate = Candidate::new(key, weight, missed, price.min(missed.score()));
+    // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none waited for
+    // nothing: it was as heavy before, and the price was lower.
+    let credit = if coin.is_needed(price) { price.min(missed.score()) } else { 0 };
+    let candidate = Candidate::new(key, weight, missed, credit);
     row.set(way, candidate);
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.

@@ -58,8 +58,7 @@ impl UltraLogLog {
     /// A sketch with at most this relative standard error, within 0.19 ([`PRECISION_MIN`]) and 0.0015
     /// ([`PRECISION_MAX`]). NaN gives the smallest.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
-        let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
-        Self::with_precision(libm::ceil(2.0 * libm::log2(registers_root)) as u32, key_id)
+        Self::with_precision(precision_for(relative_error), key_id)
     }
 
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
@@ -94,9 +93,7 @@ impl UltraLogLog {
 
     /// How many distinct keys there were, without bias.
     pub fn count(&self) -> f64 {
-        let mut histogram = [0; 256];
-        self.registers.iter().for_each(|register| histogram[*register as usize] += 1);
-        self.count_from(&histogram)
+        count_of(&self.registers, self.precision)
     }
 
     /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
@@ -150,18 +147,26 @@ impl UltraLogLog {
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
+}
 
-    /// The likeliest count, corrected for its bias. `histogram` says how many registers have each value.
-    fn count_from(&self, histogram: &[u32; 256]) -> f64 {
-        let mut likelihood = Likelihood::new(rank::highest(self.precision));
-        likelihood.empty(histogram[0]);
-        for (register, count) in (0..=u8::MAX).zip(histogram).skip(1).filter(|(_, count)| **count > 0) {
-            let rank = u32::from(register::highest(register)) + 2 - self.precision;
-            likelihood.filled(*count, rank, register & 3);
-        }
-        let registers = self.registers.len() as f64;
-        likelihood.keys_per_register() * registers / (1.0 + BIAS_FACTOR / registers)
+/// The least precision with at most this error, or the nearest possible one.
+pub(super) fn precision_for(relative_error: f64) -> u32 {
+    let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
+    (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
+}
+
+/// The likeliest count of two to the `precision` registers, corrected for its bias.
+pub(super) fn count_of(registers: &[u8], precision: u32) -> f64 {
+    let mut histogram = [0; 256];
+    registers.iter().for_each(|register| histogram[*register as usize] += 1);
+    let mut likelihood = Likelihood::new(rank::highest(precision));
+    likelihood.empty(histogram[0]);
+    for (register, count) in (0..=u8::MAX).zip(histogram).skip(1).filter(|(_, count)| *count > 0) {
+        let rank = u32::from(register::highest(register)) + 2 - precision;
+        likelihood.filled(count, rank, register & 3);
     }
+    let registers = registers.len() as f64;
+    likelihood.keys_per_register() * registers / (1.0 + BIAS_FACTOR / registers)
 }
 
 impl Image for UltraLogLog {

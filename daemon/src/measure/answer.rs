@@ -230,7 +230,7 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
     if let Some(spread) = sketch.spread() {
         let top = question.view.top;
         let looked_at = if question.view.per_interface { top * KEYS_PER_ROW } else { top };
-        for spreader in spread.survey().top(looked_at) {
+        for spreader in spread.top(looked_at) {
             let rows = tables.entry(slot(question, &spreader.key)).or_default();
             if rows.len() < top && spreader.touched.value > 0 {
                 rows.push((spreader.key, doubt.distinct(spreader.touched)));

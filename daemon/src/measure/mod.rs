@@ -7,7 +7,8 @@
 //! that were here lately are [`recent`]. The filter of [`seen`] flows
 //! tells which are new, and [`new_flows`] how many. [`tcp`] has the counts of packets that begin or end connections.
 //! [`prefixes`] are fed by what the lists of addresses do not hold, and ranked by what they have [`beyond`] the listed
-//! addresses. Bounds come from the tails of the [`binomial`] distribution. Of a view's keys follows how evenly traffic is
+//! addresses. Bounds come from the tails of the [`binomial`] distribution. [`heavy_hitters`] have most bytes,
+//! [`spreaders`] touch most. Of a view's keys follows how evenly traffic is
 //! spread over them: its [`entropy`].
 
 pub mod answer;
@@ -30,6 +31,7 @@ pub mod sampling_control;
 pub mod sampling_error;
 pub mod seen;
 pub mod shard;
+pub mod spreaders;
 pub mod summary;
 pub mod tcp;
 pub mod userspace;

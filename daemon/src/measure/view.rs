@@ -1,12 +1,13 @@
 //! One view's sketch in a shard: what its question comes to, in the open window.
 
 use weir_common::ledger::Tally;
-use weir_sketch::{HyperLogLog, MergeError, Spread, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, hash::KeyedHash};
 
 use super::{
     heavy_hitters::{HeavyHitters, Held},
     prefixes::{Prefix, Prefixes},
     shard::{Columns, Item, TOGETHER},
+    spreaders::Spreaders,
 };
 use crate::{
     names::Facts,
@@ -37,7 +38,7 @@ enum Answers {
     HeavyHitters(Box<HeavyHitters<ViewKey>>),
     Prefixes(Box<Prefixes>),
     Unique(HyperLogLog),
-    Spread(Spread<ViewKey>),
+    Spread(Box<Spreaders>),
 }
 
 impl Answers {
@@ -146,8 +147,8 @@ impl ViewSketch {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
             }
             Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
-            Structure::Spread { pairs, smallest, error } => {
-                Answers::Spread(Spread::with_resolution(pairs, smallest, error, key_id))
+            Structure::Spread { pairs, smallest, held, error } => {
+                Answers::Spread(Box::new(Spreaders::new(pairs, smallest, (held, error), key_id)))
             }
         };
         let keys = match question.structure {
@@ -430,7 +431,7 @@ impl ViewSketch {
     }
 
     /// The sketch of distinct values by key.
-    pub const fn spread(&self) -> Option<&Spread<ViewKey>> {
+    pub fn spread(&self) -> Option<&Spreaders> {
         if let Answers::Spread(spread) = &self.answers { Some(spread) } else { None }
     }
 

@@ -44,11 +44,20 @@ pub enum Structure {
         pairs: u64,
         /// Keys with so many items stand out.
         smallest: u64,
-        /// Relative error of large counts.
+        /// Keys that have a counter of their own.
+        held: usize,
+        /// The relative standard error of these counters.
         error: f64,
     },
 }
 
+/// Keys with a counter of their own, for each row that is listed: so many that those which touch most are among them long
+/// before a window ends.
+const HELD_PER_ROW: usize = 4;
+/// Such keys at least, also for short lists.
+const HELD_MIN: usize = 32;
+/// Such keys at most: each takes 2 KiB at the usual error.
+const HELD_MAX: usize = 512;
 /// Candidates for each row that is listed.
 const CANDIDATES_PER_ROW: usize = 8;
 /// How much wider the bounds of prefixes are than those of addresses. So all that a prefix which is no candidate reads stays
@@ -79,7 +88,8 @@ impl Structure {
             },
             Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => Self::Unique { error: view.error },
             Measure::Flows | Measure::Distinct(_) => {
-                Self::Spread { pairs: 250_000, smallest: 1_000, error: view.error }
+                let held = (HELD_PER_ROW * view.top * tables).clamp(HELD_MIN, HELD_MAX);
+                Self::Spread { pairs: 200_000, smallest: 1_000, held, error: view.error }
             }
         }
     }
@@ -98,8 +108,12 @@ impl fmt::Display for Structure {
                 write!(f, "candidates: bounds usually within {} % of the whole", error * 100.0)
             }
             Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", error * 100.0),
-            Self::Spread { pairs: _, smallest, error } => {
-                write!(f, "spread: keys with {smallest} or more, standard error {} %", error * 100.0)
+            Self::Spread { pairs: _, smallest, held, error } => {
+                let percent = error * 100.0;
+                write!(
+                    f,
+                    "spread: keys with {smallest} or more; the largest {held} with a standard error of {percent} %"
+                )
             }
         }
     }

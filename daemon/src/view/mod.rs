@@ -57,7 +57,7 @@ pub enum Measure {
 
 impl Measure {
     /// The relative standard error of different values by key, unless a view asks for another.
-    pub const USUAL_DISTINCT_ERROR: f64 = 0.04;
+    pub const USUAL_DISTINCT_ERROR: f64 = 0.02;
 
     /// Whether it is bytes and packets.
     pub const fn is_tally(&self) -> bool {

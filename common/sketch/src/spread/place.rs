@@ -14,7 +14,7 @@ pub const TAG_BITS: u32 = 10;
 /// Registers a line: what its tag leaves of 64 bytes.
 pub const REGISTERS: usize = 62;
 /// How many touches' places are found together.
-pub const CHUNK: usize = 128;
+pub const CHUNK: usize = 32;
 
 /// The number of lines, and how many of them each key has.
 #[derive(Clone, Copy)]

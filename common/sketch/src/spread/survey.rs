@@ -8,6 +8,8 @@ use crate::{Estimate, hash::mix, normal::deviations, ultraloglog};
 
 /// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
+/// The probability with which they do not.
+const FAILURE: f64 = 1.0 - CONFIDENCE;
 /// The variance of the mean of the two middle quartiles, relative to that of the mean of all.
 const QUARTILES_VARIANCE: f64 = 1.2;
 /// So many standard deviations to one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves.
@@ -42,9 +44,9 @@ pub struct Survey<'a, K> {
     usual: f64,
 }
 
-/// How far off the estimate of one key may be.
+/// How far off the estimates of some keys may be, if all their bounds are to hold together.
 #[derive(Clone, Debug)]
-struct Margin {
+pub struct Margin {
     /// Standard deviations.
     deviations: f64,
     /// Each gives a lower bound.
@@ -93,7 +95,15 @@ impl<'a, K: Copy> Survey<'a, K> {
 
     /// How many items the key with this hash touches, with bounds that hold with the probability [`CONFIDENCE`].
     pub fn estimate(&self, key_hash: u64) -> Estimate {
-        self.estimate_within(key_hash, &self.margin(1))
+        self.estimate_within(key_hash, &self.margin(1, FAILURE))
+    }
+
+    /// The keys that a line remembers, each once, with their hashes.
+    pub fn remembered(&self) -> Vec<(u64, K)> {
+        let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
+        samples.sort_unstable_by_key(|sample| sample.hash);
+        samples.dedup_by_key(|sample| sample.hash);
+        samples.into_iter().map(|Sample { hash, key }| (hash, key)).collect()
     }
 
     /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
@@ -101,20 +111,18 @@ impl<'a, K: Copy> Survey<'a, K> {
     /// Their bounds all hold together with the probability [`CONFIDENCE`], whichever keys are the largest: a list shows
     /// those whom chance has favoured, so each bound allows for all keys that might have been listed.
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
-        let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
-        samples.sort_unstable_by_key(|sample| sample.hash);
-        samples.dedup_by_key(|sample| sample.hash);
-        let allowed = self.margin(samples.len().max(1));
-        let spreader = |Sample { hash, key }| Spreader { hash, key, touched: self.estimate_within(hash, &allowed) };
-        let mut spreaders: Vec<Spreader<K>> = samples.into_iter().map(spreader).collect();
+        let remembered = self.remembered();
+        let margin = self.margin(remembered.len(), FAILURE);
+        let spreader = |(hash, key)| Spreader { hash, key, touched: self.estimate_within(hash, &margin) };
+        let mut spreaders: Vec<Spreader<K>> = remembered.into_iter().map(spreader).collect();
         spreaders.sort_unstable_by_key(|spreader| (core::cmp::Reverse(spreader.touched.value), spreader.hash));
         spreaders.truncate(count);
         spreaders
     }
 
-    /// What so many keys' bounds need to hold together.
-    fn margin(&self, keys: usize) -> Margin {
-        let probability = (1.0 - CONFIDENCE) / WAYS / keys as f64;
+    /// What the bounds of so many keys need to hold together, but with the probability `failure`.
+    pub fn margin(&self, keys: usize, failure: f64) -> Margin {
+        let probability = failure / WAYS / keys.max(1) as f64;
         let lines = self.spread.lines_per_key;
         let line_error = ultraloglog::ERROR_FACTOR / libm::sqrt(REGISTERS as f64);
         let lowest = |count: usize| Part {
@@ -136,11 +144,13 @@ impl<'a, K: Copy> Survey<'a, K> {
         }
     }
 
+    /// How many items a key touches, with bounds as a margin has them.
+    ///
     /// The lower bound is the highest of three. The two middle quartiles of a large key's lines know it best. The lowest
     /// half and the lowest quarter hold less of other keys: of those that share some lines with keys that are far
     /// larger, they know more.
-    fn estimate_within(&self, key_hash: u64, allowed: &Margin) -> Estimate {
-        let &Margin { deviations, ref lower, ref upper } = allowed;
+    pub fn estimate_within(&self, key_hash: u64, margin: &Margin) -> Estimate {
+        let &Margin { deviations, ref lower, ref upper } = margin;
         let lines = self.spread.lines_per_key as f64;
         let found = self.found(key_hash);
         let at_least = |part: &Part| {

@@ -23,7 +23,13 @@ impl Coin {
     /// every lower one.
     #[inline(always)]
     pub const fn is_head(self, price: u64) -> bool {
-        self.weight > price || scale(self.drawn, self.weight + price) < self.weight
+        !self.is_needed(price) || scale(self.drawn, self.weight + price) < self.weight
+    }
+
+    /// Whether the weight alone does not decide.
+    #[inline(always)]
+    pub const fn is_needed(self, price: u64) -> bool {
+        self.weight <= price
     }
 }
 

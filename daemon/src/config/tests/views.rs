@@ -62,7 +62,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, error: 0.5}", "1:26: views[0].error", "above the maximum of 0.01"),
     ("{name: w, error: 0.06, measure: flows}", "1:26: views[0].error", "above the maximum of 0.05"),
     ("{name: w, error: 0.0005, measure: {distinct: src_ip}}", "1:26: views[0].error", "below the minimum of 0.002"),
-    ("{name: w, error: 0.01, by: [dst_ip], measure: flows}", "1:26: views[0].error", "below the minimum of 0.03"),
+    ("{name: w, error: 0.001, by: [dst_ip], measure: flows}", "1:26: views[0].error", "below the minimum of 0.005"),
     ("{name: w, matc: {proto: tcp}}", "1:19: views[0].matc", "did you mean match?"),
     ("{name: w, match: tcp}", "1:26: views[0].match", "expected a map such as"),
     ("{name: w, match: {dst_prt: 80}}", "1:27: views[0].match.dst_prt", "did you mean dst_port?"),

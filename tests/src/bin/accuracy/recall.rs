@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use weir::{
     config::Config,
-    measure::{answer::Answer, new_flows::Asked, summary::Summary},
+    measure::{answer::Answer, new_flows::Asked, spreaders::Spreaders, summary::Summary},
     question::{Structure, Views},
     view::{Side, Standard, ViewKey},
 };
@@ -14,10 +14,7 @@ use weir_common::{
     hash::FlowHashes,
     record::Record,
 };
-use weir_sketch::{
-    Spread,
-    hash::{Key, KeyedHash, mix},
-};
+use weir_sketch::hash::{Key, KeyedHash, mix};
 use weir_tests::{
     oracle::{Dimension, Oracle},
     traffic::{Mix, Plan, Traffic},
@@ -84,12 +81,12 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     let views: Arc<Views> = Views::built_in(&Config::default().estimates, TOP);
     let question = &views.questions[views.standard(standard).context("a standard view")?];
     let (by, of) = (&question.by, question.of.as_ref().context("what is distinct")?);
-    let Structure::Spread { pairs, smallest, error } = question.structure else {
+    let Structure::Spread { pairs, smallest, held, error } = question.structure else {
         anyhow::bail!("{} is not answered by a spread sketch", standard.name())
     };
     let key = Key([seed, 0x7370_7265]);
     let hash = KeyedHash::new(key);
-    let mut sketch = Spread::with_resolution(pairs, smallest, error, key.id());
+    let mut sketch = Spreaders::new(pairs, smallest, (held, error), key.id());
     // There are no more ports than this.
     let most = if standard == Standard::PortsPerSource { f64::from(u16::MAX) } else { f64::from(MANY).powf(ZIPF) };
     let touched = |rank: u32| (most * f64::from(rank).powf(-ZIPF)).round().max(1.0) as u64;
@@ -118,8 +115,7 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
         }
     }
     sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
-    let survey = sketch.survey();
-    let listed = survey.top(TOP);
+    let listed = sketch.top(TOP);
     let is_listed = |rank: u32| {
         let key = by.key(&record(rank, 0), Side::Src, views.facts());
         listed.iter().any(|spreader| spreader.key == key)

@@ -1,0 +1,410 @@
+//! Sample and hold: which few keys touch the most items, and how many, each with a counter of its own?
+//!
+//! The structure has room for a few keys. A key that it holds counts its items in registers that it shares with nobody.
+//! For a pair (a key and an item) that comes:
+//!
+//! ```text
+//! held?      count the item
+//! not held?  is the pair's hash among the rarest, about CHANCES in as many as the smallest held key has?
+//!              yes: replace the smallest held key, whose count is forgotten
+//!              no:  forget the pair
+//! ```
+//!
+//! 1. A pair's hash decides, not a coin. So a pair that comes again has no second chance, and no random numbers are
+//!    needed.
+//! 2. A new key inherits the score of the key that it replaces. So scores only grow, and ever rarer pairs are needed: a
+//!    flood of small keys replaces some thousand keys, not all the time.
+//!
+//! **Errors**: both ways, by 0.761 / sqrt(registers) of what was counted since the key was held. What the key touched
+//! before is missing: the lower bound leaves it out, and the upper bound allows for it. A key that touches many items
+//! from the start is held almost from the start.
+//!
+//! **Cost** for 32 keys and an error of 0.02: 64 KiB of registers. A pair of a key that is not held takes a hash and a
+//! look into a small table; one of a held key takes its register, too.
+//!
+//! **Papers**: sampling pairs by their hashes, to find who touches many: Venkataraman, Song, Gibbons and Blum, "New
+//! streaming algorithms for fast detection of superspreaders", 2005. Counting exactly what was sampled once: Estan and
+//! Varghese, "New directions in traffic measurement and accounting", 2002. A new key inherits the score of the smallest:
+//! Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005.
+//! Registers and estimates are those of [`UltraLogLog`](super::UltraLogLog).
+//!
+//! **Why not a crate**: none has it. [`Spread`](super::Spread) answers for every key, with wider bounds, and merges
+//! exactly: use both together.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::cmp::Reverse;
+
+mod counter;
+mod index;
+mod missed;
+
+use self::{counter::Counter, index::Index, missed::Missed};
+use super::{
+    Estimate, Geometry, MergeError, Touch,
+    hash::{combine, mix, scale},
+    hyperloglog::bounds_of,
+    merge::check_mergeable,
+    normal::deviations,
+    simd,
+    spread::Spreader,
+    ultraloglog,
+};
+
+/// How many pairs are hashed together.
+const CHUNK: usize = 32;
+/// The most keys that one has room for.
+pub const KEYS_MAX: usize = 1 << 14;
+/// A key is held after as many items as the smallest held key has, divided by this, on average.
+const CHANCES: u64 = 4;
+/// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
+const PLACES: usize = 1 << 13;
+/// In how many ways a bound may fail: the count is too high or too low, what was counted before it left was more than it
+/// seemed, or it waited for longer than is likely.
+const WAYS: f64 = 4.0;
+
+/// Distinct counts of a few keys: those that touch the most items.
+///
+/// ```
+/// use weir_sketch::{hash::{Key, sip}, SampleAndHold, Touch};
+///
+/// let key = Key([1, 2]);
+/// let touch = |source: u32, destination: u32| Touch {
+///     key: source,
+///     key_hash: sip(key, &source.to_le_bytes()),
+///     item_hash: sip(key, &destination.to_le_bytes()),
+/// };
+/// let mut hold = SampleAndHold::with_room(16, 0.02, key.id());
+/// // A thousand sources with five destinations each, and one that scans.
+/// for source in 0..1_000 {
+///     (0..5).for_each(|destination| hold.insert(touch(source, destination)));
+///     (0..2).for_each(|nth| hold.insert(touch(4_242, 2 * source + nth)));
+/// }
+/// let scanner = hold.held(&hold.margin(0, 0.001)).into_iter().max_by_key(|held| held.touched.value).unwrap();
+/// assert_eq!(scanner.key, 4_242);
+/// assert!(scanner.touched.lower <= 2_000 && 2_000 <= scanner.touched.upper);
+/// ```
+#[derive(Clone, Debug)]
+pub struct SampleAndHold<K> {
+    /// By place. The first are taken.
+    held: Vec<Held<K>>,
+    /// By place.
+    counters: Vec<Counter>,
+    room: usize,
+    /// By place, so many for each.
+    registers: Box<[u8]>,
+    /// How many bits of a hash choose the register.
+    precision: u32,
+    /// Where a key is held.
+    index: Index,
+    /// At least so much does every held key have; 0 while there is room. A lower bound: scores grow without a look at it.
+    price: u64,
+    /// A pair's rarity must be at most this for its key to be held.
+    limit: u64,
+    /// Keys that were ever held, and come again as often as they did.
+    admitted: u64,
+    /// How often keys left, by their hash.
+    left: Box<[u8]>,
+    key_id: u64,
+}
+
+/// How far off the bounds of some keys may be, if all of them are to hold together.
+#[derive(Clone, Copy, Debug)]
+pub struct Margin {
+    /// Of each way to fail of each key.
+    probability: f64,
+    /// Standard deviations.
+    deviations: f64,
+    /// What keys wait for that are not held.
+    price: u64,
+}
+
+/// A key that is held.
+#[derive(Clone, Copy, Debug)]
+struct Held<K> {
+    key: K,
+    hash: u64,
+    missed: Missed,
+}
+
+impl<K: Copy> SampleAndHold<K> {
+    /// A structure that holds so many keys, at most [`KEYS_MAX`], whose counts have this relative standard error (within
+    /// 0.19 and 0.0015).
+    ///
+    /// To find the k keys that touch most, give it room for several times as many.
+    pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
+        let (room, precision) = (keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error));
+        Self {
+            held: Vec::with_capacity(room),
+            counters: Vec::with_capacity(room),
+            room,
+            registers: vec![0; room << precision].into_boxed_slice(),
+            precision,
+            index: Index::with_room(room),
+            price: 0,
+            limit: u64::MAX,
+            admitted: 0,
+            left: vec![0; PLACES].into_boxed_slice(),
+            key_id,
+        }
+    }
+
+    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    #[inline]
+    pub fn insert(&mut self, touch: Touch<K>) {
+        let Touch { key, key_hash, item_hash } = touch;
+        self.insert_pair(key_hash, combine(key_hash, item_hash), || key);
+    }
+
+    /// Counts many pairs, each part of them in a column of its own: `key(i)`, whose hash is `key_hashes[i]`, touches
+    /// the item with the hash `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
+    pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
+        let mut pairs = [0; CHUNK];
+        for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
+            pair_chunk(keys, items, &mut pairs);
+            for (at, (&key_hash, &pair)) in keys[..keys.len().min(items.len())].iter().zip(&pairs).enumerate() {
+                self.insert_pair(key_hash, pair, || key(nth * CHUNK + at));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn insert_pair(&mut self, key_hash: u64, pair: u64, key: impl FnOnce() -> K) {
+        if let Some(place) = self.place_of(key_hash) {
+            self.count(place, pair);
+        } else if pair <= self.limit {
+            self.admit(key_hash, pair, key());
+        }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, place: usize, pair: u64) {
+        let registers = &mut self.registers[place << self.precision..][..1 << self.precision];
+        // The pair's own bits decided whether its key is held.
+        self.counters[place].count(registers, self.precision, mix(pair));
+    }
+
+    /// Holds a key, if this pair is rare enough for what the smallest has now.
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, hash: u64, pair: u64, key: K) {
+        let (place, price) = if self.held.len() < self.room {
+            (self.held.len(), self.price)
+        } else {
+            let (place, score) = self.smallest();
+            (place, self.price.max(score))
+        };
+        self.set_price(price);
+        if pair > self.limit {
+            return;
+        }
+        let held = Held { key, hash, missed: Missed::new(price, self.left[place_of_leaver(hash)]) };
+        self.place(place, held, Counter::new(price, self.precision));
+        self.registers[place << self.precision..][..1 << self.precision].fill(0);
+        self.admitted += 1;
+        self.count(place, pair);
+    }
+
+    /// Holds a key in this place, which may be taken.
+    fn place(&mut self, place: usize, held: Held<K>, counter: Counter) {
+        if place == self.held.len() {
+            self.held.push(held);
+            self.counters.push(counter);
+        } else {
+            let leaves = self.held[place].hash;
+            self.index.remove(leaves, |place| self.held[place].hash);
+            self.count_leaver(leaves);
+            (self.held[place], self.counters[place]) = (held, counter);
+        }
+        self.index.insert(held.hash, place, |place| self.held[place].hash);
+    }
+
+    /// The place and the score of the held key with the least score, if any is held.
+    fn smallest(&self) -> (usize, u64) {
+        let scores = self.counters.iter().map(|counter| counter.score());
+        scores.enumerate().min_by_key(|(_, score)| *score).unwrap_or_default()
+    }
+
+    fn set_price(&mut self, price: u64) {
+        self.price = price;
+        self.limit = if price > CHANCES { u64::MAX / price * CHANCES } else { u64::MAX };
+    }
+
+    fn count_leaver(&mut self, hash: u64) {
+        let times = &mut self.left[place_of_leaver(hash)];
+        *times = times.saturating_add(1);
+    }
+
+    /// What the bounds of all keys that are held, and of so many others, need to hold together, but with the probability
+    /// `failure`.
+    pub fn margin(&self, others: usize, failure: f64) -> Margin {
+        // Also keys that were held and left: a list has those that chance has favoured.
+        let keys = self.admitted.saturating_add(others as u64).max(1);
+        let probability = failure / WAYS / keys as f64;
+        Margin { probability, deviations: deviations(1.0 - 2.0 * probability), price: self.price_now() }
+    }
+
+    /// All keys that are held, in no particular order, with bounds as a margin has them.
+    pub fn held(&self, margin: &Margin) -> Vec<Spreader<K>> {
+        let touched = |held: &Held<K>, registers: &[u8]| {
+            let filled = registers.iter().filter(|register| **register != 0).count();
+            let count = ultraloglog::count_of(registers, self.precision);
+            let Estimate { value, lower, upper } =
+                bounds_of(count, margin.deviations * self.relative_error(), filled as u64);
+            let upper = upper.saturating_add(self.most(held.missed, margin));
+            Estimate { value: value.saturating_add(held.missed.usual()).min(upper), lower, upper }
+        };
+        let all = self.held.iter().zip(self.registers.chunks(1 << self.precision));
+        all.map(|(held, registers)| Spreader { hash: held.hash, key: held.key, touched: touched(held, registers) })
+            .collect()
+    }
+
+    /// What a key that is not held touches at most, with bounds as a margin has them. The value is what the smallest held
+    /// key has: who touched much more would be held.
+    pub fn estimate_unheld(&self, key_hash: u64, margin: &Margin) -> Estimate {
+        let upper = self.most(self.missed_by(key_hash, margin.price), margin);
+        Estimate { value: margin.price.min(upper), lower: 0, upper }
+    }
+
+    fn most(&self, missed: Missed, margin: &Margin) -> u64 {
+        missed.most(margin.probability, margin.deviations * counter::relative_error(self.precision))
+    }
+
+    /// What a key that is not held may have touched, as one that waits for this price.
+    fn missed_by(&self, key_hash: u64, price: u64) -> Missed {
+        Missed::new(price, self.left[place_of_leaver(key_hash)])
+    }
+
+    /// Merges another one into this one. Bounds hold for everything that both were fed. The keys with the largest scores
+    /// stay.
+    ///
+    /// # Errors
+    ///
+    /// The other has another geometry or another key. Nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+        let price = self.price_now().saturating_add(other.price_now());
+        let mut arriving: Vec<(usize, Held<K>)> = Vec::with_capacity(other.held.len());
+        for (place, held) in other.held.iter().enumerate().filter(|(_, held)| self.place_of(held.hash).is_none()) {
+            let missed = held.missed.and(self.missed_by(held.hash, self.price_now()));
+            arriving.push((place, Held { missed, ..*held }));
+        }
+        for place in 0..self.held.len() {
+            let held = &mut self.held[place];
+            let Some(theirs) = other.place_of(held.hash) else {
+                held.missed = held.missed.and(other.missed_by(held.hash, other.price_now()));
+                continue;
+            };
+            held.missed = held.missed.and(other.held[theirs].missed);
+            let registers = &mut self.registers[place << self.precision..][..1 << self.precision];
+            ultraloglog::merge_all(registers, other.registers_of(theirs));
+            self.counters[place] = self.counters[place].and(other.counters[theirs]).settled(registers, self.precision);
+        }
+        for (times, more) in self.left.iter_mut().zip(&other.left) {
+            *times = times.saturating_add(*more);
+        }
+        self.admitted = self.admitted.saturating_add(other.admitted);
+        self.set_price(price);
+        // The largest first: whoever finds no place that is worth less leaves with those behind it. Among equals the hash
+        // decides, so that it does not matter who merges whom.
+        arriving.sort_unstable_by_key(|(theirs, held)| Reverse((other.counters[*theirs].score(), held.hash)));
+        for (theirs, held) in arriving {
+            self.receive(held, other.counters[theirs], other.registers_of(theirs));
+        }
+        Ok(())
+    }
+
+    /// Takes a key of another table in, or the smallest of ours leaves for it, if that is worth less.
+    fn receive(&mut self, held: Held<K>, counter: Counter, registers: &[u8]) {
+        let mut place = self.held.len();
+        if place == self.room {
+            let worth = |place: usize| (self.counters[place].score(), self.held[place].hash);
+            let Some(smallest) = (0..place).min_by_key(|place| worth(*place)) else { return };
+            let (least, arriving) = (worth(smallest), (counter.score(), held.hash));
+            self.set_price(self.price.max(least.min(arriving).0));
+            if arriving < least {
+                self.count_leaver(held.hash);
+                return;
+            }
+            place = smallest;
+        }
+        self.place(place, held, counter);
+        self.registers[place << self.precision..][..1 << self.precision].copy_from_slice(registers);
+    }
+
+    fn place_of(&self, hash: u64) -> Option<usize> {
+        self.index.find(hash, |place| self.held[place].hash)
+    }
+
+    fn registers_of(&self, place: usize) -> &[u8] {
+        &self.registers[place << self.precision..][..1 << self.precision]
+    }
+
+    /// What a key that is not held waits for: nothing while there is room.
+    fn price_now(&self) -> u64 {
+        if self.held.len() < self.room { self.price } else { self.price.max(self.smallest().1) }
+    }
+
+    /// Empties it. Writes every register, so that its pages become resident.
+    // Not inlined: next to the allocation, compilers would leave the writes out.
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        // The registers of places that were never taken are empty; but their pages may not be there yet.
+        self.registers.fill(0);
+        self.left.fill(0);
+        self.held.clear();
+        self.counters.clear();
+        self.index.clear();
+        self.set_price(0);
+        self.admitted = 0;
+    }
+
+    /// Makes an empty one ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64) {
+        self.key_id = key_id;
+    }
+
+    /// The relative standard error of the count of a held key.
+    pub fn relative_error(&self) -> f64 {
+        ultraloglog::ERROR_FACTOR / libm::sqrt((1u64 << self.precision) as f64)
+    }
+
+    /// How many keys it can hold.
+    pub const fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Its size and shape: sketches merge if these are equal.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::Counters { count: self.room, registers: 1 << self.precision }
+    }
+
+    /// The fingerprint of the key that its hashes are made with.
+    pub const fn key_id(&self) -> u64 {
+        self.key_id
+    }
+
+    /// The memory that it takes, in bytes, with itself.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.held.capacity() * size_of::<Held<K>>()
+            + self.counters.capacity() * size_of::<Counter>()
+            + self.registers.len()
+            + self.left.len()
+            + self.index.memory_bytes()
+    }
+}
+
+simd::dispatch! {
+    /// The hash of each pair of a key and an item.
+    fn pair_chunk(keys: &[u64], items: &[u64], pairs: &mut [u64; CHUNK]) {
+        pairs.iter_mut().zip(keys.iter().zip(items)).for_each(|(pair, (key, item))| *pair = combine(*key, *item));
+    }
+}
+
+/// Where the keys with this hash are counted that leave.
+const fn place_of_leaver(hash: u64) -> usize {
+    scale(hash, PLACES as u64) as usize
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Where a key is held: a small table of places, by hash.
+
+use alloc::{boxed::Box, vec};
+
+/// Cells for each key, at least: so most keys that are not held are told by one look.
+const CELLS_PER_KEY: usize = 8;
+
+/// A hash table of places with linear probing. Hashes are kept where the places are.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// A place and 1, or 0.
+    cells: Box<[u16]>,
+}
+
+impl Index {
+    /// For so many keys.
+    pub fn with_room(keys: usize) -> Self {
+        Self { cells: vec![0; (keys * CELLS_PER_KEY).next_power_of_two()].into_boxed_slice() }
+    }
+
+    /// The place of the key with this hash. `hash_at` tells the hash of a place.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, hash_at: impl Fn(usize) -> u64) -> Option<usize> {
+        let mut cell = self.first(hash);
+        loop {
+            let place = usize::from(self.cells[cell]).checked_sub(1)?;
+            if hash_at(place) == hash {
+                return Some(place);
+            }
+            cell = self.next(cell);
+        }
+    }
+
+    /// Remembers the place of a key that has none.
+    pub fn insert(&mut self, hash: u64, place: usize, hash_at: impl Fn(usize) -> u64) {
+        debug_assert_eq!(self.find(hash, &hash_at), None);
+        let mut cell = self.first(hash);
+        while self.cells[cell] != 0 {
+            cell = self.next(cell);
+        }
+        self.cells[cell] = place as u16 + 1;
+    }
+
+    /// Forgets the place of a key. Cells behind it move up, so that no gap separates them from where they are looked for.
+    pub fn remove(&mut self, hash: u64, hash_at: impl Fn(usize) -> u64) {
+        let mut gap = self.first(hash);
+        loop {
+            match usize::from(self.cells[gap]).checked_sub(1) {
+                None => return,
+                Some(place) if hash_at(place) == hash => break,
+                Some(_) => gap = self.next(gap),
+            }
+        }
+        let mut cell = gap;
+        loop {
+            cell = self.next(cell);
+            let Some(place) = usize::from(self.cells[cell]).checked_sub(1) else { break };
+            let first = self.first(hash_at(place));
+            // It may move up unless the gap is before the cell where its search begins.
+            if self.distance(first, cell) >= self.distance(gap, cell) {
+                self.cells[gap] = self.cells[cell];
+                gap = cell;
+            }
+        }
+        self.cells[gap] = 0;
+    }
+
+    /// Forgets all places.
+    pub fn clear(&mut self) {
+        self.cells.fill(0);
+    }
+
+    /// The memory that it takes, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.cells)
+    }
+
+    #[inline(always)]
+    const fn first(&self, hash: u64) -> usize {
+        hash as usize & (self.cells.len() - 1)
+    }
+
+    #[inline(always)]
+    const fn next(&self, cell: usize) -> usize {
+        (cell + 1) & (self.cells.len() - 1)
+    }
+
+    /// How many cells `to` is behind `from`.
+    const fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.cells.len() - 1)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a key may have touched while it was not held.
+
+use super::CHANCES;
+
+/// What a key may have touched while it was not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The price when it was held again: what it had when it was held before was less in all.
+    before: u64,
+    /// The price for which it waited; 0 if every pair was taken.
+    waited: u64,
+    /// It was held so often before, at most.
+    times: u32,
+    /// In so many tables.
+    tables: u32,
+}
+
+impl Missed {
+    /// Of a key that is held for this price. It left so often before, at most; or any number of times, if that is the
+    /// largest number.
+    pub fn new(price: u64, times: u8) -> Self {
+        // Each time that it was held it had one item at least.
+        let known = if times == u8::MAX { u64::MAX } else { times.into() };
+        let times = known.min(price).min(u32::MAX.into()) as u32;
+        let (before, waited) = (if times > 0 { price } else { 0 }, if price > CHANCES { price } else { 0 });
+        Self { before, waited, times, tables: 1 }
+    }
+
+    /// Together with what it missed in another table.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            before: self.before.saturating_add(other.before),
+            waited: self.waited.saturating_add(other.waited),
+            times: self.times.max(other.times),
+            tables: self.tables + other.tables,
+        }
+    }
+
+    /// How many items on average, while it waited for the last time.
+    pub const fn usual(self) -> u64 {
+        self.waited / CHANCES
+    }
+
+    /// At most so many items, but with this probability. A score has this relative error.
+    ///
+    /// It waited for `times` + 1 rare pairs. Each of its pairs was rare enough with a probability of [`CHANCES`] / price, or
+    /// more while the price was lower.
+    pub fn most(self, probability: f64, error: f64) -> u64 {
+        let Self { before, waited, times, tables } = self;
+        let pairs = expected(times, probability / f64::from(tables)) * waited as f64 / CHANCES as f64;
+        libm::ceil(before as f64 * (1.0 + error) + pairs) as u64
+    }
+}
+
+/// So many events are expected, if there are no more than `events` with this probability, by Poisson's law. (The binomial
+/// law has lighter tails: Anderson and Samuels, "Some inequalities among binomial and Poisson probabilities", 1967.)
+fn expected(events: u32, probability: f64) -> f64 {
+    /// More events say nothing about a single key.
+    const MOST: u32 = 400;
+    match events {
+        0 => return -libm::log(probability),
+        1..=MOST => (),
+        _ => return f64::INFINITY,
+    }
+    let no_more = |expected: f64| {
+        let (mut term, mut sum) = (libm::exp(-expected), 0.0);
+        for nth in 0..=events {
+            sum += term;
+            term *= expected / f64::from(nth + 1);
+        }
+        sum
+    };
+    // The more are expected, the less probable is it.
+    let (mut few, mut many) = (0.0, 700.0);
+    for _ in 0..f64::MANTISSA_DIGITS {
+        let middle = (few + many) / 2.0;
+        if no_more(middle) > probability { few = middle } else { many = middle }
+    }
+    many
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations_are_those_of_tables() {
+        // 95 % bounds of Poisson's law: 3.00, 4.74 and 16.96 for 0, 1 and 10 events.
+        for (events, mean) in [(0, 2.996), (1, 4.744), (10, 16.962)] {
+            assert!((expected(events, 0.05) - mean).abs() < 0.001, "{events}: {}", expected(events, 0.05));
+        }
+        assert!(expected(400, 1e-12) < 600.0, "far from what halving begins with");
+        assert_eq!(expected(401, 0.5), f64::INFINITY);
+    }
+
+    #[test]
+    fn what_was_missed_grows_with_the_price_and_with_the_certainty() {
+        let missed = Missed::new(400, 0);
+        // 100 times the logarithm.
+        assert_eq!((missed.most(0.1, 0.1), missed.most(1e-6, 0.1)), (231, 1_382));
+        assert_eq!(missed.usual(), 100);
+        let every_pair = Missed::new(CHANCES, 0);
+        assert_eq!((every_pair.usual(), every_pair.most(0.01, 0.1)), (0, 0));
+        // It left once: it had 400 at most then, 10 % off, and waited for two rare pairs.
+        assert_eq!(Missed::new(400, 1).most(0.05, 0.1), 440 + 475);
+        assert_eq!(Missed::new(1, 9), Missed { before: 1, waited: 0, times: 1, tables: 1 });
+        assert_eq!(Missed::new(300, u8::MAX).times, 300, "that often, or more often");
+        assert_eq!(Missed::new(500, u8::MAX).most(0.1, 0.1), u64::MAX, "nobody knows");
+        let both = missed.and(Missed::new(40, 3));
+        assert_eq!(both, Missed { before: 40, waited: 440, times: 3, tables: 2 });
+        assert_eq!(missed.and(missed).most(0.1, 0.1), 600, "each of two tables has half of the probability");
+    }
+}
