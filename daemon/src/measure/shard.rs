@@ -7,13 +7,14 @@
 //! for each record that feeds: hash the flow and its parts
 //! for each of these:
 //!     totals += record
-//! for each record whose flow was not here lately:
-//!     unique sources, destinations, flows: insert
-//!     flow absent from the filter of seen flows? one more new flow, also for the views that count these
+//!     was its flow not here lately? it waits, until there are enough of these
 //! for each view, such as that of the largest sources:
 //!     for each record that it matches: add
-//!     (if it counts distinct parts of flows: only where the flow was not here lately)
 //!     (prefixes: nothing; what the lists of addresses do not hold, these hand over to them)
+//! for each record that waits:
+//!     unique sources, destinations, flows: insert
+//!     flow absent from the filter of seen flows? one more new flow, also for the views that count these
+//!     for each view that counts distinct parts of flows: insert
 //! ```
 //!
 //! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
@@ -108,13 +109,6 @@ impl Transposed {
 }
 
 impl<'a> Columns<'a> {
-    /// The first so many records.
-    #[inline]
-    pub fn first(self, count: usize) -> Self {
-        let (items, tallies) = (&self.items[..count], &self.tallies[..count]);
-        Self { items, tallies, total: tallies.iter().copied().sum(), hashes: self.hashes }
-    }
-
     /// The hashes that views of this kind share; none for [`Kind::Other`].
     #[inline]
     pub fn hashes(&self, kind: Kind) -> Option<&'a [u64]> {
@@ -298,9 +292,11 @@ impl Shard {
         self.records += records.len() as u64;
         let (mut items, mut all, mut others) =
             ([Item::default(); TOGETHER], Transposed::default(), Transposed::default());
+        // Of flows that were not here lately. They wait until there are as many as are taken together.
+        let (mut fresh, mut waiting) = ([Item::default(); TOGETHER], 0);
         for records in records.chunks(TOGETHER) {
-            // Those that feed come first, and among them those of flows that were not here lately.
-            let (mut fresh, mut feeding, mut repeated) = (0, 0, TOGETHER);
+            // Those that feed come first.
+            let (mut feeding, mut repeated) = (0, TOGETHER);
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
@@ -319,33 +315,53 @@ impl Shard {
                 self.protocols.add(&item.record.key, item.tally.packets);
                 if !self.recent.meet(item.hashes.flow) {
                     seen.prefetch(item.hashes.flow);
-                    items.swap(fresh, feeding);
-                    fresh += 1;
+                    fresh[waiting] = *item;
+                    waiting += 1;
+                    if waiting == TOGETHER {
+                        self.absorb_fresh(&fresh, seen);
+                        waiting = 0;
+                    }
                 }
                 feeding += 1;
             }
             let (repeated, items) = (&items[repeated..], &items[..feeding]);
             let (columns, others) = (all.columns(items), others.columns(repeated));
-            let fresh = columns.first(fresh);
-            self.unique.insert_batch(fresh);
-            let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
-            let new: u32 = (0..).zip(fresh.items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
-            self.new_flows += u64::from(new.count_ones());
-            if new != 0 && self.plan.has_new_flows() {
-                self.absorb_new(fresh.items, new);
-            }
             let facts = self.plan.facts();
             for (nth, question) in self.plan.questions.iter().enumerate() {
                 if question.is_fed_by_list() || question.view.measure == Measure::NewFlows {
                     continue;
                 }
                 let Some((view, mut prefixes)) = with_prefixes(&mut self.views, nth, question) else { continue };
-                let columns = if question.is_of_flows { fresh } else { columns };
-                view.absorb(question, prefixes.as_deref_mut(), &self.hash, facts, columns);
+                if !question.is_of_flows {
+                    view.absorb(question, prefixes.as_deref_mut(), &self.hash, facts, columns);
+                }
                 if question.is_fed_by_all && !repeated.is_empty() {
                     view.absorb(question, prefixes, &self.hash, facts, others);
                 }
             }
+        }
+        if waiting > 0 {
+            self.absorb_fresh(&fresh[..waiting], seen);
+        }
+    }
+
+    /// Adds records of flows that were not here lately to all that counts something distinct.
+    #[inline(never)]
+    fn absorb_fresh(&mut self, items: &[Item], seen: &Seen) {
+        let mut transposed = Transposed::default();
+        let columns = transposed.columns(items);
+        self.unique.insert_batch(columns);
+        let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
+        let new: u32 = (0..).zip(items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
+        self.new_flows += u64::from(new.count_ones());
+        let facts = self.plan.facts();
+        for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
+            if question.is_of_flows && question.view.measure != Measure::NewFlows {
+                view.absorb(question, None, &self.hash, facts, columns);
+            }
+        }
+        if new != 0 && self.plan.has_new_flows() {
+            self.absorb_new(items, new);
         }
     }
 
