@@ -102,16 +102,18 @@ pub struct SampleAndHold<K> {
     limit: u64,
     /// Keys that were ever held, and come again as often as they did.
     admitted: u64,
+    /// How many were merged.
+    tables: u32,
     /// How often keys left, by their hash.
     left: Box<[u8]>,
     key_id: u64,
 }
 
 /// How far off the bounds of some keys may be, if all of them are to hold together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Margin {
-    /// Of each way to fail of each key.
-    probability: f64,
+    /// How many rare pairs a key waits for at most, by how often it left before.
+    waits: Vec<f64>,
     /// Standard deviations.
     deviations: f64,
     /// What keys wait for that are not held.
@@ -143,6 +145,7 @@ impl<K: Copy> SampleAndHold<K> {
             price: 0,
             limit: u64::MAX,
             admitted: 0,
+            tables: 1,
             left: vec![0; PLACES].into_boxed_slice(),
             key_id,
         }
@@ -240,7 +243,12 @@ impl<K: Copy> SampleAndHold<K> {
         // Also keys that were held and left: a list has those that chance has favoured.
         let keys = self.admitted.saturating_add(others as u64).max(1);
         let probability = failure / WAYS / keys as f64;
-        Margin { probability, deviations: deviations(1.0 - 2.0 * probability), price: self.price_now() }
+        let most = self.left.iter().max().copied().unwrap_or(0);
+        Margin {
+            waits: missed::waits(most.into(), probability / f64::from(self.tables)),
+            deviations: deviations(1.0 - 2.0 * probability),
+            price: self.price_now(),
+        }
     }
 
     /// All keys that are held, in no particular order, with bounds as a margin has them.
@@ -266,7 +274,7 @@ impl<K: Copy> SampleAndHold<K> {
     }
 
     fn most(&self, missed: Missed, margin: &Margin) -> u64 {
-        missed.most(margin.probability, margin.deviations * counter::relative_error(self.precision))
+        missed.most(&margin.waits, margin.deviations * counter::relative_error(self.precision))
     }
 
     /// What a key that is not held may have touched, as one that waits for this price.
@@ -303,6 +311,7 @@ impl<K: Copy> SampleAndHold<K> {
             *times = times.saturating_add(*more);
         }
         self.admitted = self.admitted.saturating_add(other.admitted);
+        self.tables = self.tables.saturating_add(other.tables);
         self.set_price(price);
         // The largest first: whoever finds no place that is worth less leaves with those behind it. Among equals the hash
         // decides, so that it does not matter who merges whom.
@@ -356,6 +365,7 @@ impl<K: Copy> SampleAndHold<K> {
         self.index.clear();
         self.set_price(0);
         self.admitted = 0;
+        self.tables = 1;
     }
 
     /// Makes an empty one ready for hashes of another key.

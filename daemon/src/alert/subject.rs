@@ -276,7 +276,8 @@ fn top<'r>(top: &'r Top, list: Standard, each: &mut dyn FnMut([Estimate; 2], [Es
         | Standard::PortsPerSource
         | Standard::IpVersions
         | Standard::Protocols
-        | Standard::Dscp => {}
+        | Standard::Dscp
+        | Standard::Talkers => {}
     }
 }
 

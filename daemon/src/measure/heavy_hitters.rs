@@ -91,6 +91,22 @@ pub struct Held<K> {
     pub upper: Tally,
 }
 
+impl<K> From<Candidate<K, Tally>> for Held<K> {
+    fn from(held: Candidate<K, Tally>) -> Self {
+        Self { value: held.value(), lower: held.lower(), upper: held.upper(), key: held.key }
+    }
+}
+
+impl<K: Copy + Eq + Default> Held<K> {
+    /// What candidates alone know of any key. One that is none may have anything up to its upper bound: the value is half.
+    pub fn of(candidates: &TopK<K, Tally>, hash: u64, key: &K) -> Self {
+        let Bounds { lower, upper } = candidates.bounds(hash, key);
+        let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
+        let value = candidates.get(hash, key).map_or(half, |held| held.value());
+        Self { key: *key, value, lower, upper }
+    }
+}
+
 impl<K: Copy + Eq + Default> HeavyHitters<K> {
     /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added; the bounds of
     /// the candidates alone, of which there are at least so many, may be `error_of_candidates` apart.
@@ -128,12 +144,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
 
     /// The candidates.
     pub fn iter(&self) -> impl Iterator<Item = Held<K>> + '_ {
-        self.candidates.iter().map(|held: Candidate<K, Tally>| Held {
-            key: held.key,
-            value: held.value(),
-            lower: held.lower(),
-            upper: held.upper(),
-        })
+        self.candidates.iter().map(Held::from)
     }
 
     /// What keys that are no candidates have, in groups, at most: see [`TopK::light`].

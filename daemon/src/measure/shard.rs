@@ -81,7 +81,7 @@ pub struct Columns<'a> {
     hashes: &'a Hashes,
 }
 
-/// By [`Kind`], but [`Kind::Other`].
+/// By [`Kind`], of those that share hashes.
 type Hashes = [[u64; TOGETHER]; 5];
 
 /// Room for the columns of [`TOGETHER`] records.
@@ -109,7 +109,7 @@ impl Transposed {
 }
 
 impl<'a> Columns<'a> {
-    /// The hashes that views of this kind share; none for [`Kind::Other`].
+    /// The hashes that views of this kind share, if they do.
     #[inline]
     pub fn hashes(&self, kind: Kind) -> Option<&'a [u64]> {
         let column = match kind {
@@ -118,7 +118,7 @@ impl<'a> Columns<'a> {
             Kind::Destination => 2,
             Kind::Pair => 3,
             Kind::Service => 4,
-            Kind::Other => return None,
+            Kind::PairOfInterface | Kind::Other => return None,
         };
         Some(&self.hashes[column][..self.items.len()])
     }

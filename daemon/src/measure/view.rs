@@ -1,7 +1,7 @@
 //! One view's sketch in a shard: what its question comes to, in the open window.
 
-use weir_common::ledger::Tally;
-use weir_sketch::{HyperLogLog, MergeError, hash::KeyedHash};
+use weir_common::{ledger::Tally, record::Record};
+use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
 
 use super::{
     heavy_hitters::{HeavyHitters, Held},
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     names::Facts,
     question::{Question, Structure},
-    view::{By, Kind, Narrow, Side, ViewKey},
+    view::{By, Kind, Narrow, Side, ViewKey, by::of_interface},
 };
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
@@ -36,6 +36,7 @@ enum Answers {
     Total,
     Table(Box<[Tally]>),
     HeavyHitters(Box<HeavyHitters<ViewKey>>),
+    Candidates(TopK<ViewKey, Tally>),
     Prefixes(Box<Prefixes>),
     Unique(HyperLogLog),
     Spread(Box<Spreaders>),
@@ -48,7 +49,7 @@ impl Answers {
             Self::Total => return None,
             Self::Table(_) | Self::Prefixes(_) => (true, false),
             Self::Unique(_) => (false, false),
-            Self::HeavyHitters(_) | Self::Spread(_) => (true, true),
+            Self::HeavyHitters(_) | Self::Candidates(_) | Self::Spread(_) => (true, true),
         };
         Some(Needs { keys, hashes })
     }
@@ -134,6 +135,23 @@ struct Needs {
     hashes: bool,
 }
 
+/// Adds each record to the sum whose number `at` tells, if there is one. Often several in a row go to the same: these are
+/// added up first, because a sum in memory takes several times as long to add to as one in a register.
+#[inline(always)]
+fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
+    let (mut place, mut run) = (0, Tally::default());
+    let mut end = |place: usize, run: Tally| sums.get_mut(place).into_iter().for_each(|sum| sum.add(run));
+    for (item, tally) in columns.items.iter().zip(columns.tallies) {
+        let next = at(&item.record);
+        if next != place {
+            end(place, run);
+            (place, run) = (next, Tally::default());
+        }
+        run.add(*tally);
+    }
+    end(place, run);
+}
+
 impl ViewSketch {
     /// An empty sketch for keys with this fingerprint, which takes so many records at once.
     pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
@@ -142,6 +160,9 @@ impl ViewSketch {
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
             Structure::HeavyHitters { error, candidates, distinct: _ } => {
                 Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
+            }
+            Structure::Candidates { error, candidates } => {
+                Answers::Candidates(TopK::with_error(error, candidates, key_id))
             }
             Structure::Prefixes { error, candidates } => {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
@@ -155,7 +176,8 @@ impl ViewSketch {
             Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
             _ => None,
         };
-        let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
+        let has_sums_of_slots =
+            question.view.per_interface && matches!(answers, Answers::HeavyHitters(_) | Answers::Candidates(_));
         let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
         let batch = Batch::new(question, together);
         let by_slot = vec![Tally::default(); slots].into_boxed_slice();
@@ -200,6 +222,11 @@ impl ViewSketch {
                     distinct.insert_batch(hashes);
                 }
             }
+            Answers::Candidates(candidates) => {
+                let mut keys = keys.iter();
+                let part = |tally: &Tally| (keys.next().copied().unwrap_or_default(), *tally);
+                candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut ());
+            }
             Answers::Prefixes(prefixes) => {
                 keys.iter().zip(tallies).for_each(|(key, tally)| prefixes.add(hash, Prefix::of(key), *tally));
             }
@@ -218,19 +245,10 @@ impl ViewSketch {
         };
         self.total.add(columns.total);
         // A loop of its own for each.
-        macro_rules! add {
-            ($narrow:ident) => {
-                for (item, tally) in columns.items.iter().zip(columns.tallies) {
-                    if let Some(cell) = cells.get_mut(Narrow::$narrow.index(&item.record)) {
-                        cell.add(*tally);
-                    }
-                }
-            };
-        }
         match narrow {
-            Narrow::IpVersion => add!(IpVersion),
-            Narrow::Proto => add!(Proto),
-            Narrow::Dscp => add!(Dscp),
+            Narrow::IpVersion => add_runs(cells, columns, |record| Narrow::IpVersion.index(record)),
+            Narrow::Proto => add_runs(cells, columns, |record| Narrow::Proto.index(record)),
+            Narrow::Dscp => add_runs(cells, columns, |record| Narrow::Dscp.index(record)),
         }
         true
     }
@@ -246,8 +264,18 @@ impl ViewSketch {
         columns: Columns<'_>,
     ) -> bool {
         let Question { filter, by, of, .. } = question;
-        let (true, Some(hashes)) = (filter.is_empty(), columns.hashes(by.kind())) else { return false };
-        let items = columns.items;
+        let (items, mut moved) = (columns.items, [0; TOGETHER]);
+        let hashes = match (filter.is_empty(), by.kind()) {
+            (false, _) | (_, Kind::Other) => return false,
+            (_, Kind::PairOfInterface) => {
+                let pairs = columns.hashes(Kind::Pair).unwrap_or_default();
+                for ((moved, pair), item) in moved.iter_mut().zip(pairs).zip(items) {
+                    *moved = of_interface(*pair, item.record.key.interface().into());
+                }
+                &moved[..items.len()]
+            }
+            (_, kind) => columns.hashes(kind).unwrap_or_default(),
+        };
         match (&mut self.answers, of) {
             (Answers::HeavyHitters(hitters), None) => {
                 let tallies = columns.tallies;
@@ -272,11 +300,18 @@ impl ViewSketch {
                     (Kind::Destination, None) => add!(Destination, &mut ()),
                     (Kind::Pair, _) => add!(Pair, &mut ()),
                     (Kind::Service, _) => add!(Service, &mut ()),
+                    (Kind::PairOfInterface, _) => add!(PairOfInterface, &mut ()),
                     (Kind::Other, _) => return false,
                 }
                 if let Some(distinct) = &mut self.keys {
                     distinct.insert_batch(hashes);
                 }
+                add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
+            }
+            (Answers::Candidates(candidates), None) if by.kind() == Kind::PairOfInterface => {
+                let part = |item: &Item| (Kind::PairOfInterface.key(&item.record.key), item.tally);
+                candidates.add_batch((hashes, |hash| *hash), (items, part));
+                add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
             }
             (Answers::Spread(spread), Some(of)) => {
                 let (mut keys, mut own) = ([ViewKey::default(); TOGETHER], [0; TOGETHER]);
@@ -352,6 +387,7 @@ impl ViewSketch {
                     None => one.merge(other, hash_of, &mut ())?,
                 }
             }
+            (Answers::Candidates(one), Answers::Candidates(other)) => one.merge(other)?,
             (Answers::Prefixes(one), Answers::Prefixes(other)) => one.merge(other, hash)?,
             (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
             (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
@@ -382,6 +418,7 @@ impl ViewSketch {
                 Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
             }
             Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
+            Answers::Candidates(candidates) => Box::new(candidates.iter().map(Held::from)),
             Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
             Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
         }
@@ -402,6 +439,7 @@ impl ViewSketch {
             Answers::Total => Some(exact(self.total)),
             Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
             Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
+            Answers::Candidates(candidates) => Some(Held::of(candidates, by.hash_of(hash, key), key)),
             Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
             Answers::Unique(_) | Answers::Spread(_) => None,
         }
@@ -421,6 +459,7 @@ impl ViewSketch {
     pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
+            Answers::Candidates(candidates) => Box::new(candidates.light()),
             _ => Box::new([].into_iter()),
         }
     }
@@ -447,6 +486,7 @@ impl ViewSketch {
             Answers::Total => (),
             Answers::Table(cells) => cells.fill(Tally::default()),
             Answers::HeavyHitters(hitters) => hitters.clear(),
+            Answers::Candidates(candidates) => candidates.clear(),
             Answers::Prefixes(prefixes) => prefixes.clear(),
             Answers::Unique(distinct) => distinct.clear(),
             Answers::Spread(spread) => spread.clear(),
@@ -461,6 +501,7 @@ impl ViewSketch {
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
+            Answers::Candidates(candidates) => candidates.rekey(key_id, coins),
             Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins),
             Answers::Unique(distinct) => distinct.rekey(key_id),
             Answers::Spread(spread) => spread.rekey(key_id),
@@ -473,6 +514,7 @@ impl ViewSketch {
             Answers::Total => 0,
             Answers::Table(cells) => size_of_val(&**cells),
             Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
+            Answers::Candidates(candidates) => candidates.memory_bytes(),
             Answers::Prefixes(prefixes) => prefixes.memory_bytes(),
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),

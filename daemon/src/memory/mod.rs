@@ -323,7 +323,7 @@ mod tests {
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
             Memory::plan(&config, &views, &Cpus::of(cpus), true)
         };
-        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 348 << 20)] {
+        for (interfaces, limit) in [("[eth0]", 256 << 20), ("[\"*\"]", 356 << 20)] {
             let plan = plan_of(interfaces, 128);
             assert!(plan.total() <= limit, "{interfaces}: {plan}");
             assert_eq!(plan.workers, WORKERS_MAX as u64);

@@ -105,16 +105,20 @@ impl Views {
     fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
         let mut directory = Directory::default();
-        let standard = config.standard().map(|standard| {
+        let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
+        let standard: Vec<Standard> = config.standard().filter(is_of_use).collect();
+        let standard_views = standard.iter().map(|standard| {
             let place = if standard.is_per_interface() { Place::Tables } else { Place::List };
             (standard.view(config.estimates.top_error, config.report.top), place)
         });
-        let views = standard.clone().chain(config.views.iter().map(|view| (view.clone(), Place::Own)));
+        let views = standard_views.chain(config.views.iter().map(|view| (view.clone(), Place::Own)));
         let mut questions: Vec<_> = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
-        let standard: Vec<_> = config.standard().collect();
         for (nth, view) in standard.iter().enumerate() {
+            if view.is_for_several_interfaces() {
+                questions[nth].structure = Structure::for_short_lists(&questions[nth].view, interfaces);
+            }
             let Some(addresses) = view.of_addresses() else { continue };
             questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
             let list = standard[..nth].iter().position(|view| *view == addresses);
@@ -165,10 +169,16 @@ impl Views {
         self.own().chain(standard.filter(|(_, question)| question.view.per_interface))
     }
 
-    /// The standard views alone.
+    /// The standard views alone, for one interface.
     pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
+        Self::built_in_for(estimates, top, 1)
+    }
+
+    /// The standard views alone, for so many slots of interfaces.
+    pub fn built_in_for(estimates: &Estimates, top: usize, interfaces: usize) -> Arc<Self> {
         let report = Report { top, ..Report::default() };
-        Self::with_geo(&Config { estimates: estimates.clone(), report, ..Config::default() }, 1, Geo::default())
+        let config = Config { estimates: estimates.clone(), report, ..Config::default() };
+        Self::with_geo(&config, interfaces, Geo::default())
     }
 
     /// Whether a question is about new flows.
@@ -268,16 +278,17 @@ mod tests {
         };
         let own = "views: [{name: w}, {name: dscp, by: [dscp]}, {name: flows}]";
         let (w, none) = (Some("w".to_owned()), None);
-        assert_eq!(names(own), ("w dscp flows ip_versions protocols".to_owned(), w.clone()));
+        assert_eq!(names(own), ("w dscp flows ip_versions protocols talkers".to_owned(), w.clone()));
         assert_eq!(names(&format!("standard_views: [dscp]\n{own}")), ("w dscp flows".to_owned(), w));
-        assert_eq!(names(""), ("ip_versions protocols dscp".to_owned(), none.clone()));
+        assert_eq!(names(""), ("ip_versions protocols dscp talkers".to_owned(), none.clone()));
         assert_eq!(names("standard_views: []"), (String::new(), none));
     }
 
     #[test]
     fn what_packets_that_fed_elsewhere_need_follows_from_the_views() {
         let repeated = |text: &str| Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap().repeated;
-        assert_eq!(repeated(""), Repeated::Plain);
+        assert_eq!(repeated(""), Repeated::Hashed);
+        assert_eq!(repeated("standard_views: [flows, dscp]"), Repeated::Plain);
         assert_eq!(repeated("standard_views: [flows]"), Repeated::Ignored);
         assert_eq!(repeated("views: [{name: w, by: [src_ip], per: interface}]"), Repeated::Hashed);
     }

@@ -26,6 +26,13 @@ pub enum Structure {
         /// The relative standard error of a `HyperLogLog` of all keys, where the entropy is asked for.
         distinct: Option<f64>,
     },
+    /// Candidates alone.
+    Candidates {
+        /// The usual distance of bounds, as a share of the whole.
+        error: f64,
+        /// How many at least.
+        candidates: usize,
+    },
     /// Candidates, fed by what the candidates of a list of addresses do not hold.
     Prefixes {
         /// The usual distance of bounds, as a share of the whole.
@@ -73,6 +80,12 @@ impl Structure {
         Self::Prefixes { error: PREFIXES_WIDER * view.error, candidates }
     }
 
+    /// The structure for a standard view that has a short list for each of so many slots of interfaces.
+    pub fn for_short_lists(view: &View, interfaces: usize) -> Self {
+        let candidates = CANDIDATES_PER_ROW * view.top * interfaces.min(TABLES_MAX);
+        Self::Candidates { error: view.error, candidates }
+    }
+
     /// The structure for a view.
     pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
@@ -104,7 +117,7 @@ impl fmt::Display for Structure {
                 write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)?;
                 if distinct.is_some() { write!(f, "; HyperLogLog for the entropy") } else { Ok(()) }
             }
-            Self::Prefixes { error, candidates: _ } => {
+            Self::Candidates { error, candidates: _ } | Self::Prefixes { error, candidates: _ } => {
                 write!(f, "candidates: bounds usually within {} % of the whole", error * 100.0)
             }
             Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", error * 100.0),

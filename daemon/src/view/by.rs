@@ -118,6 +118,8 @@ pub enum Kind {
     Pair,
     /// The protocol and the service's port.
     Service,
+    /// Both addresses, and the slot of the interface.
+    PairOfInterface,
     /// Anything else, which has a hash of its own.
     Other,
 }
@@ -134,9 +136,19 @@ impl Kind {
             Self::Destination => [c, d, 0, 0, version],
             Self::Pair => [a, b, c, d, version],
             Self::Service => [0, 0, 0, 0, (key.port() as u64) << 8 | key.proto() as u64],
+            Self::PairOfInterface => [a, b, c, d, version | key.interface() as u64],
             Self::Other => [0; WORDS],
         })
     }
+}
+
+/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is moved: the same key is
+/// at another place for each slot, and different keys are as far apart as before.
+#[inline(always)]
+pub const fn of_interface(hash: u64, slot: u64) -> u64 {
+    // A large odd number.
+    const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+    hash.wrapping_add(slot.wrapping_mul(STRIDE))
 }
 
 /// Why fields make no key.
@@ -226,6 +238,7 @@ impl By {
             Kind::Destination => write!(Destination),
             Kind::Pair => write!(Pair),
             Kind::Service => write!(Service),
+            Kind::PairOfInterface => write!(PairOfInterface),
             Kind::Other => self.pack_keys(keys, &records, facts),
         }
     }
@@ -299,6 +312,11 @@ impl By {
             (Kind::Destination, _) => share!(destination),
             (Kind::Pair, _) => share!(pair),
             (Kind::Service, _) => share!(service),
+            (Kind::PairOfInterface, _) => {
+                for (out, (hashes, ViewKey(key))) in out.iter_mut().zip(flows.zip(keys)) {
+                    *out = of_interface(hashes.pair, key[SHARED] & !(1 << BITS_MAX));
+                }
+            }
             // Words that are always 0 need no product.
             (Kind::Other, 0) => words!(SHARED),
             (Kind::Other, 1) => words!(0, 1, SHARED),
@@ -325,7 +343,9 @@ impl By {
                 FlowKey::default().with_proto(shared as u8).with_ports(port, port)
             }
             Kind::Destination => FlowKey::new(Address::default(), Address([a, b]), 0, class),
-            Kind::Source | Kind::Pair | Kind::Other => FlowKey::new(Address([a, b]), Address([c, d]), 0, class),
+            Kind::Source | Kind::Pair | Kind::PairOfInterface | Kind::Other => {
+                FlowKey::new(Address([a, b]), Address([c, d]), 0, class)
+            }
         }
     }
 
@@ -415,6 +435,7 @@ impl Kind {
             [SOURCE] => Self::Source,
             [DESTINATION] => Self::Destination,
             [SOURCE, DESTINATION] => Self::Pair,
+            [SOURCE, DESTINATION, Field::Interface] => Self::PairOfInterface,
             [Field::Proto, Field::Port] => Self::Service,
             flow if *flow == FLOW => Self::Flow,
             _ => Self::Other,
@@ -467,6 +488,7 @@ mod tests {
             parse(&["src_ip", "dst_ip"]),
             parse(&["src_ip", "dst_ip", "src_port", "dst_port", "proto"]),
             parse(&["proto", "port"]),
+            parse(&["src_ip", "dst_ip", "interface"]),
             parse(&["vlan", "dscp", "ecn", "fragment", "ip_version", "tcp_flags", "interface", "proto"]),
             parse(&["src_port", "dst_ip", "tcp_flags", "dst_port"]),
             parse(&["dst_ip/20/44", "interface", "src_ip/8"]),

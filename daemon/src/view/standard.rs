@@ -33,11 +33,19 @@ pub enum Standard {
     Protocols,
     /// Code points on each interface.
     Dscp,
+    /// The largest pairs of source and destination on each interface.
+    Talkers,
 }
+
+/// Rows of the list of an interface, at most: a report has such a list for each.
+const TALKERS_MAX: usize = 5;
+/// How much wider its bounds are than those of the other lists: it has little memory, which stays in the CPU's nearest
+/// cache.
+const TALKERS_WIDER: f64 = 10.0;
 
 impl Standard {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Flows,
         Self::Sources,
         Self::Destinations,
@@ -51,6 +59,7 @@ impl Standard {
         Self::IpVersions,
         Self::Protocols,
         Self::Dscp,
+        Self::Talkers,
     ];
 
     /// Its name in the configuration and in reports.
@@ -69,6 +78,7 @@ impl Standard {
             Self::IpVersions => "ip_versions",
             Self::Protocols => "protocols",
             Self::Dscp => "dscp",
+            Self::Talkers => "talkers",
         }
     }
 
@@ -81,10 +91,15 @@ impl Standard {
         }
     }
 
+    /// Whether it says nothing that others do not say, if one interface is measured in one direction.
+    pub const fn is_for_several_interfaces(self) -> bool {
+        matches!(self, Self::Talkers)
+    }
+
     /// Whether it has a table for each interface. Those are among the views of the report; the others have places of their
     /// own there.
     pub const fn is_per_interface(self) -> bool {
-        matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp)
+        matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
     }
 
     /// The question, with bounds of bytes and packets as exact as this, and lists of so many rows.
@@ -94,7 +109,7 @@ impl Standard {
             Self::Flows => (FLOW.to_vec(), Measure::Bytes),
             Self::Sources => (vec![src], Measure::Bytes),
             Self::Destinations => (vec![dst], Measure::Bytes),
-            Self::Pairs => (vec![src, dst], Measure::Bytes),
+            Self::Pairs | Self::Talkers => (vec![src, dst], Measure::Bytes),
             Self::Services => (vec![Field::Proto, Field::Port], Measure::Bytes),
             Self::SourcePrefixes => (vec![Field::Ip(Side::Src, Lengths::PREFIX)], Measure::Bytes),
             Self::DestinationPrefixes => (vec![Field::Ip(Side::Dst, Lengths::PREFIX)], Measure::Bytes),
@@ -106,7 +121,11 @@ impl Standard {
             Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
         };
         let per_interface = self.is_per_interface();
-        let error = if measure.is_tally() { error } else { Measure::USUAL_DISTINCT_ERROR };
+        let (error, top) = match self {
+            Self::Talkers => (TALKERS_WIDER * error, top.min(TALKERS_MAX)),
+            _ if measure.is_tally() => (error, top),
+            _ => (Measure::USUAL_DISTINCT_ERROR, top),
+        };
         View {
             name: self.name().to_owned(),
             conditions: Vec::new(),

@@ -1,5 +1,7 @@
 //! What a key may have touched while it was not held.
 
+use alloc::vec::Vec;
+
 use super::CHANCES;
 
 /// What a key may have touched while it was not held.
@@ -11,8 +13,6 @@ pub struct Missed {
     waited: u64,
     /// It was held so often before, at most.
     times: u32,
-    /// In so many tables.
-    tables: u32,
 }
 
 impl Missed {
@@ -23,7 +23,7 @@ impl Missed {
         let known = if times == u8::MAX { u64::MAX } else { times.into() };
         let times = known.min(price).min(u32::MAX.into()) as u32;
         let (before, waited) = (if times > 0 { price } else { 0 }, if price > CHANCES { price } else { 0 });
-        Self { before, waited, times, tables: 1 }
+        Self { before, waited, times }
     }
 
     /// Together with what it missed in another table.
@@ -32,7 +32,6 @@ impl Missed {
             before: self.before.saturating_add(other.before),
             waited: self.waited.saturating_add(other.waited),
             times: self.times.max(other.times),
-            tables: self.tables + other.tables,
         }
     }
 
@@ -41,26 +40,30 @@ impl Missed {
         self.waited / CHANCES
     }
 
-    /// At most so many items, but with this probability. A score has this relative error.
-    ///
-    /// It waited for `times` + 1 rare pairs. Each of its pairs was rare enough with a probability of [`CHANCES`] / price, or
-    /// more while the price was lower.
-    pub fn most(self, probability: f64, error: f64) -> u64 {
-        let Self { before, waited, times, tables } = self;
-        let pairs = expected(times, probability / f64::from(tables)) * waited as f64 / CHANCES as f64;
-        libm::ceil(before as f64 * (1.0 + error) + pairs) as u64
+    /// At most so many items. `waits` tells how many rare pairs it may have waited for; a score has this relative error.
+    pub fn most(self, waits: &[f64], error: f64) -> u64 {
+        let Self { before, waited, times } = self;
+        let pairs = waits.get(times as usize).copied().unwrap_or(f64::INFINITY) * waited as f64 / CHANCES as f64;
+        libm::ceil(before as f64 * (1.0 + error) + if waited == 0 { 0.0 } else { pairs }) as u64
     }
 }
+
+/// How many rare pairs a key may have waited for that left so often or less: more, but with this probability.
+///
+/// It waited for one rare pair more than it left. Each of its pairs was rare enough with a probability of [`CHANCES`] /
+/// price, or more while the price was lower. So many pairs are that times price / [`CHANCES`].
+pub fn waits(times: u32, probability: f64) -> Vec<f64> {
+    (0..=times.min(EVENTS_MAX)).map(|times| expected(times, probability)).collect()
+}
+
+/// More say nothing about a single key.
+const EVENTS_MAX: u32 = 254;
 
 /// So many events are expected, if there are no more than `events` with this probability, by Poisson's law. (The binomial
 /// law has lighter tails: Anderson and Samuels, "Some inequalities among binomial and Poisson probabilities", 1967.)
 fn expected(events: u32, probability: f64) -> f64 {
-    /// More events say nothing about a single key.
-    const MOST: u32 = 400;
-    match events {
-        0 => return -libm::log(probability),
-        1..=MOST => (),
-        _ => return f64::INFINITY,
+    if events == 0 {
+        return -libm::log(probability);
     }
     let no_more = |expected: f64| {
         let (mut term, mut sum) = (libm::exp(-expected), 0.0);
@@ -89,25 +92,26 @@ mod tests {
         for (events, mean) in [(0, 2.996), (1, 4.744), (10, 16.962)] {
             assert!((expected(events, 0.05) - mean).abs() < 0.001, "{events}: {}", expected(events, 0.05));
         }
-        assert!(expected(400, 1e-12) < 600.0, "far from what halving begins with");
-        assert_eq!(expected(401, 0.5), f64::INFINITY);
+        assert!(expected(EVENTS_MAX, 1e-12) < 500.0, "far from what halving begins with");
     }
 
     #[test]
     fn what_was_missed_grows_with_the_price_and_with_the_certainty() {
         let missed = Missed::new(400, 0);
+        let most = |missed: Missed, probability| missed.most(&waits(3, probability), 0.1);
         // 100 times the logarithm.
-        assert_eq!((missed.most(0.1, 0.1), missed.most(1e-6, 0.1)), (231, 1_382));
+        assert_eq!((most(missed, 0.1), most(missed, 1e-6)), (231, 1_382));
         assert_eq!(missed.usual(), 100);
         let every_pair = Missed::new(CHANCES, 0);
-        assert_eq!((every_pair.usual(), every_pair.most(0.01, 0.1)), (0, 0));
+        assert_eq!((every_pair.usual(), most(every_pair, 0.01)), (0, 0));
         // It left once: it had 400 at most then, 10 % off, and waited for two rare pairs.
-        assert_eq!(Missed::new(400, 1).most(0.05, 0.1), 440 + 475);
-        assert_eq!(Missed::new(1, 9), Missed { before: 1, waited: 0, times: 1, tables: 1 });
-        assert_eq!(Missed::new(300, u8::MAX).times, 300, "that often, or more often");
-        assert_eq!(Missed::new(500, u8::MAX).most(0.1, 0.1), u64::MAX, "nobody knows");
+        assert_eq!(most(Missed::new(400, 1), 0.05), 440 + 475);
+        assert_eq!(Missed::new(1, 9), Missed { before: 1, waited: 0, times: 1 });
+        assert_eq!(most(Missed::new(3, 9), 0.05), 4, "every pair was taken while the price was so low");
         let both = missed.and(Missed::new(40, 3));
-        assert_eq!(both, Missed { before: 40, waited: 440, times: 3, tables: 2 });
-        assert_eq!(missed.and(missed).most(0.1, 0.1), 600, "each of two tables has half of the probability");
+        assert_eq!(both, Missed { before: 40, waited: 440, times: 3 });
+        assert_eq!(most(Missed::new(400, 4), 0.1), u64::MAX, "that often is not planned for");
+        assert_eq!(Missed::new(300, u8::MAX).times, 300, "that often, or more often");
+        assert_eq!(Missed::new(300, u8::MAX).most(&waits(300, 0.1), 0.1), u64::MAX, "nobody knows");
     }
 }

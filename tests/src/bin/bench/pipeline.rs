@@ -94,7 +94,8 @@ pub fn bench() -> Result<()> {
             part(5),
             part(6),
             part(7),
-            format!("{:.0}", median(8) - median(3)),
+            part(8),
+            format!("{:.0}", median(9) - median(3)),
         ]);
     }
     table::write(
@@ -107,6 +108,7 @@ pub fn bench() -> Result<()> {
             "five lists",
             "floods, scans",
             "tables",
+            "talkers",
             "a user's view",
             "no match",
             "prefixes",
@@ -117,7 +119,7 @@ pub fn bench() -> Result<()> {
         "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records.\n\
          - whole shard: all standard views, unique counts, new flows, totals.\n\
          - candidates alone: the same without floods, scans and the count-min of the lists; the ratio is to this.\n\
-         - tables: IP versions, protocols and code points of each interface.\n\
+         - tables: IP versions, protocols and code points of each interface. Talkers: the largest pairs of each.\n\
          - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
          - prefixes: what the five lists take longer when two of them feed the standard views of prefixes.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
@@ -165,10 +167,11 @@ fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
     if let Some(own) = own {
         config.views.push(config.parse_view(own, "bench", "own")?);
     }
-    Ok(Views::new(&config, 1)?)
+    // Two directions: one alone has no list of its own.
+    Ok(Views::new(&config, 2)?)
 }
 
-const PARTS: usize = 9;
+const PARTS: usize = 10;
 
 /// A window's records through a shard with all views, and with some: nanoseconds a record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
@@ -177,6 +180,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let (tops, others) = Standard::ALL.split_at(7);
     let lists = &tops[..5];
     let (spreads, tables) = others.split_at(3);
+    let (tables, talkers) = tables.split_at(3);
     let with = |views: &[Standard], own: Option<&str>| -> Result<f64> { Ok(through(&plan(views, own)?, records)?.0) };
     Ok([
         whole,
@@ -185,6 +189,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
         with(lists, None)?,
         with(spreads, None)?,
         with(tables, None)?,
+        with(talkers, None)?,
         with(&[], Some("{by: [src_ip/24]}"))?,
         with(&[], Some("{by: [src_ip/24], match: {proto: gre}}"))?,
         with(tops, None)?,
