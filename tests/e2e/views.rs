@@ -25,10 +25,13 @@ views:
   - {name: ways, by: [direction]}
   - {name: one, match: {interface: NAME}}
   - {name: once, by: [proto], top: 100}
+  - {name: pairs, by: [src_ip, dst_ip], per: interface, top: 100}
 ";
 
-/// The standard views that have a table for each interface.
-const STANDARD: [&str; 3] = ["ip_versions", "protocols", "dscp"];
+/// Views that have a table for each interface: those that are there by default and list all that there is, and one more.
+const WHOLE: [&str; 4] = ["ip_versions", "protocols", "dscp", "pairs"];
+/// The longest table of the default view `talkers`.
+const TALKERS: usize = 5;
 
 /// By name and direction.
 type Sums = BTreeMap<(String, String), Tally>;
@@ -66,7 +69,7 @@ fn views_tell_interfaces_apart() -> Result<()> {
     }
     let reports = watch::stop(&mut daemon, Loss::None)?;
     let [mut ledgers, mut each, mut tables, mut sent] = [(); 4].map(|()| Sums::new());
-    let (mut standard, mut totals) = (STANDARD.map(|_| Sums::new()), STANDARD.map(|_| Sums::new()));
+    let (mut whole, mut totals) = (WHOLE.map(|_| Sums::new()), WHOLE.map(|_| Sums::new()));
     let [mut fed, mut once, mut one] = [Tally::default(); 3];
     let mut ways: BTreeMap<String, Tally> = BTreeMap::new();
     for report in &reports {
@@ -91,7 +94,7 @@ fn views_tell_interfaces_apart() -> Result<()> {
                 tables.entry(place).or_default().add(amount(row)?);
             }
         }
-        for ((name, rows), totals) in STANDARD.iter().zip(&mut standard).zip(&mut totals) {
+        for ((name, rows), totals) in WHOLE.iter().zip(&mut whole).zip(&mut totals) {
             for table in list(&view(name)?["tables"])? {
                 let place = (text(table, "interface")?, text(table, "direction")?);
                 totals.entry(place.clone()).or_default().add(amount(&table["total"])?);
@@ -99,6 +102,15 @@ fn views_tell_interfaces_apart() -> Result<()> {
                     rows.entry(place.clone()).or_default().add(amount(row)?);
                 }
             }
+        }
+        let first =
+            |table: &Value| -> Result<Vec<Value>> { Ok(list(&table["rows"])?.iter().take(TALKERS).cloned().collect()) };
+        let [pairs, talkers] = ["pairs", "talkers"].map(|name| view(name).and_then(|view| list(&view["tables"])));
+        let (pairs, talkers) = (pairs?, talkers?);
+        ensure!(pairs.len() == talkers.len(), "{} tables of pairs, and {} of talkers", pairs.len(), talkers.len());
+        for (all, talkers) in pairs.iter().zip(talkers) {
+            ensure!(all["total"] == talkers["total"], "{} and {}", all["total"], talkers["total"]);
+            ensure!(first(all)? == *list(&talkers["rows"])?, "the first of {all}, not {talkers}");
         }
         for row in list(&view("once")?["rows"])? {
             if row["proto"] == "tcp" || row["proto"] == "udp" {
@@ -117,7 +129,7 @@ fn views_tell_interfaces_apart() -> Result<()> {
     ensure!(ledgers.len() == 4, "all interfaces carry packets both ways: {ledgers:?}");
     ensure!(each == ledgers, "by interface and protocol: {each:?}, and ledgers have {ledgers:?}");
     ensure!(tables == ledgers, "a table for each interface: {tables:?}, and ledgers have {ledgers:?}");
-    for ((name, rows), totals) in STANDARD.iter().zip(&standard).zip(&totals) {
+    for ((name, rows), totals) in WHOLE.iter().zip(&whole).zip(&totals) {
         ensure!(*rows == ledgers, "{name}: {rows:?}, and ledgers have {ledgers:?}");
         ensure!(*totals == ledgers, "the totals of {name}: {totals:?}, and ledgers have {ledgers:?}");
     }

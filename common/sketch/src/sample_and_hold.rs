@@ -55,7 +55,7 @@ const CHUNK: usize = 32;
 /// The most keys that one has room for.
 pub const KEYS_MAX: usize = 1 << 14;
 /// A key is held after as many items as the smallest held key has, divided by this, on average.
-const CHANCES: u64 = 4;
+const CHANCES: u64 = 2;
 /// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
 const PLACES: usize = 1 << 13;
 /// In how many ways a bound may fail: the count is too high or too low, what was counted before it left was more than it

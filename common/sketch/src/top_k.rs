@@ -287,9 +287,11 @@ fn admit<K: Copy + Eq, W: Weight>(
         rest.give_back(&leaves.key, leaves.lower());
     }
     // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none waited for
-    // nothing: it was as heavy before, and the price was lower.
-    let credit = if coin.is_needed(price) { price.min(missed.score()) } else { 0 };
-    let candidate = Candidate::new(key, weight, missed, credit);
+    // nothing: it was as heavy before, and the price was lower. (It competes with the whole credit nevertheless, or one
+    // heavy key after the other would take the same place.)
+    let credit = price.min(missed.score());
+    let likely = if coin.is_needed(price) { credit } else { 0 };
+    let candidate = Candidate::new(key, weight, missed, credit, likely);
     row.set(way, candidate);
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.

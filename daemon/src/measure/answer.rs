@@ -316,7 +316,7 @@ pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, ord
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{net::IpAddr, sync::Arc};
 
     use weir_common::{
         flow::{Address, FlowKey, Scope},
@@ -402,6 +402,43 @@ mod tests {
             }
         }
         assert!(answers[3].tables[0].total.is_none(), "distinct values do not add up");
+    }
+
+    #[test]
+    fn talkers_of_an_interface_are_its_own_whoever_read_them() {
+        let config = Config::parse("standard_views: [talkers]", "a test").unwrap();
+        let plan = Views::new(&config, 4).unwrap();
+        let number = |flow: FlowKey| match flow.src_ip() {
+            IpAddr::V4(source) => u32::from_ne_bytes(source.octets()),
+            IpAddr::V6(source) => panic!("there is no {source}"),
+        };
+        // On each interface other sources send most.
+        let mut records = records();
+        for record in &mut records {
+            let is_large = number(record.key) % 500 == u32::from(record.key.interface());
+            record.bytes += 1_000_000 * u64::from(is_large);
+        }
+        let answers = answers(&config, &plan, &[&records[..9_000], &records[9_000..9_001], &records[9_001..]]);
+        let [Answer { tables, .. }] = &answers[..] else { panic!("{} answers", answers.len()) };
+        assert_eq!(tables.iter().map(|table| table.slot).collect::<Vec<_>>(), [Some(0), Some(1), Some(2)]);
+        for (table, slot) in tables.iter().zip(0..) {
+            let there: Vec<_> = records.iter().filter(|record| record.key.interface() == slot).collect();
+            let sum: Tally = there.iter().map(|record| record.tally()).sum();
+            let total = table.total.unwrap();
+            assert_eq!((total.packets.lower, total.packets.upper), (sum.packets, sum.packets));
+            assert_eq!((total.bytes.lower, total.bytes.upper), (sum.bytes, sum.bytes));
+            let Rows::Tallies(Ranking { by_bytes: rows, .. }) = &table.rows else { panic!("{:?}", table.rows) };
+            assert_eq!(rows.len(), 5, "the table is short");
+            for Ranked { key, packets, bytes, sampled: _ } in rows {
+                let flow = plan.questions[0].by.flow(key);
+                assert_eq!(number(flow) % 500, u32::from(slot), "{flow:?}");
+                let of_it = there.iter().filter(|record| number(record.key) == number(flow));
+                let truth: Tally = of_it.map(|record| record.tally()).sum();
+                assert!((packets.lower..=packets.upper).contains(&truth.packets), "{packets:?} of {truth:?}");
+                assert!((bytes.lower..=bytes.upper).contains(&truth.bytes), "{bytes:?} of {truth:?}");
+                assert!(bytes.lower > 0, "the bounds say nothing: {bytes:?} of {truth:?}");
+            }
+        }
     }
 
     #[test]

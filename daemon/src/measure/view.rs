@@ -96,14 +96,29 @@ impl Batch {
     /// Fills the columns that are needed with what was picked.
     #[inline]
     fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item], needs: Needs) {
+        let picked = std::mem::take(&mut self.picked);
+        let all = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
+        self.tallies.clear();
+        self.tallies.extend(all.clone().map(|(item, _)| item.tally));
+        self.fill(question, hash, facts, all, needs);
+        self.picked = picked;
+    }
+
+    /// Fills the columns that are needed, but tallies, with these.
+    #[inline]
+    fn fill<'a>(
+        &mut self,
+        question: &Question,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        all: impl ExactSizeIterator<Item = (&'a Item, Side)> + Clone,
+        needs: Needs,
+    ) {
         let Question { by, of, .. } = question;
-        let Self { picked, keys, hashes, tallies, items: distinct } = self;
-        let picked = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
-        let records = picked.clone().map(|(item, host)| (&item.record, host));
-        let flows = picked.clone().map(|(item, _)| &item.hashes);
-        let count = picked.len();
-        tallies.clear();
-        tallies.extend(picked.map(|(item, _)| item.tally));
+        let Self { picked: _, keys, hashes, tallies: _, items: distinct } = self;
+        let records = all.clone().map(|(item, host)| (&item.record, host));
+        let flows = all.clone().map(|(item, _)| &item.hashes);
+        let count = all.len();
         hashes.resize(count, 0);
         keys.resize(count, ViewKey::default());
         if let Some(of) = of {
@@ -201,16 +216,28 @@ impl ViewSketch {
             self.total.add(columns.total);
             return;
         }
-        let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
-        if passing == 0 {
-            return;
-        }
-        self.batch.pick(passing, question.by.has_host(), columns.items);
-        self.add_totals(passing, columns);
-        if let Some(needs) = self.answers.needs() {
-            self.batch.gather(question, hash, facts, columns.items, needs);
+        let needs = self.answers.needs();
+        let takes_all = question.filter.is_empty() && !question.by.has_host();
+        if takes_all {
+            self.total.add(columns.total);
+            add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
+            if let Some(needs) = needs {
+                let all = columns.items.iter().map(|item| (item, Side::Src));
+                self.batch.fill(question, hash, facts, all, needs);
+            }
+        } else {
+            let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
+            if passing == 0 {
+                return;
+            }
+            self.batch.pick(passing, question.by.has_host(), columns.items);
+            self.add_totals(passing, columns);
+            if let Some(needs) = needs {
+                self.batch.gather(question, hash, facts, columns.items, needs);
+            }
         }
         let Batch { keys, hashes, tallies, items, picked: _ } = &self.batch;
+        let tallies = if takes_all { columns.tallies } else { tallies };
         match &mut self.answers {
             Answers::Total => (),
             Answers::Table(cells) => {

@@ -41,7 +41,7 @@ pub enum Standard {
 const TALKERS_MAX: usize = 5;
 /// How much wider its bounds are than those of the other lists: it has little memory, which stays in the CPU's nearest
 /// cache.
-const TALKERS_WIDER: f64 = 10.0;
+const TALKERS_WIDER: f64 = 20.0;
 
 impl Standard {
     /// All of them, in the order of the report.

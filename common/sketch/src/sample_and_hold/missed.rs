@@ -97,20 +97,22 @@ mod tests {
 
     #[test]
     fn what_was_missed_grows_with_the_price_and_with_the_certainty() {
-        let missed = Missed::new(400, 0);
+        /// One pair in a hundred is rare enough.
+        const PRICE: u64 = 100 * CHANCES;
+        let missed = Missed::new(PRICE, 0);
         let most = |missed: Missed, probability| missed.most(&waits(3, probability), 0.1);
         // 100 times the logarithm.
         assert_eq!((most(missed, 0.1), most(missed, 1e-6)), (231, 1_382));
         assert_eq!(missed.usual(), 100);
         let every_pair = Missed::new(CHANCES, 0);
         assert_eq!((every_pair.usual(), most(every_pair, 0.01)), (0, 0));
-        // It left once: it had 400 at most then, 10 % off, and waited for two rare pairs.
-        assert_eq!(most(Missed::new(400, 1), 0.05), 440 + 475);
+        // It left once: it had so much at most then, 10 % off, and waited for two rare pairs.
+        assert_eq!(most(Missed::new(PRICE, 1), 0.05), PRICE + PRICE / 10 + 475);
         assert_eq!(Missed::new(1, 9), Missed { before: 1, waited: 0, times: 1 });
-        assert_eq!(most(Missed::new(3, 9), 0.05), 4, "every pair was taken while the price was so low");
+        assert_eq!(most(Missed::new(CHANCES, 9), 0.05), CHANCES + 1, "every pair was taken while the price was so low");
         let both = missed.and(Missed::new(40, 3));
-        assert_eq!(both, Missed { before: 40, waited: 440, times: 3 });
-        assert_eq!(most(Missed::new(400, 4), 0.1), u64::MAX, "that often is not planned for");
+        assert_eq!(both, Missed { before: 40, waited: PRICE + 40, times: 3 });
+        assert_eq!(most(Missed::new(PRICE, 4), 0.1), u64::MAX, "that often is not planned for");
         assert_eq!(Missed::new(300, u8::MAX).times, 300, "that often, or more often");
         assert_eq!(Missed::new(300, u8::MAX).most(&waits(300, 0.1), 0.1), u64::MAX, "nobody knows");
     }

@@ -39,7 +39,7 @@ fn held(hold: &SampleAndHold<u64>) -> Vec<Spreader<u64>> {
 
 fn largest(hold: &SampleAndHold<u64>, count: usize) -> Vec<Spreader<u64>> {
     let mut held = held(&hold);
-    held.sort_by_key(|held| core::cmp::Reverse(held.touched.value));
+    held.sort_by_key(|held| Reverse(held.touched.value));
     held.truncate(count);
     held
 }

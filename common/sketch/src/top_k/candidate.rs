@@ -11,16 +11,19 @@ pub struct Candidate<K, W: Weight> {
     pub key: K,
     /// An upper bound of what it had before.
     pub(super) missed: W::Narrow,
-    /// The part of the score of `missed` that it probably really had.
+    /// The part of the score of `missed` with which it competes.
     pub(super) credit: u32,
+    /// The part of the score of `missed` that it probably really had.
+    pub(super) likely: u32,
 }
 
 impl<K, W: Weight> Candidate<K, W> {
-    /// A key that becomes a candidate with `counted`. Before, it had at most `missed`, and probably a score of
-    /// `credit`.
+    /// A key that becomes a candidate with `counted`. Before, it had at most `missed`. It competes with a score of
+    /// `credit` of that, and probably had one of `likely`.
     #[inline(always)]
-    pub(super) fn new(key: K, counted: W, missed: W, credit: u64) -> Self {
-        Self { counted, key, missed: missed.narrow(), credit: credit.min(u32::MAX.into()) as u32 }
+    pub(super) fn new(key: K, counted: W, missed: W, credit: u64, likely: u64) -> Self {
+        let [credit, likely] = [credit, likely].map(|score| score.min(u32::MAX.into()) as u32);
+        Self { counted, key, missed: missed.narrow(), credit, likely }
     }
 
     /// The weight is at least this.
@@ -34,12 +37,12 @@ impl<K, W: Weight> Candidate<K, W> {
         self.counted.saturating_add(self.missed())
     }
 
-    /// The probable weight: what was counted since it became a candidate, and as much of the time before as it took to
-    /// become one.
+    /// The probable weight: what was counted since it became a candidate, and as much of the time before as it usually
+    /// takes to become one.
     pub fn value(&self) -> W {
-        let (missed, credit) = (self.missed(), u128::from(self.credit));
+        let (missed, likely) = (self.missed(), u128::from(self.likely));
         let whole = u128::from(missed.score()).max(1);
-        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * credit / whole) as u64;
+        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * likely / whole) as u64;
         self.counted.saturating_add(W::by_number(part))
     }
 
@@ -60,7 +63,8 @@ impl<K, W: Weight> Candidate<K, W> {
         let counted = self.counted.saturating_add(other.counted);
         let missed = self.missed().saturating_add(other.missed());
         let credit = u64::from(self.credit) + u64::from(other.credit);
-        Self::new(self.key, counted, missed, credit)
+        let likely = u64::from(self.likely) + u64::from(other.likely);
+        Self::new(self.key, counted, missed, credit, likely)
     }
 
     fn missed(&self) -> W {

@@ -13,9 +13,11 @@ pub(super) struct Row<K, W: Weight> {
     entries: [Entry<K, W>; WAYS],
     /// See [`Candidate`].
     credits: [u32; WAYS],
+    /// See [`Candidate`].
+    likely: [u32; WAYS],
 }
 
-/// A candidate without its credit.
+/// A candidate without what it probably had before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Entry<K, W: Weight> {
@@ -44,15 +46,16 @@ impl<K: Copy + Eq, W: Weight> Row<K, W> {
     #[inline(always)]
     pub fn get(&self, way: usize) -> Candidate<K, W> {
         let Entry { counted, missed, key } = self.entries[way];
-        Candidate { counted, key, missed, credit: self.credits[way] }
+        Candidate { counted, key, missed, credit: self.credits[way], likely: self.likely[way] }
     }
 
     /// Sets a candidate.
     #[inline(always)]
     pub fn set(&mut self, way: usize, candidate: Candidate<K, W>) {
-        let Candidate { counted, key, missed, credit } = candidate;
+        let Candidate { counted, key, missed, credit, likely } = candidate;
         self.entries[way] = Entry { counted, missed, key };
         self.credits[way] = credit;
+        self.likely[way] = likely;
     }
 
     /// The first way with the least score, and that score.
@@ -80,12 +83,12 @@ mod tests {
     fn the_cheapest_is_the_first_with_the_least_score() {
         let mut row = Row::<u64, u64>::default();
         for (way, score) in [5, 3, 9, 3, 8, 7, 6, 4].into_iter().enumerate() {
-            row.set(way, Candidate::new(way as u64, score, 0, 0));
+            row.set(way, Candidate::new(way as u64, score, 0, 0, 0));
         }
         assert_eq!(row.cheapest(), (1, 3));
         row.add(1, 1);
         assert_eq!(row.cheapest(), (3, 3));
-        row.set(3, Candidate::new(3, 2, 9, 2));
+        row.set(3, Candidate::new(3, 2, 9, 2, 2));
         assert_eq!((row.cheapest(), row.get(3).value()), ((1, 4), 4));
         assert!(row.has(3, &3) && !row.has(3, &4));
     }

@@ -203,7 +203,7 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
     // The smallest has 10. The new key has another light cell than the candidates.
     let (old_tag, new_tag) = (1, 200);
     let mut row = Row::<u64, u64>::default();
-    (0..WAYS).for_each(|way| row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0)));
+    (0..WAYS).for_each(|way| row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0, 0)));
     let mut full = Block::<u64>::default();
     (0..WAYS).for_each(|way| full.give(way, old_tag));
     let mut random = 1;
