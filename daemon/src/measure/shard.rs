@@ -118,7 +118,7 @@ impl<'a> Columns<'a> {
             Kind::Destination => 2,
             Kind::Pair => 3,
             Kind::Service => 4,
-            Kind::PairOfInterface | Kind::Other => return None,
+            Kind::PairOfInterface | Kind::Network | Kind::Other => return None,
         };
         Some(&self.hashes[column][..self.items.len()])
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     names::Facts,
     question::{Question, Structure},
-    view::{By, Kind, Narrow, Side, ViewKey, by::of_interface},
+    view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
@@ -100,7 +100,7 @@ impl Batch {
         let all = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
         self.tallies.clear();
         self.tallies.extend(all.clone().map(|(item, _)| item.tally));
-        self.fill(question, hash, facts, all, needs);
+        self.fill(question, hash, facts, &all, needs);
         self.picked = picked;
     }
 
@@ -111,7 +111,7 @@ impl Batch {
         question: &Question,
         hash: &KeyedHash,
         facts: Facts<'_>,
-        all: impl ExactSizeIterator<Item = (&'a Item, Side)> + Clone,
+        all: &(impl ExactSizeIterator<Item = (&'a Item, Side)> + Clone),
         needs: Needs,
     ) {
         let Question { by, of, .. } = question;
@@ -154,6 +154,9 @@ struct Needs {
 /// added up first, because a sum in memory takes several times as long to add to as one in a register.
 #[inline(always)]
 fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
+    if sums.is_empty() {
+        return;
+    }
     let (mut place, mut run) = (0, Tally::default());
     let mut end = |place: usize, run: Tally| sums.get_mut(place).into_iter().for_each(|sum| sum.add(run));
     for (item, tally) in columns.items.iter().zip(columns.tallies) {
@@ -223,7 +226,7 @@ impl ViewSketch {
             add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
             if let Some(needs) = needs {
                 let all = columns.items.iter().map(|item| (item, Side::Src));
-                self.batch.fill(question, hash, facts, all, needs);
+                self.batch.fill(question, hash, facts, &all, needs);
             }
         } else {
             let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
@@ -280,7 +283,8 @@ impl ViewSketch {
         true
     }
 
-    /// Adds all records, if the view matches all, and shares its hashes with others: then nothing has to be gathered.
+    /// Adds all records, if the view matches all, and its keys are of a kind that is read from a record at once: then nothing
+    /// has to be gathered.
     #[inline]
     fn absorb_all(
         &mut self,
@@ -291,15 +295,22 @@ impl ViewSketch {
         columns: Columns<'_>,
     ) -> bool {
         let Question { filter, by, of, .. } = question;
-        let (items, mut moved) = (columns.items, [0; TOGETHER]);
+        let (items, mut own) = (columns.items, [0; TOGETHER]);
         let hashes = match (filter.is_empty(), by.kind()) {
             (false, _) | (_, Kind::Other) => return false,
+            (_, Kind::Network) => {
+                let (Answers::HeavyHitters(_), Some(network)) = (&self.answers, by.network()) else { return false };
+                for (own, item) in own.iter_mut().zip(items) {
+                    *own = Network::hash(hash, &network.key(&item.record.key));
+                }
+                &own[..items.len()]
+            }
             (_, Kind::PairOfInterface) => {
                 let pairs = columns.hashes(Kind::Pair).unwrap_or_default();
-                for ((moved, pair), item) in moved.iter_mut().zip(pairs).zip(items) {
-                    *moved = of_interface(*pair, item.record.key.interface().into());
+                for ((own, pair), item) in own.iter_mut().zip(pairs).zip(items) {
+                    *own = of_interface(*pair, item.record.key.interface().into());
                 }
-                &moved[..items.len()]
+                &own[..items.len()]
             }
             (_, kind) => columns.hashes(kind).unwrap_or_default(),
         };
@@ -328,6 +339,11 @@ impl ViewSketch {
                     (Kind::Pair, _) => add!(Pair, &mut ()),
                     (Kind::Service, _) => add!(Service, &mut ()),
                     (Kind::PairOfInterface, _) => add!(PairOfInterface, &mut ()),
+                    (Kind::Network, _) => {
+                        let Some(network) = by.network() else { return false };
+                        let key = |nth: usize| network.key(&items[nth].record.key);
+                        hitters.add_batch(hashes, tallies, key, hash_of, &mut ());
+                    }
                     (Kind::Other, _) => return false,
                 }
                 if let Some(distinct) = &mut self.keys {

@@ -17,15 +17,16 @@ use weir_sketch::hash::KeyedHash;
 use super::{
     FLOW,
     field::{Field, Lengths, Side, show_address},
+    network::Network,
 };
 use crate::names::Facts;
 
 /// Words of a key.
 pub const WORDS: usize = 5;
 /// The word that all fields but addresses share.
-const SHARED: usize = WORDS - 1;
+pub(super) const SHARED: usize = WORDS - 1;
 /// The most bits that fields may take there: the highest one tells the IP version of addresses.
-const BITS_MAX: u32 = 63;
+pub(super) const BITS_MAX: u32 = 63;
 /// Addresses of a key.
 const ADDRESSES_MAX: usize = 2;
 /// The most bits of a key whose values are all counted apart, in a table of 1 MiB.
@@ -56,6 +57,7 @@ pub struct By {
     version: u32,
     kind: Kind,
     narrow: Option<Narrow>,
+    network: Option<Network>,
 }
 
 /// A key of one small field, and the slot of the interface: it is read from a record without a look at other fields.
@@ -105,7 +107,7 @@ impl Packed {
     }
 }
 
-/// Keys that many views have are hashed once for all of them: see [`FlowHashes`].
+/// Keys that many views have are hashed once for all of them: see [`FlowHashes`]. Others have hashes of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All that makes a flow.
@@ -120,12 +122,14 @@ pub enum Kind {
     Service,
     /// Both addresses, and the slot of the interface.
     PairOfInterface,
-    /// Anything else, which has a hash of its own.
+    /// A network of one address.
+    Network,
+    /// Anything else, which has a hash of its own, too.
     Other,
 }
 
 impl Kind {
-    /// The key of a record, of a kind that is not [`Kind::Other`].
+    /// The key of a record, of a kind with which it is the same for all views.
     #[inline(always)]
     pub const fn key(self, key: &FlowKey) -> ViewKey {
         let version = (key.is_v6() as u64) << BITS_MAX;
@@ -137,7 +141,7 @@ impl Kind {
             Self::Pair => [a, b, c, d, version],
             Self::Service => [0, 0, 0, 0, (key.port() as u64) << 8 | key.proto() as u64],
             Self::PairOfInterface => [a, b, c, d, version | key.interface() as u64],
-            Self::Other => [0; WORDS],
+            Self::Network | Self::Other => [0; WORDS],
         })
     }
 }
@@ -188,10 +192,10 @@ impl By {
         if kind == Kind::Flow {
             let flow = |field, shift, bits| Packed { field, shift, bits };
             packed = vec![flow(Field::SrcPort, 16, 16), flow(Field::DstPort, 0, 16), flow(Field::Proto, 32, 8)];
-            return Ok(Self { fields, addresses, packed, version: FLOW_VERSION, kind, narrow: None });
+            return Ok(Self { fields, addresses, packed, version: FLOW_VERSION, kind, narrow: None, network: None });
         }
-        let narrow = Narrow::of(&fields);
-        Ok(Self { fields, addresses, packed, version: BITS_MAX, kind, narrow })
+        let (narrow, network) = (Narrow::of(&fields), Network::of(&fields));
+        Ok(Self { fields, addresses, packed, version: BITS_MAX, kind, narrow, network })
     }
 
     /// The fields, in the order in which they were asked for.
@@ -239,13 +243,18 @@ impl By {
             Kind::Pair => write!(Pair),
             Kind::Service => write!(Service),
             Kind::PairOfInterface => write!(PairOfInterface),
-            Kind::Other => self.pack_keys(keys, &records, facts),
+            Kind::Network | Kind::Other => self.pack_keys(keys, &records, facts),
         }
     }
 
     /// The same in a shorter way, if there is one.
     pub const fn narrow(&self) -> Option<Narrow> {
         self.narrow
+    }
+
+    /// The network that is the key, of [`Kind::Network`].
+    pub const fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
     }
 
     /// Which hash it shares with other views.
@@ -317,6 +326,7 @@ impl By {
                     *out = of_interface(hashes.pair, key[SHARED] & !(1 << BITS_MAX));
                 }
             }
+            (Kind::Network, _) => out.iter_mut().zip(keys).for_each(|(out, key)| *out = Network::hash(hash, key)),
             // Words that are always 0 need no product.
             (Kind::Other, 0) => words!(SHARED),
             (Kind::Other, 1) => words!(0, 1, SHARED),
@@ -343,7 +353,7 @@ impl By {
                 FlowKey::default().with_proto(shared as u8).with_ports(port, port)
             }
             Kind::Destination => FlowKey::new(Address::default(), Address([a, b]), 0, class),
-            Kind::Source | Kind::Pair | Kind::PairOfInterface | Kind::Other => {
+            Kind::Source | Kind::Pair | Kind::PairOfInterface | Kind::Network | Kind::Other => {
                 FlowKey::new(Address([a, b]), Address([c, d]), 0, class)
             }
         }
@@ -438,6 +448,7 @@ impl Kind {
             [SOURCE, DESTINATION, Field::Interface] => Self::PairOfInterface,
             [Field::Proto, Field::Port] => Self::Service,
             flow if *flow == FLOW => Self::Flow,
+            fields if Network::of(fields).is_some() => Self::Network,
             _ => Self::Other,
         }
     }
@@ -492,6 +503,9 @@ mod tests {
             parse(&["vlan", "dscp", "ecn", "fragment", "ip_version", "tcp_flags", "interface", "proto"]),
             parse(&["src_port", "dst_ip", "tcp_flags", "dst_port"]),
             parse(&["dst_ip/20/44", "interface", "src_ip/8"]),
+            parse(&["src_ip/24"]),
+            parse(&["dst_ip/0/128"]),
+            parse(&["host/12"]),
             parse(&["direction"]),
             parse(&["interface", "direction", "src_ip"]),
             parse(&["ip_version", "interface"]),
@@ -530,6 +544,7 @@ mod tests {
                     };
                     assert_eq!(shown[field.name()], expected, "{field} of {fields:?}");
                 }
+                assert!(by.network().is_none_or(|network| network.key(&record.key) == key), "{fields:?}");
                 let hash = KeyedHash::new(Key([1, 2]));
                 let hashes = FlowHashes::new(&hash, &record.key);
                 assert_eq!(by.hash(&hash, &key, &hashes), by.hash_of(&hash, &key), "{fields:?}");

@@ -81,7 +81,7 @@ impl Side {
 }
 
 /// The bits of an address that count.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask([u64; 2]);
 
 impl Mask {

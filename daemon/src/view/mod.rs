@@ -8,6 +8,7 @@
 pub mod by;
 pub mod condition;
 pub mod field;
+mod network;
 pub mod standard;
 mod written;
 
@@ -15,6 +16,7 @@ pub use self::{
     by::{By, Kind, Narrow, Unpackable, ViewKey},
     condition::{Condition, Of, Values},
     field::{Field, Lengths, Side},
+    network::Network,
     standard::Standard,
 };
 

@@ -38,7 +38,7 @@ fn held(hold: &SampleAndHold<u64>) -> Vec<Spreader<u64>> {
 }
 
 fn largest(hold: &SampleAndHold<u64>, count: usize) -> Vec<Spreader<u64>> {
-    let mut held = held(&hold);
+    let mut held = held(hold);
     held.sort_by_key(|held| Reverse(held.touched.value));
     held.truncate(count);
     held
@@ -46,7 +46,7 @@ fn largest(hold: &SampleAndHold<u64>, count: usize) -> Vec<Spreader<u64>> {
 
 /// Everything but where keys are held.
 fn state(hold: &SampleAndHold<u64>) -> impl PartialEq + core::fmt::Debug + use<> {
-    let mut held: Vec<_> = held(&hold).into_iter().map(|held| (held.key, held.touched)).collect();
+    let mut held: Vec<_> = held(hold).into_iter().map(|held| (held.key, held.touched)).collect();
     held.sort_unstable_by_key(|(key, _)| *key);
     let mut counters: Vec<_> =
         hold.held.iter().zip(&hold.counters).map(|(held, counter)| (held.key, *counter, held.missed)).collect();
@@ -162,7 +162,7 @@ fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
 fn merged_ones_hold_the_largest_of_both_in_either_order() {
     let truths = touched(test_size::of(2_000, 40));
     let pairs = shuffled(&truths, 3);
-    let mut both: [SampleAndHold<u64>; 2] = [(); 2].map(|()| SampleAndHold::with_room(20, 0.02, KEY_ID)).into();
+    let mut both: [SampleAndHold<u64>; 2] = [(); 2].map(|()| SampleAndHold::with_room(20, 0.02, KEY_ID));
     // A tenth comes to both.
     for (nth, (key, item)) in pairs.iter().enumerate() {
         both[nth % 2].insert(touch(5, *key, *item));

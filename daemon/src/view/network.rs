@@ -1,0 +1,48 @@
+//! A key that is a network, and nothing beside it: made and hashed without a look at how keys are packed.
+
+use weir_common::flow::FlowKey;
+use weir_sketch::hash::KeyedHash;
+
+use super::{
+    by::{BITS_MAX, SHARED, ViewKey, WORDS},
+    field::{Field, Mask, Side},
+};
+
+/// Which network of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    is_of_source: bool,
+    /// By IP version.
+    masks: [Mask; 2],
+}
+
+impl Network {
+    /// The one of these fields, if they are that and nothing else. Whole addresses share the hash of their flow.
+    pub fn of(fields: &[Field]) -> Option<Self> {
+        match fields {
+            [Field::Ip(side @ (Side::Src | Side::Dst), lengths)] if !lengths.is_whole() => {
+                let masks = [false, true].map(|is_v6| lengths.mask(is_v6));
+                Some(Self { is_of_source: *side == Side::Src, masks })
+            }
+            _ => None,
+        }
+    }
+
+    /// The key of a flow, as [`By::key`](super::By::key) packs it.
+    #[inline(always)]
+    pub fn key(&self, flow: &FlowKey) -> ViewKey {
+        let address = if self.is_of_source { flow.src } else { flow.dst };
+        let [high, low] = self.masks[usize::from(flow.is_v6())].network(address).0;
+        let mut key = [0; WORDS];
+        (key[0], key[1], key[SHARED]) = (high, low, u64::from(flow.is_v6()) << BITS_MAX);
+        ViewKey(key)
+    }
+
+    /// The hash of such a key. The two IP versions have different offsets, so that the version takes no product; nor do
+    /// the first 64 bits of an IPv4 address, which are 0.
+    #[inline(always)]
+    pub const fn hash(hash: &KeyedHash, ViewKey(key): &ViewKey) -> u64 {
+        let low = hash.part(1, key[1]);
+        if key[SHARED] >> BITS_MAX == 0 { hash.whole(2, low) } else { hash.whole(3, hash.part(0, key[0]).and(low)) }
+    }
+}
