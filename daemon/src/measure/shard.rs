@@ -287,7 +287,7 @@ impl Shard {
         self.key_id
     }
 
-    /// Adds records, in order.
+    /// Adds records.
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
         let (mut items, mut all, mut others) =

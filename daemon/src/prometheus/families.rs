@@ -163,7 +163,7 @@ const MEASURES: [Told<Row, Option<Estimate>>; 5] = [
 fn of_views(page: &mut Page, views: &[View]) {
     let mut rows = Vec::new();
     let mut totals = Vec::new();
-    for view in views {
+    for view in views.iter().filter(|view| view.has_series()) {
         for (table, total, listed) in view.parts() {
             let mut labels = vec![label("view", &view.name)];
             let interface = table.map(|table| interface_labels(&table.interface, table.direction.as_ref()));
@@ -303,6 +303,15 @@ mod tests {
             .map(|measure| text.lines().filter(|line| line.starts_with(&format!("weir_view_{measure}{{"))).count());
         assert_eq!(written.into_iter().sum::<usize>(), rows, "each row once");
         assert!(rows > 0);
+    }
+
+    #[test]
+    fn talkers_that_nobody_asked_for_make_no_series() {
+        let mut latest = latest();
+        let told = |latest: &Latest| write(Some(latest), Format::Plain).contains("weir_view_");
+        assert!(told(&latest));
+        latest.report.views.iter_mut().for_each(|view| view.name = "talkers".to_owned());
+        assert!(!told(&latest));
     }
 
     /// The rules of `OpenMetrics` that a scraper refuses a text for.

@@ -200,6 +200,12 @@ impl View {
         iter::once(whole).chain(tables)
     }
 
+    /// Whether its rows become series in databases of metrics. Those keep a series for each key that was ever a row, so
+    /// rows of addresses are only for those who asked for them.
+    pub fn has_series(&self) -> bool {
+        self.name != Standard::Talkers.name()
+    }
+
     /// The user's views, in the order of the configuration; then the standard ones of each interface.
     pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
         let views = plan.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));

@@ -23,7 +23,7 @@ const SUMS: [Measured<Sums, Estimate>; 2] =
 
 pub(super) fn of_views(metrics: &mut Metrics, views: &[View]) {
     let (mut rows, mut totals) = (Vec::new(), Vec::new());
-    for view in views {
+    for view in views.iter().filter(|view| view.has_series()) {
         for (table, total, listed) in view.parts() {
             let mut attributes = vec![text("view", &view.name)];
             let interface = table.map(|table| interface_attributes(&table.interface, table.direction.as_ref()));

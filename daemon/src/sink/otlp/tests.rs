@@ -497,6 +497,18 @@ fn size_of_attributes(all: &[KeyValue]) -> usize {
 
 /// Rows with the longest keys: flows over IPv6 in tables of interfaces.
 #[test]
+fn talkers_that_nobody_asked_for_make_no_series() {
+    let rows_of = |name: &str| {
+        let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
+        report["views"].as_array_mut().unwrap().iter_mut().for_each(|view| view["name"] = json!(name));
+        let mapped = report::mapped(&serde_json::from_value(report).unwrap());
+        mapped.scope_metrics[0].metrics.iter().filter(|metric| metric.name.starts_with("weir.view.bytes")).count()
+    };
+    assert!(rows_of("hosts") > 0);
+    assert_eq!(rows_of("talkers"), 0);
+}
+
+#[test]
 fn rows_take_no_more_memory_than_planned() {
     const ROWS: usize = 100;
     let number = json!({"value": 1, "lower": 1, "upper": 1});

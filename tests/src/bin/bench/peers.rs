@@ -26,6 +26,8 @@ use questions::{QUESTIONS, Question};
 use truth::{Bytes, Truth};
 
 const ROUNDS: usize = 5;
+/// The least error of different values that weir can be told to take.
+const CLOSE: f64 = 0.005;
 /// The commit of flowsketch that the figures are of.
 const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
 
@@ -35,6 +37,8 @@ struct Asked {
     questions: &'static [Question],
     /// Whether weir answers its standard views as well.
     with_standard_views: bool,
+    /// What weir is told to take for the error of different values.
+    error: Option<f64>,
     weir: Vec<Run>,
     flowsketch: Vec<Run>,
 }
@@ -57,11 +61,13 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     rows.push(asked("all four", examples, false));
     rows.push(asked("all four, and weir's standard views", examples, true));
     rows.push(asked("twelve", &QUESTIONS, false));
+    let close = format!("twelve, weir with `error: {CLOSE}` for different values");
+    rows.push(Asked { error: Some(CLOSE), ..asked(&close, &QUESTIONS, false) });
     for _ in 0..ROUNDS {
         for row in &mut rows {
             row.weir.push(run_weir(&weir, &scratch, &capture, row)?);
             if let Some(flowsketch) = &flowsketch
-                && !row.with_standard_views
+                && !row.is_of_weir()
             {
                 row.flowsketch.push(run_flowsketch(flowsketch, &scratch, &capture, row.questions)?);
             }
@@ -69,8 +75,8 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     }
     table::say(format!("{}\n", table::machine()?))?;
     print_costs(&rows, truth.packets())?;
-    let whole = rows.last().context("no rows")?;
-    print_answers(whole, &truth)?;
+    let [.., whole, close] = &rows[..] else { bail!("no rows") };
+    print_answers(whole, close, &truth)?;
     if flowsketch.is_none() {
         table::say(format!(
             "\nflowsketch: skipped. Name a checkout with --flowsketch DIR, at commit {}.",
@@ -81,7 +87,15 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
 }
 
 fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) -> Asked {
-    Asked { name: name.to_owned(), questions, with_standard_views, weir: Vec::new(), flowsketch: Vec::new() }
+    let (name, runs) = (name.to_owned(), Vec::new);
+    Asked { name, questions, with_standard_views, error: None, weir: runs(), flowsketch: runs() }
+}
+
+impl Asked {
+    /// Whether flowsketch is asked the same in another row.
+    const fn is_of_weir(&self) -> bool {
+        self.with_standard_views || self.error.is_some()
+    }
 }
 
 /// Builds flowsketch in its checkout, and gives its program.
@@ -109,7 +123,7 @@ fn build(checkout: &Path) -> Result<PathBuf> {
 }
 
 fn run_weir(weir: &Path, scratch: &Scratch, capture: &Path, asked: &Asked) -> Result<Run> {
-    let views: Vec<String> = asked.questions.iter().filter_map(|question| question.view()).collect();
+    let views: Vec<String> = asked.questions.iter().filter_map(|question| question.view(asked.error)).collect();
     let standard = if asked.with_standard_views { "" } else { "standard_views: []\n" };
     let config = scratch.file("weir.yaml");
     fs::write(&config, format!("interfaces: [any]\n{standard}views: [{}]\n", views.join(", ")))?;
@@ -139,10 +153,10 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
         let most = runs.iter().map(|run| run.peak_kib).max();
         most.map_or_else(String::new, |kib| format!("{:.1}", kib as f64 / 1024.0))
     };
-    // What flowsketch takes for all four stands beside both rows of weir's.
-    let all = &rows[Question::EXAMPLES].flowsketch;
+    // What flowsketch takes for the same stands beside both rows of weir's.
+    let asked_as = |row: &Asked| rows.iter().find(|other| !other.is_of_weir() && other.questions == row.questions);
     let lines = rows.iter().map(|row| {
-        let flowsketch = if row.with_standard_views { all } else { &row.flowsketch };
+        let flowsketch = &asked_as(row).unwrap_or(row).flowsketch;
         let (ours, theirs) = (nanos(&row.weir), nanos(flowsketch));
         let number = |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.0}"));
         let times = ours.zip(theirs).map_or_else(String::new, |(ours, theirs)| format!("{:.1}", theirs / ours));
@@ -159,10 +173,12 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
     ))
 }
 
-fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
+/// `close` has the same questions, with a smaller error of different values.
+fn print_answers(whole: &Asked, close: &Asked, truth: &Truth) -> Result<()> {
     let run = |runs: &[Run]| runs.last().map(|run| run.out.clone());
     let questions = whole.questions;
-    let weir = answers::of_weir(&run(&whole.weir).context("no run")?, questions)?;
+    let [weir, close] = [whole, close].map(|asked| answers::of_weir(&run(&asked.weir).context("no run")?, questions));
+    let (weir, close) = (weir?, close?);
     let flowsketch = run(&whole.flowsketch).map(|out| answers::of_flowsketch(&out, questions)).transpose()?;
     let mut lines = Vec::new();
     for (nth, question) in questions.iter().enumerate() {
@@ -170,11 +186,14 @@ fn print_answers(whole: &Asked, truth: &Truth) -> Result<()> {
             let rows = truth.rows(question, counted);
             answers::judge(answer, &rows, Truth::sought(question, &rows)).context(question.name)
         };
-        let judged = judge(&weir[nth], Bytes::OfFrames)?;
-        if judged.held != judged.rows {
-            bail!("weir, {}: {} of {} bounds hold", question.name, judged.held, judged.rows);
+        let closely = question.is_distinct().then(|| (format!("weir, error: {CLOSE}"), &close[nth]));
+        for (tool, answer) in [("weir".to_owned(), &weir[nth])].into_iter().chain(closely) {
+            let judged = judge(answer, Bytes::OfFrames)?;
+            if judged.held != judged.rows {
+                bail!("{tool}, {}: {} of {} bounds hold", question.name, judged.held, judged.rows);
+            }
+            lines.push(line(question, &tool, &judged));
         }
-        lines.push(line(question, "weir", &judged));
         if let Some(flowsketch) = &flowsketch {
             lines.push(line(question, "flowsketch", &judge(&flowsketch[nth], Bytes::OfIp)?));
         }

@@ -3,7 +3,7 @@
 use weir_tests::truth::Key;
 
 /// A question to both.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Question {
     /// What reports call it; that of flowsketch's example, if it is one.
     pub name: &'static str,
@@ -93,13 +93,14 @@ impl Question {
         Self { name, only: Only::All, by: &[Field::Src], measure: Measure::Distinct(of), rows: 40 }
     }
 
-    /// In weir's words; sizes of packets are in every report.
-    pub fn view(&self) -> Option<String> {
+    /// In weir's words; sizes of packets are in every report. `error` is that of different values, unless the usual one will do.
+    pub fn view(&self, error: Option<f64>) -> Option<String> {
         let Self { name, only, by, measure, rows } = self;
-        let measure = match measure {
-            Measure::Largest(amount) | Measure::Sum(amount) => amount.name().to_owned(),
-            Measure::Distinct(of) => format!("{{distinct: {}}}", of.weir()),
-            Measure::Size => return None,
+        let measure = match (measure, error) {
+            (Measure::Largest(amount) | Measure::Sum(amount), _) => amount.name().to_owned(),
+            (Measure::Distinct(of), None) => format!("{{distinct: {}}}", of.weir()),
+            (Measure::Distinct(of), Some(error)) => format!("{{distinct: {}}}, error: {error}", of.weir()),
+            (Measure::Size, _) => return None,
         };
         let by: Vec<_> = by.iter().map(|field| field.weir()).collect();
         let only = match only {
@@ -137,6 +138,11 @@ impl Question {
                               export: {maxSeries: 1}\n"
                 .to_owned(),
         }
+    }
+
+    /// Whether it counts different values.
+    pub const fn is_distinct(&self) -> bool {
+        matches!(self.measure, Measure::Distinct(_))
     }
 
     /// What a row of weir's has the answer in; sizes have no rows.
