@@ -73,9 +73,22 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
 const SPREADS: [Standard; 3] =
     [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
 
+/// The numbers below `count`, each once, in random order: Feistel's rounds over all numbers of as many bits, of which those
+/// that are too large are left out.
+fn shuffled(count: u64, seed: u64) -> impl Iterator<Item = u64> {
+    const ROUNDS: u64 = 4;
+    let half = (u64::BITS - count.leading_zeros()).div_ceil(2);
+    let low = (1 << half) - 1;
+    let round = move |number: u64, round: u64| {
+        let (left, right) = (number >> half, number & low);
+        right << half | (left ^ mix(seed ^ round << 32 ^ right)) & low
+    };
+    (0..1 << (2 * half)).map(move |nth| (0..ROUNDS).fold(nth, round)).filter(move |number| *number < count)
+}
+
 /// A million keys, of which the nth touches a share by Zipf's law, and the last one or so touch one item: does one of the
 /// lists, by turns, show the ten that touch most? Its sketch has its default size and the daemon's hashes. The items of
-/// one key are all different.
+/// one key are all different. All touches come in random order.
 pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     let standard = SPREADS[(seed % SPREADS.len() as u64) as usize];
     let views: Arc<Views> = Views::built_in(&Config::default().estimates, TOP);
@@ -97,21 +110,30 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
         let key = FlowKey::new(src, dst, 6, class::V6).with_ports(1, (nth + 1) as u16);
         Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() }
     };
+    // Which touches are those of a key: up to its number here, from that of the key before.
+    let ends: Vec<u64> = (1..=MANY)
+        .scan(0, |end, rank| {
+            Some({
+                *end += touched(rank);
+                *end
+            })
+        })
+        .collect();
+    let all = ends.last().copied().unwrap_or_default();
     let (mut keys, mut key_hashes, mut item_hashes) = (Vec::new(), Vec::new(), Vec::new());
-    for rank in 1..=MANY {
-        for nth in 0..touched(rank) {
-            let record = record(rank, nth);
-            let hashes = FlowHashes::new(&hash, &record.key);
-            let key = by.key(&record, Side::Src, views.facts());
-            key_hashes.push(by.hash(&hash, &key, &hashes));
-            item_hashes.push(of.hash(&hash, &of.key(&record, Side::Src, views.facts()), &hashes));
-            keys.push(key);
-            if keys.len() == TOGETHER {
-                sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
-                keys.clear();
-                key_hashes.clear();
-                item_hashes.clear();
-            }
+    for number in shuffled(all, seed) {
+        let rank = 1 + ends.partition_point(|end| *end <= number) as u32;
+        let record = record(rank, ends[rank as usize - 1] - 1 - number);
+        let hashes = FlowHashes::new(&hash, &record.key);
+        let key = by.key(&record, Side::Src, views.facts());
+        key_hashes.push(by.hash(&hash, &key, &hashes));
+        item_hashes.push(of.hash(&hash, &of.key(&record, Side::Src, views.facts()), &hashes));
+        keys.push(key);
+        if keys.len() == TOGETHER {
+            sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
+            keys.clear();
+            key_hashes.clear();
+            item_hashes.clear();
         }
     }
     sketch.insert_batch(&key_hashes, &item_hashes, |nth| keys[nth]);
@@ -122,4 +144,20 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     };
     found.ten(standard.name(), (1..=TOP as u32).filter(|rank| is_listed(*rank)).count() as u64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_comes_once_and_in_no_order() {
+        for count in [1, 2, 1_000, 65_536, 100_000] {
+            let mut numbers: Vec<u64> = shuffled(count, 7).collect();
+            let in_order = numbers.is_sorted();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..count), "{count}");
+            assert_eq!(in_order, count <= 2);
+        }
+    }
 }

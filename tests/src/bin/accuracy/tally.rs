@@ -117,8 +117,7 @@ pub struct Tens {
 }
 
 impl Tens {
-    /// The top lists have to have all ten in 999 of 1,000 windows. The lists of floods and scans have to have so many
-    /// of those that belong there.
+    /// The top lists have to have all ten in 999 of 1,000 windows, and the lists of floods and scans in such a share.
     const FOUND: f64 = 0.95;
     /// Rows of a list.
     const ROWS: u64 = 10;
@@ -212,12 +211,10 @@ impl Tallies {
         });
         // Bounds of lists hold for all keys, listed or not, so they fail more seldom than they may.
         let lists = ("all sampled lists".to_owned(), per_10_000(0.5), self.sampled_lists(), Some(0.01));
-        let of_tens = self.tens.iter().map(|(list, Tens { incomplete, missing })| {
-            if Dimension::ALL.iter().any(|dimension| dimension.name() == *list) {
-                (format!("{list}, the true ten of a million flows"), per_10_000(STATED), *incomplete, None)
-            } else {
-                (format!("{list}, each of the true ten of a million"), per_10_000(Tens::FOUND), *missing, None)
-            }
+        let of_tens = self.tens.iter().map(|(list, Tens { incomplete, missing: _ })| {
+            let is_top = Dimension::ALL.iter().any(|dimension| dimension.name() == *list);
+            let (of, share) = if is_top { ("flows", STATED) } else { ("keys", Tens::FOUND) };
+            (format!("{list}, the true ten of a million {of}"), per_10_000(share), *incomplete, None)
         });
         let together = self.together().into_iter().map(|((confidence, about), failures)| {
             (format!("all traffic that is left to chance, {about:?}"), confidence, failures, None)
