@@ -71,3 +71,52 @@ const fn rank_of(register: u8, precision: u32) -> u32 {
 const fn probability(rank: u32) -> u64 {
     if rank > SCALE { 0 } else { 1 << (SCALE - rank) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{hash::mix, ultraloglog};
+
+    const PRECISION: u32 = 8;
+
+    fn counted(seed: u64, items: u64) -> (Counter, [u8; 1 << PRECISION]) {
+        let (mut counter, mut registers) = (Counter::new(0, PRECISION), [0; 1 << PRECISION]);
+        (0..items).for_each(|nth| counter.count(&mut registers, PRECISION, mix(seed << 32 | nth)));
+        (counter, registers)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn scores_are_as_exact_as_they_say() {
+        const ITEMS: u64 = 20_000;
+        const SEEDS: u64 = 300;
+        let error = |seed| counted(seed, ITEMS).0.score() as f64 / ITEMS as f64 - 1.0;
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for error in (0..SEEDS).map(error) {
+            sum += error;
+            squares += error * error;
+        }
+        let (mean, deviation) = (sum / SEEDS as f64, libm::sqrt(squares / SEEDS as f64));
+        // A standard deviation of 300 is known to 4 %, and their mean to 1 / sqrt(300) of it.
+        let ratio = deviation / relative_error(PRECISION);
+        assert!((0.85..1.15).contains(&ratio), "{deviation} is {ratio} of what is said");
+        assert!(mean.abs() < 0.25 * deviation, "{mean} on average");
+    }
+
+    #[test]
+    fn what_comes_again_changes_nothing_and_counts_add_up() {
+        let (mut once, mut registers) = counted(1, 1_000);
+        let (before, filled) = (once, registers);
+        (0..1_000).for_each(|nth| once.count(&mut registers, PRECISION, mix(1 << 32 | nth)));
+        assert_eq!((once, registers), (before, filled));
+        // The registers say themselves how likely the next change is.
+        assert_eq!(Counter::new(0, PRECISION).and(once).settled(&registers, PRECISION), once);
+        let (other, others) = counted(2, 500);
+        let both = once.and(other);
+        assert_eq!(both.score, once.score + other.score);
+        ultraloglog::merge_all(&mut registers, &others);
+        let settled = both.settled(&registers, PRECISION);
+        assert!(settled.open < once.open.min(other.open), "more registers are filled");
+        assert_eq!(Counter::new(7, PRECISION).score(), 7);
+    }
+}
