@@ -36,7 +36,7 @@ struct Question {
     keys: fn(&Key) -> Vec<Value>,
 }
 
-const QUESTIONS: [Question; 14] = [
+const QUESTIONS: [Question; 15] = [
     Question { view: "{by: [src_ip]}", top: 10, by: By::Bytes, keys: |flow| vec![json!({"src_ip": flow.src})] },
     Question {
         view: "{by: [dst_ip], match: {proto: udp}, measure: packets, top: 7}",
@@ -86,6 +86,13 @@ const QUESTIONS: [Question; 14] = [
             hosts.dedup();
             hosts.into_iter().map(|host| json!({"host": host})).collect()
         },
+    },
+    Question {
+        // Both addresses of a packet may be in one such network.
+        view: "{by: [host/0], match: {ip_version: 4}}",
+        top: 1,
+        by: By::Bytes,
+        keys: |flow| only(flow.src.is_ipv4(), json!({"host": "0.0.0.0/0"})),
     },
     Question {
         view: "{by: service}",
@@ -479,13 +486,23 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
     let all: Vec<(IpAddr, Tally)> = asked.into_iter().chain([(nobody, Tally::default())]).collect();
     let asks: Vec<String> = all.iter().map(|(ip, _)| format!("src_ip={ip}")).collect();
     let mut args: Vec<&str> = asks.iter().flat_map(|ask| ["--ask", ask.as_str()]).collect();
-    args.extend(["--ask", "proto=tcp,port=443"]);
-    let report = report(&path, &[], &args)?;
+    // The second knows less than all, and says so by its name.
+    args.extend(["--ask", "src_ip=0.0.0.0/0", "--ask", "dst_port=443", "--ask", "proto=tcp,port=443"]);
+    let views = ["{name: all, by: [src_ip/0]}", "{name: web, by: [dst_port], match: {proto: tcp}}"];
+    let report = report(&path, &views.map(str::to_owned), &args)?;
     let answers = report["answers"].as_array().context("answers")?;
-    ensure!(answers.len() == all.len() + 1, "{} answers", answers.len());
+    ensure!(answers.len() == all.len() + 3, "{} answers", answers.len());
+    let v4 = oracle.attributed_where(|flow| flow.src.is_ipv4());
+    let web = oracle.attributed_where(|flow| flow.proto == 6 && flow.dst_port == 443);
+    for (answer, (view, truth)) in answers[all.len()..].iter().zip([("all", v4), ("web", web)]) {
+        ensure!(
+            answer["view"] == view && holds(&answer["bytes"], truth.bytes) && truth.bytes > 0,
+            "{answer}: {truth:?}"
+        );
+    }
     ensure!(answers.iter().all(|answer| answer.get("rank").is_none()), "an answer has a rank, but is in no list");
     for ((ip, truth), answer) in all.iter().zip(answers) {
-        ensure!(answer["src_ip"] == ip.to_string(), "{answer} is not about {ip}");
+        ensure!(answer["src_ip"] == ip.to_string() && answer["view"] == "sources", "{answer} is not about {ip}");
         ensure!(
             holds(&answer["packets"], truth.packets) && holds(&answer["bytes"], truth.bytes),
             "{answer}: {truth:?}"

@@ -73,7 +73,9 @@ impl ViewDoubt {
     /// The true sum of a key whose records, scaled by their sampling rates, add up to between `lower` and `upper`.
     pub fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
         let Doubt { lost, drawn, .. } = self.doubt;
-        let (lower, upper) = (metric.of(lower), metric.of(upper).min(metric.of(self.total)));
+        let lower = metric.of(lower);
+        // No key has more than all, nor less than was counted of it.
+        let upper = metric.of(upper).min(metric.of(self.total)).max(lower);
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
             Some(error) => {

@@ -80,14 +80,15 @@ impl Batch {
         }
     }
 
-    /// Picks the records whose bit is set. With `has_host` a record counts for both of its addresses, once if both are the
+    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, once if their keys are the
     /// same.
     #[inline]
-    fn pick(&mut self, passing: u32, has_host: bool, items: &[Item]) {
+    fn pick(&mut self, passing: u32, by: &By, items: &[Item]) {
+        let has_host = by.has_host();
         self.picked.clear();
         for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
             self.picked.push((nth, Side::Src));
-            if has_host && item.record.key.src != item.record.key.dst {
+            if has_host && by.has_two_keys(&item.record.key) {
                 self.picked.push((nth, Side::Dst));
             }
         }
@@ -233,7 +234,7 @@ impl ViewSketch {
             if passing == 0 {
                 return;
             }
-            self.batch.pick(passing, question.by.has_host(), columns.items);
+            self.batch.pick(passing, &question.by, columns.items);
             self.add_totals(passing, columns);
             if let Some(needs) = needs {
                 self.batch.gather(question, hash, facts, columns.items, needs);

@@ -127,6 +127,9 @@ pub struct Row {
     /// Its place in a list, from 1. Absent for a key that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
+    /// The name of the view that knows it. Only of a key that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
     /// The fields of its key.
     #[serde(flatten)]
     pub key: Map<String, Value>,
@@ -186,8 +189,10 @@ impl Spread {
 /// What is known of the keys that were asked for.
 pub fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Row> {
     let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
-        let key = plan.questions[ask.view].by.show(&ask.key, plan.facts(), |_, _| ());
-        answer.as_ref().map_or(Row::default(), Row::of_sums).of(None, key)
+        let Question { by, view, .. } = &plan.questions[ask.view];
+        let key = by.show(&ask.key, plan.facts(), |_, _| ());
+        let row = answer.as_ref().map_or(Row::default(), Row::of_sums).of(None, key);
+        Row { view: Some(view.name.clone()), ..row }
     };
     asks.iter().zip(answers).map(answer).collect()
 }

@@ -78,14 +78,15 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
 
 /// A line for each key that was asked for.
 pub(super) fn answers(answers: &[Row], seconds: f64) -> Grid {
-    let mut grid = Grid::new([Left].into_iter().chain([Right; 5]));
-    let captions = captions(&Value::Null, &Row::default(), false);
+    let mut grid = Grid::new([Left].into_iter().chain([Right; 5]).chain([Left]));
+    let captions = captions(&Value::Null, &Row::default(), false).into_iter().chain(["view".to_owned()]);
     grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     for answer in answers {
         let key: Vec<String> =
             answer.key.keys().map(|name| format!("{name} {}", with_meaning(name, &answer.key))).collect();
         let numbers = numbers(&Value::Null, answer, None, seconds);
-        grid.row([key.join(", ")].into_iter().chain(numbers).map(Cell::from));
+        let view = answer.view.clone().unwrap_or_default();
+        grid.row([key.join(", ")].into_iter().chain(numbers).chain([view]).map(Cell::from));
     }
     grid
 }

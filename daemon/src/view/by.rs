@@ -208,6 +208,15 @@ impl By {
         self.addresses.iter().any(|(side, _)| *side == Side::Host)
     }
 
+    /// Whether the two addresses of a flow make two keys: not if both are the same, or lie in the same network.
+    #[inline]
+    pub fn has_two_keys(&self, flow: &FlowKey) -> bool {
+        self.addresses.iter().any(|(side, lengths)| {
+            let mask = lengths.mask(flow.is_v6());
+            *side == Side::Host && mask.network(flow.src) != mask.network(flow.dst)
+        })
+    }
+
     /// The number of keys, if they are so few that each has a place in a table.
     pub fn domain(&self) -> Option<usize> {
         let bits: u32 = self.packed.iter().map(|packed| packed.bits).sum();
