@@ -157,7 +157,7 @@ mod tests {
             let in_order = numbers.is_sorted();
             numbers.sort_unstable();
             assert!(numbers.into_iter().eq(0..count), "{count}");
-            assert_eq!(in_order, count <= 2);
+            assert!(count < 10 || !in_order, "{count}");
         }
     }
 }

@@ -296,10 +296,10 @@ mod tests {
     fn lists_that_lack_true_ones_are_noticed() {
         let mut tallies = Tallies::default();
         (0..1_000).for_each(|seed| tallies.ten("flows", if seed == 0 { 9 } else { 10 }));
-        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 5 == 0 { 9 } else { 10 }));
+        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 25 == 0 { 8 } else { 10 }));
         assert_eq!(tallies.alarms(), Vec::<String>::new());
         (0..100).for_each(|seed| tallies.ten("flows", if seed % 10 == 0 { 9 } else { 10 }));
-        (0..100).for_each(|_| tallies.ten("ports_per_source", 8));
+        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 2 == 0 { 9 } else { 10 }));
         assert_eq!(tallies.alarms().len(), 2);
     }
 
