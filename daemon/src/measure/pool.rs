@@ -1,0 +1,157 @@
+//! A pool: records of one flow that come soon after each other become one, before they go to the sketches.
+//!
+//! In most traffic a few flows have most records, because they lose their slot of the flow cache to others again and
+//! again. All sketches add up what a record has. So they take one record with the sum as well as many, and one takes
+//! little longer than one of many does. A record waits here until another flow needs its place, or until the window ends.
+//!
+//! The place follows from the flow by a hash without a key. Whoever chooses flows that share a place makes them take the
+//! way that every record took without a pool, which costs time and falsifies nothing.
+
+use weir_common::{flow::FlowKey, record::Record};
+use weir_sketch::simd;
+
+/// Records that wait.
+pub struct Pool {
+    /// By place; empty ones have no packets.
+    records: Box<[Record]>,
+}
+
+/// Nothing waits.
+impl Default for Pool {
+    fn default() -> Self {
+        Self { records: vec![Record::default(); Self::PLACES].into_boxed_slice() }
+    }
+}
+
+impl Pool {
+    /// Places: 128 KiB, which stay in the CPU's second-level cache.
+    pub const PLACES: usize = 1 << 11;
+
+    /// Fetches the place of a flow into the cache.
+    #[inline(always)]
+    pub fn prefetch(&self, flow: &FlowKey) {
+        simd::prefetch(&self.records[place(flow)]);
+    }
+
+    /// Adds a record to the one that waits, if that is of the same flow. Otherwise it takes that one's place, which is
+    /// given back.
+    #[inline(always)]
+    pub fn exchange(&mut self, record: &Record) -> Option<Record> {
+        let waiting = &mut self.records[place(&record.key)];
+        let sum = waiting.packets.checked_add(record.packets);
+        if let Some(packets) = sum.filter(|_| are_alike(waiting, record)) {
+            // The times stay those of the first: no sketch asks for them.
+            waiting.packets = packets;
+            waiting.bytes += record.bytes;
+            return None;
+        }
+        let leaves = std::mem::replace(waiting, *record);
+        (!leaves.is_empty()).then_some(leaves)
+    }
+
+    /// Gives back what waits at a place, if anything does.
+    pub fn take(&mut self, place: usize) -> Option<Record> {
+        let leaves = std::mem::take(&mut self.records[place]);
+        (!leaves.is_empty()).then_some(leaves)
+    }
+
+    /// Forgets all. Writes every place, so that its page becomes resident.
+    pub fn clear(&mut self) {
+        self.records.fill(Record::default());
+    }
+
+    /// The memory that it takes, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.records)
+    }
+}
+
+/// Whether two records are of the same flow, and the same to all that views ask for.
+#[inline(always)]
+fn are_alike(one: &Record, other: &Record) -> bool {
+    let marks = |record: &Record| (record.sampling, record.tcp_flags, record.tos, record.vlan);
+    one.key.is_same(&other.key) && marks(one) == marks(other)
+}
+
+#[inline(always)]
+fn place(flow: &FlowKey) -> usize {
+    /// A large odd number, which spreads low bits upwards.
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let ([a, b], [c, d]) = (flow.src.0, flow.dst.0);
+    let folded = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ flow.tail();
+    ((folded ^ folded >> 32).wrapping_mul(ODD) >> (u64::BITS - Pool::PLACES.trailing_zeros())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use weir_common::{flow::Address, ledger::Tally};
+    use weir_sketch::hash::mix;
+
+    use super::*;
+
+    fn record(flow: u64) -> Record {
+        let [src, dst] = [flow, mix(flow)].map(|word| Address::from_v4_word(word as u32));
+        let key = FlowKey::new(src, dst, 6, 0).with_ports(flow as u16, 443);
+        Record { key, packets: 1, bytes: 100 + flow, sampling: 1, ..Record::default() }
+    }
+
+    fn drained(pool: &mut Pool) -> Vec<Record> {
+        (0..Pool::PLACES).filter_map(|place| pool.take(place)).collect()
+    }
+
+    #[test]
+    fn whatever_comes_leaves_and_as_few_records_as_there_were_turns() {
+        let mut pool = Pool::default();
+        let (mut came, mut left) = (BTreeMap::<_, Tally>::new(), BTreeMap::<_, Tally>::new());
+        let add = |sums: &mut BTreeMap<_, Tally>, record: &Record| {
+            sums.entry((record.key.src_ip(), record.tos)).or_default().add(record.tally());
+        };
+        let mut records = 0;
+        for nth in 0..60_000 {
+            // Half of the records are of ten flows.
+            let flow = if mix(nth) % 2 == 0 { mix(nth) >> 8 & 7 } else { mix(!nth) % 5_000 };
+            let record = Record { tos: u8::from(mix(nth) >> 20 & 63 == 0), ..record(flow) };
+            add(&mut came, &record);
+            if let Some(leaves) = pool.exchange(&record) {
+                add(&mut left, &leaves);
+                records += 1;
+            }
+        }
+        for leaves in drained(&mut pool) {
+            add(&mut left, &leaves);
+            records += 1;
+        }
+        assert_eq!(came, left);
+        assert!(records < 45_000, "{records} of 60,000 are left");
+        assert_eq!(drained(&mut pool), []);
+    }
+
+    #[test]
+    fn what_views_tell_apart_stays_apart() {
+        let first = record(7);
+        let changed: [fn(&mut Record); 6] = [
+            |record| record.tos = 4,
+            |record| record.vlan = 4,
+            |record| record.tcp_flags = 4,
+            |record| record.sampling = 4,
+            |record| record.packets = u32::MAX,
+            |record| record.key = record.key.with_scope(weir_common::flow::Scope::new(3, 0)),
+        ];
+        for change in changed {
+            let (mut pool, mut other) = (Pool::default(), first);
+            change(&mut other);
+            assert_eq!(pool.exchange(&first), None);
+            let mut left: Vec<_> = pool.exchange(&other).into_iter().chain(drained(&mut pool)).collect();
+            left.sort_by_key(|record| *record != first);
+            assert_eq!(left, [first, other]);
+        }
+        let mut pool = Pool::default();
+        assert_eq!((pool.exchange(&first), pool.exchange(&first)), (None, None));
+        assert_eq!(drained(&mut pool).iter().map(Record::tally).collect::<Vec<_>>(), [Tally::new(2, 2 * first.bytes)]);
+        pool.exchange(&first);
+        pool.clear();
+        assert_eq!(drained(&mut pool), [], "another window");
+    }
+}
