@@ -361,6 +361,7 @@ mod tests {
             .map(|records| {
                 let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
                 records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                shard.settle(&seen);
                 Closed::new(shard, Edge::empty(4))
             })
             .collect();

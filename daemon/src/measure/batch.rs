@@ -58,6 +58,8 @@ impl Batch {
     /// Goes on with the shard of `next`; gives back this one, with everything absorbed.
     pub fn replace(&mut self, next: Self, seen: &Seen) -> Box<Shard> {
         self.settle(seen);
-        std::mem::replace(self, next).shard
+        let mut shard = std::mem::replace(self, next).shard;
+        shard.settle(seen);
+        shard
     }
 }

@@ -23,6 +23,7 @@ pub mod interface;
 pub mod lane;
 pub mod new_flows;
 pub mod order;
+pub mod pool;
 pub mod prefixes;
 pub mod price;
 pub mod reader;

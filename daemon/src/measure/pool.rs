@@ -1,13 +1,13 @@
 //! A pool: records of one flow that come soon after each other become one, before they go to the sketches.
 //!
-//! In most traffic a few flows have most records, because they lose their slot of the flow cache to others again and
-//! again. All sketches add up what a record has. So they take one record with the sum as well as many, and one takes
-//! little longer than one of many does. A record waits here until another flow needs its place, or until the window ends.
+//! Two large flows that share a slot of the flow cache push each other out, packet by packet. So does a flow whose packets
+//! alternate in their TOS, as congestion marks do. All sketches add up what records have, so they take one record with the
+//! sum as well as many. A record waits here until another one needs its place, or until the window ends.
 //!
-//! The place follows from the flow by a hash without a key. Whoever chooses flows that share a place makes them take the
-//! way that every record took without a pool, which costs time and falsifies nothing.
+//! The place follows from the record by a hash without a key. Whoever chooses flows that share a place makes their records
+//! go to the sketches one by one: that costs time, and falsifies nothing.
 
-use weir_common::{flow::FlowKey, record::Record};
+use weir_common::record::Record;
 use weir_sketch::simd;
 
 /// Records that wait.
@@ -27,17 +27,17 @@ impl Pool {
     /// Places: 128 KiB, which stay in the CPU's second-level cache.
     pub const PLACES: usize = 1 << 11;
 
-    /// Fetches the place of a flow into the cache.
+    /// Fetches the place of a record into the cache.
     #[inline(always)]
-    pub fn prefetch(&self, flow: &FlowKey) {
-        simd::prefetch(&self.records[place(flow)]);
+    pub fn prefetch(&self, record: &Record) {
+        simd::prefetch(&self.records[place(record)]);
     }
 
     /// Adds a record to the one that waits, if that is of the same flow. Otherwise it takes that one's place, which is
     /// given back.
     #[inline(always)]
     pub fn exchange(&mut self, record: &Record) -> Option<Record> {
-        let waiting = &mut self.records[place(&record.key)];
+        let waiting = &mut self.records[place(record)];
         let sum = waiting.packets.checked_add(record.packets);
         if let Some(packets) = sum.filter(|_| are_alike(waiting, record)) {
             // The times stay those of the first: no sketch asks for them.
@@ -74,11 +74,13 @@ fn are_alike(one: &Record, other: &Record) -> bool {
 }
 
 #[inline(always)]
-fn place(flow: &FlowKey) -> usize {
+fn place(record: &Record) -> usize {
     /// A large odd number, which spreads low bits upwards.
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let ([a, b], [c, d]) = (flow.src.0, flow.dst.0);
-    let folded = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ flow.tail();
+    let Record { key, tos, vlan, .. } = record;
+    let ([a, b], [c, d]) = (key.src.0, key.dst.0);
+    let marks = u64::from(*tos) << 16 | u64::from(*vlan);
+    let folded = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.tail() ^ marks.rotate_left(24);
     ((folded ^ folded >> 32).wrapping_mul(ODD) >> (u64::BITS - Pool::PLACES.trailing_zeros())) as usize
 }
 
@@ -86,7 +88,10 @@ fn place(flow: &FlowKey) -> usize {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weir_common::{flow::Address, ledger::Tally};
+    use weir_common::{
+        flow::{Address, FlowKey, Scope},
+        ledger::Tally,
+    };
     use weir_sketch::hash::mix;
 
     use super::*;
@@ -111,7 +116,7 @@ mod tests {
         let mut records = 0;
         for nth in 0..60_000 {
             // Half of the records are of ten flows.
-            let flow = if mix(nth) % 2 == 0 { mix(nth) >> 8 & 7 } else { mix(!nth) % 5_000 };
+            let flow = if mix(nth).is_multiple_of(2) { mix(nth) >> 8 & 7 } else { mix(!nth) % 5_000 };
             let record = Record { tos: u8::from(mix(nth) >> 20 & 63 == 0), ..record(flow) };
             add(&mut came, &record);
             if let Some(leaves) = pool.exchange(&record) {
@@ -129,6 +134,15 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_by_turns_becomes_few_records() {
+        let mut pool = Pool::default();
+        // Two flows, and both values of TOS.
+        let turns = (0..1_000_u64).map(|nth| Record { tos: (nth >> 1 & 1) as u8, ..record(nth & 1) });
+        assert_eq!(turns.filter_map(|record| pool.exchange(&record)).count(), 0);
+        assert_eq!(drained(&mut pool).iter().map(|record| record.packets).collect::<Vec<_>>(), [250; 4]);
+    }
+
+    #[test]
     fn what_views_tell_apart_stays_apart() {
         let first = record(7);
         let changed: [fn(&mut Record); 6] = [
@@ -137,7 +151,7 @@ mod tests {
             |record| record.tcp_flags = 4,
             |record| record.sampling = 4,
             |record| record.packets = u32::MAX,
-            |record| record.key = record.key.with_scope(weir_common::flow::Scope::new(3, 0)),
+            |record| record.key = record.key.with_scope(Scope::new(3, 0)),
         ];
         for change in changed {
             let (mut pool, mut other) = (Pool::default(), first);

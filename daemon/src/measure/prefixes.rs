@@ -321,6 +321,7 @@ mod tests {
                 let mut shard = Box::new(Shard::new(&config.estimates, &views, KEY));
                 let part: Vec<_> = records.iter().skip(worker).step_by(3).copied().collect();
                 part.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                shard.settle(&seen);
                 let mut edge = Edge::empty(1);
                 edge.sizes[size_class(100)] = 1;
                 Closed::new(shard, edge)

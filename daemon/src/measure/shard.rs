@@ -30,7 +30,7 @@ use weir_sketch::{
     hash::{Key, KeyedHash},
 };
 
-use super::{recent::Recent, view::ViewSketch};
+use super::{pool::Pool, recent::Recent, view::ViewSketch};
 use crate::{
     config::Estimates,
     question::{Question, Repeated, Views},
@@ -39,6 +39,8 @@ use crate::{
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
+/// Records that leave the pool before they are taken through the sketches: 16 KiB.
+const READY: usize = 256;
 // Which of them are of new flows is a word of bits.
 const _: () = assert!(TOGETHER <= u32::BITS as usize);
 
@@ -219,6 +221,10 @@ pub struct Shard {
     pub total: Tally,
     /// Exact counts by protocol.
     pub protocols: Protocols,
+    /// Records that wait for more of their flows.
+    pool: Pool,
+    /// Records that the sketches take next.
+    ready: Vec<Record>,
     /// Flows of this window whose next record counts nothing distinct.
     recent: Recent,
     /// Distinct counts.
@@ -247,6 +253,8 @@ impl Shard {
             attributed: [Tally::default(); INTERFACES_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
+            pool: Pool::default(),
+            ready: Vec::with_capacity(READY),
             recent: Recent::default(),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
@@ -287,9 +295,38 @@ impl Shard {
         self.key_id
     }
 
-    /// Adds records.
+    /// Adds records. They are in no answer before [`Shard::settle`].
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
+        for records in records.chunks(READY) {
+            for records in records.chunks(TOGETHER) {
+                records.iter().for_each(|record| self.pool.prefetch(record));
+                self.ready.extend(records.iter().filter_map(|record| self.pool.exchange(record)));
+            }
+            self.enter_ready(seen);
+        }
+    }
+
+    /// Gives all records that still wait to the sketches: the window ends.
+    pub fn settle(&mut self, seen: &Seen) {
+        for place in 0..Pool::PLACES {
+            self.ready.extend(self.pool.take(place));
+            if self.ready.len() == READY {
+                self.enter_ready(seen);
+            }
+        }
+        self.enter_ready(seen);
+    }
+
+    fn enter_ready(&mut self, seen: &Seen) {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.enter(&ready, seen);
+        ready.clear();
+        self.ready = ready;
+    }
+
+    /// Adds records to all sketches.
+    fn enter(&mut self, records: &[Record], seen: &Seen) {
         let (mut items, mut all, mut others) =
             ([Item::default(); TOGETHER], Transposed::default(), Transposed::default());
         // Of flows that were not here lately. They wait until there are as many as are taken together.
@@ -415,6 +452,8 @@ impl Shard {
             attributed,
             total,
             protocols,
+            pool,
+            ready,
             recent,
             unique,
             new_flows,
@@ -424,6 +463,8 @@ impl Shard {
             sampling_least,
             sampling,
         } = self;
+        pool.clear();
+        ready.clear();
         recent.clear();
         unique.clear();
         views.iter_mut().for_each(ViewSketch::clear);
@@ -439,6 +480,8 @@ impl Shard {
     /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
+            + self.pool.memory_bytes()
+            + self.ready.capacity() * size_of::<Record>()
             + self.recent.memory_bytes()
             + self.unique.memory_bytes()
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
@@ -480,6 +523,7 @@ mod tests {
         let mut shard = Shard::new(&Estimates::default(), views, key);
         let seen = Seen::with_capacity(100_000, 0.001, key.id());
         records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+        shard.settle(&seen);
         shard
     }
 

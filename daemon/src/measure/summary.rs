@@ -238,6 +238,7 @@ mod tests {
         let key = FlowKey::default().with_proto(17);
         let record = Record { key, packets: came as u32, bytes: came * 100, sampling: 10, ..Record::default() };
         shard.absorb(&[record], &seen());
+        shard.settle(&seen());
         let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
         let tally = |packets| Tally::new(packets, packets * 100);
         let counters = &mut edge.counters[0];
@@ -293,6 +294,7 @@ mod tests {
                 Record { key, packets, bytes: u64::from(packets) * 100, sampling: 10, ..Record::default() }
             };
             shard.absorb(&(0..30).map(record).collect::<Vec<_>>(), &seen());
+            shard.settle(&seen());
             let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
             edge.counters[0].sampled_out = Tally::new(10_000, 1_000_000);
             edge.sizes[size_class(100)] = 11_000;

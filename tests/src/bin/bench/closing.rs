@@ -68,6 +68,7 @@ fn closed(worker: u64, rate: u16, seen: &Seen) -> Closed {
         Record { key, bytes: BYTES, packets: 1, sampling: rate, ..Record::default() }
     };
     shard.absorb(&(0..RECORDS).map(record).collect::<Vec<_>>(), seen);
+    shard.settle(seen);
     let left_out = RECORDS * u64::from(rate - 1);
     let mut edge = Edge { sampling: (rate.into(), rate.into()), ..Edge::empty(1) };
     edge.counters[0].seen = Tally::new(RECORDS + left_out, (RECORDS + left_out) * BYTES);

@@ -201,7 +201,10 @@ fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> 
     let mut shard = Shard::new(&ESTIMATES, plan, KEY);
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
-    let took = timed(|| records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen)));
+    let took = timed(|| {
+        records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen));
+        shard.settle(&seen);
+    });
     let sent: Tally = records.iter().map(Record::tally).sum();
     ensure!(shard.attributed[0] == sent, "{:?} were absorbed, of {sent:?}", shard.attributed[0]);
     Ok((took, shard, seen))
