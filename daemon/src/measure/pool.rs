@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_leaves_and_as_few_records_as_there_were_turns() {
+    fn whatever_comes_leaves_and_nothing_else() {
         let mut pool = Pool::default();
         let (mut came, mut left) = (BTreeMap::<_, Tally>::new(), BTreeMap::<_, Tally>::new());
         let add = |sums: &mut BTreeMap<_, Tally>, record: &Record| {
