@@ -254,7 +254,7 @@ impl Shard {
             total: Tally::default(),
             protocols: Protocols::default(),
             pool: Pool::default(),
-            ready: Vec::with_capacity(READY),
+            ready: Vec::with_capacity(READY + TOGETHER),
             recent: Recent::default(),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
@@ -303,7 +303,8 @@ impl Shard {
                 records.iter().for_each(|record| self.pool.prefetch(record));
                 self.ready.extend(records.iter().filter_map(|record| self.pool.exchange(record)));
             }
-            self.enter_ready(seen);
+            // Whole groups only: so it does not matter how many records come at once.
+            self.enter_ready(self.ready.len() / TOGETHER * TOGETHER, seen);
         }
     }
 
@@ -312,16 +313,17 @@ impl Shard {
         for place in 0..Pool::PLACES {
             self.ready.extend(self.pool.take(place));
             if self.ready.len() == READY {
-                self.enter_ready(seen);
+                self.enter_ready(READY, seen);
             }
         }
-        self.enter_ready(seen);
+        self.enter_ready(self.ready.len(), seen);
     }
 
-    fn enter_ready(&mut self, seen: &Seen) {
+    /// Adds the first records that are ready to all sketches.
+    fn enter_ready(&mut self, count: usize, seen: &Seen) {
         let mut ready = std::mem::take(&mut self.ready);
-        self.enter(&ready, seen);
-        ready.clear();
+        self.enter(&ready[..count], seen);
+        ready.drain(..count);
         self.ready = ready;
     }
 
@@ -519,10 +521,14 @@ mod tests {
     }
 
     fn fed(views: &Arc<Views>, records: &[Record]) -> Shard {
+        fed_by(100, views, records)
+    }
+
+    fn fed_by(together: usize, views: &Arc<Views>, records: &[Record]) -> Shard {
         let key = Key([5, 6]);
         let mut shard = Shard::new(&Estimates::default(), views, key);
         let seen = Seen::with_capacity(100_000, 0.001, key.id());
-        records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+        records.chunks(together).for_each(|records| shard.absorb(records, &seen));
         shard.settle(&seen);
         shard
     }
@@ -543,6 +549,22 @@ mod tests {
             assert!(matches!(views.questions[nth].structure, Structure::Spread { .. }));
             let [often, once] = [&often, &once].map(|shard| shard.views[nth].spread().unwrap().lines());
             assert!(often == once);
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_how_many_records_come_at_once() {
+        let views = Views::built_in(&Estimates { top_candidates: 64, top_error: 0.01, ..Estimates::default() }, 10);
+        let records: Vec<_> = (0..30_000).map(|nth| record(mix(nth) % 5_000)).collect();
+        let held = |together| {
+            let shard = fed_by(together, &views, &records);
+            let bounds = |view: &ViewSketch| view.held().map(|held| (held.key, held.lower, held.upper)).collect();
+            (shard.total, shard.views.iter().map(bounds).collect::<Vec<Vec<_>>>())
+        };
+        let of_256 = held(256);
+        assert_eq!(of_256.0.packets, 30_000);
+        for together in [1, 33, 64, 30_000] {
+            assert!(held(together) == of_256, "{together}");
         }
     }
 
