@@ -159,6 +159,8 @@ mod tests {
         for change in changed {
             let (mut pool, mut other) = (Pool::default(), first);
             change(&mut other);
+            // Also where they share a place.
+            assert!(!are_alike(&first, &other) || other.packets == u32::MAX);
             assert_eq!(pool.exchange(&first), None);
             let mut left: Vec<_> = pool.exchange(&other).into_iter().chain(drained(&mut pool)).collect();
             left.sort_by_key(|record| *record != first);
