@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         trial("views::totals_hold_with_sampling", views::totals_hold_with_sampling, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
         trial("views::distinct_counts_are_as_exact_as_asked", views::distinct_counts_are_as_exact_as_asked, &[]),
+        trial("views::few_keys_are_counted_exactly", views::few_keys_are_counted_exactly, &[]),
         trial("views::new_flows_by_key", views::new_flows_by_key_are_those_that_did_not_come_before, &[]),
         trial("views::entropies_hold", views::entropies_hold, &[]),
         trial("views::any_key_can_be_asked_for", views::any_key_can_be_asked_for, &[]),

@@ -430,6 +430,33 @@ pub fn distinct_counts_are_as_exact_as_asked() -> Result<()> {
     Ok(())
 }
 
+/// As long as all keys have counters, small counts are exact: all but a few values are told from each other.
+pub fn few_keys_are_counted_exactly() -> Result<()> {
+    const VALUES_MAX: u64 = 3_000;
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    let oracle = capture(&path, plan())?;
+    let view = "{by: [proto, ip_version], measure: {distinct: src_port}}".to_owned();
+    let truths = oracle.spread(|flow| {
+        let version = if flow.src.is_ipv4() { 4 } else { 6 };
+        vec![(json!({"proto": flow.proto, "ip_version": version}).to_string(), flow.src_port)]
+    });
+    let report = report(&path, &[view], &[])?;
+    let rows = report["views"][0]["rows"].as_array().context("rows")?;
+    judge_distinct(rows, &truths)?;
+    let mut counted = 0;
+    for row in rows {
+        let truth = truths[&key(row)?.to_string()];
+        let [lower, upper] = ["lower", "upper"].map(|bound| row["distinct"][bound].as_u64().unwrap_or_default());
+        if (1..=VALUES_MAX).contains(&truth) {
+            ensure!(lower + 3 >= truth && upper - lower <= 12, "{row}, and it has {truth}");
+            counted += u64::from(truth > 100);
+        }
+    }
+    ensure!(counted > 0, "no row has more than 100: {truths:?}");
+    Ok(())
+}
+
 /// The first window has only new flows, and every later one some that are known.
 pub fn new_flows_by_key_are_those_that_did_not_come_before() -> Result<()> {
     type Keys = fn(&Key) -> Vec<Value>;

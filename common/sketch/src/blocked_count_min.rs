@@ -111,6 +111,13 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         });
     }
 
+    /// Prefetches what the key with this hash will touch. Batches do so by themselves only where a sketch is so large that
+    /// its lines are probably far.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        ask(&self.blocks, self.places().of(hash));
+    }
+
     /// The estimate for the key with this hash, never below the truth.
     #[inline]
     pub fn estimate(&self, hash: u64) -> W {

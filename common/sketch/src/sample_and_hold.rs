@@ -1,7 +1,7 @@
 //! Sample and hold: which few keys touch the most items, and how many, each with a counter of its own?
 //!
-//! The structure has room for a few keys. A key that it holds counts its items in registers that it shares with nobody.
-//! For a pair (a key and an item) that comes:
+//! The structure has room for a few keys. A key that it holds counts its items in memory that it shares with nobody: first in
+//! a set, and when that is full, in registers. For a pair (a key and an item) that comes:
 //!
 //! ```text
 //! held?      count the item
@@ -15,12 +15,13 @@
 //! 2. A new key inherits the score of the key that it replaces. So scores only grow, and ever rarer pairs are needed: a
 //!    flood of small keys replaces some thousand keys, not all the time.
 //!
-//! **Errors**: both ways, by 0.761 / sqrt(registers) of what was counted since the key was held. What the key touched
-//! before is missing: the lower bound leaves it out, and the upper bound allows for it. A key that touches many items
-//! from the start is held almost from the start.
+//! **Errors**: what was counted since the key was held is exact up to some 0.4 items for each register; more is wrong both
+//! ways, by 0.761 / sqrt(registers). What the key touched before is missing: the lower bound leaves it out, and the upper
+//! bound allows for it. A key that touches many items from the start is held almost from the start.
 //!
-//! **Cost** for 32 keys and an error of 0.02: 64 KiB of registers. A pair of a key that is not held takes a hash and a
-//! look into a small table; one of a held key takes its register, too.
+//! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 800 items are counted exactly.
+//! A pair of a key that is not held takes a hash and a look into a small table; one of a held key takes its register, too, or
+//! two buckets of its set.
 //!
 //! **Papers**: sampling pairs by their hashes, to find who touches many: Venkataraman, Song, Gibbons and Blum, "New
 //! streaming algorithms for fast detection of superspreaders", 2005. Counting exactly what was sampled once: Estan and
@@ -37,12 +38,17 @@ use core::cmp::Reverse;
 mod counter;
 mod index;
 mod missed;
+mod poisson;
+mod set;
 
-use self::{counter::Counter, index::Index, missed::Missed};
+use self::{
+    counter::{Counter, Memory},
+    index::Index,
+    missed::Missed,
+};
 use super::{
     Estimate, Geometry, MergeError, Touch,
     hash::{combine, mix, scale},
-    hyperloglog::bounds_of,
     merge::check_mergeable,
     normal::deviations,
     simd,
@@ -58,7 +64,7 @@ pub const KEYS_MAX: usize = 1 << 14;
 const CHANCES: u64 = 2;
 /// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
 const PLACES: usize = 1 << 13;
-/// In how many ways a bound may fail: the count is too high or too low, what was counted before it left was more than it
+/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left was more than it
 /// seemed, or it waited for longer than is likely.
 const WAYS: f64 = 4.0;
 
@@ -90,8 +96,10 @@ pub struct SampleAndHold<K> {
     /// By place.
     counters: Vec<Counter>,
     room: usize,
-    /// By place, so many for each.
-    registers: Box<[u8]>,
+    /// By place, what its counter keeps: two to the `precision` bytes for each.
+    memory: Box<[u8]>,
+    /// As many bytes, for a moment.
+    spare: Box<[u8]>,
     /// How many bits of a hash choose the register.
     precision: u32,
     /// Where a key is held.
@@ -114,7 +122,9 @@ pub struct SampleAndHold<K> {
 pub struct Margin {
     /// How many rare pairs a key waits for at most, by how often it left before.
     waits: Vec<f64>,
-    /// Standard deviations.
+    /// With which one bound may fail.
+    probability: f64,
+    /// So many standard deviations off, to both sides, is a normal variable with twice that.
     deviations: f64,
     /// What keys wait for that are not held.
     price: u64,
@@ -130,7 +140,7 @@ struct Held<K> {
 
 impl<K: Copy> SampleAndHold<K> {
     /// A structure that holds so many keys, at most [`KEYS_MAX`], whose counts have this relative standard error (within
-    /// 0.19 and 0.0015).
+    /// 0.19 and 0.0015) where they are not exact.
     ///
     /// To find the k keys that touch most, give it room for several times as many.
     pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
@@ -139,7 +149,8 @@ impl<K: Copy> SampleAndHold<K> {
             held: Vec::with_capacity(room),
             counters: Vec::with_capacity(room),
             room,
-            registers: vec![0; room << precision].into_boxed_slice(),
+            memory: vec![0; room << precision].into_boxed_slice(),
+            spare: vec![0; 1 << precision].into_boxed_slice(),
             precision,
             index: Index::with_room(room),
             price: 0,
@@ -163,8 +174,14 @@ impl<K: Copy> SampleAndHold<K> {
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
         let mut pairs = [0; CHUNK];
         for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
+            let keys = &keys[..keys.len().min(items.len())];
             pair_chunk(keys, items, &mut pairs);
-            for (at, (&key_hash, &pair)) in keys[..keys.len().min(items.len())].iter().zip(&pairs).enumerate() {
+            for (&key_hash, &pair) in keys.iter().zip(&pairs) {
+                if let Some(place) = self.place_of(key_hash) {
+                    self.counters[place].prefetch(self.memory_of(place), self.precision, mix(pair));
+                }
+            }
+            for (at, (&key_hash, &pair)) in keys.iter().zip(&pairs).enumerate() {
                 self.insert_pair(key_hash, pair, || key(nth * CHUNK + at));
             }
         }
@@ -181,9 +198,16 @@ impl<K: Copy> SampleAndHold<K> {
 
     #[inline(always)]
     fn count(&mut self, place: usize, pair: u64) {
-        let registers = &mut self.registers[place << self.precision..][..1 << self.precision];
+        let (counter, memory) = self.counter(place);
         // The pair's own bits decided whether its key is held.
-        self.counters[place].count(registers, self.precision, mix(pair));
+        counter.count(memory, mix(pair));
+    }
+
+    /// The counter in a place, and its memory.
+    #[inline(always)]
+    fn counter(&mut self, place: usize) -> (&mut Counter, Memory<'_>) {
+        let bytes = &mut self.memory[place << self.precision..][..1 << self.precision];
+        (&mut self.counters[place], Memory { bytes, spare: &mut self.spare, precision: self.precision })
     }
 
     /// Holds a key, if this pair is rare enough for what the smallest has now.
@@ -202,7 +226,7 @@ impl<K: Copy> SampleAndHold<K> {
         }
         let held = Held { key, hash, missed: Missed::new(price, self.left[place_of_leaver(hash)]) };
         self.place(place, held, Counter::new(price, self.precision));
-        self.registers[place << self.precision..][..1 << self.precision].fill(0);
+        self.memory[place << self.precision..][..1 << self.precision].fill(0);
         self.admitted += 1;
         self.count(place, pair);
     }
@@ -246,6 +270,7 @@ impl<K: Copy> SampleAndHold<K> {
         let most = self.left.iter().max().copied().unwrap_or(0);
         Margin {
             waits: missed::waits(most.into(), probability / f64::from(self.tables)),
+            probability,
             deviations: deviations(1.0 - 2.0 * probability),
             price: self.price_now(),
         }
@@ -253,17 +278,16 @@ impl<K: Copy> SampleAndHold<K> {
 
     /// All keys that are held, in no particular order, with bounds as a margin has them.
     pub fn held(&self, margin: &Margin) -> Vec<Spreader<K>> {
-        let touched = |held: &Held<K>, registers: &[u8]| {
-            let filled = registers.iter().filter(|register| **register != 0).count();
-            let count = ultraloglog::count_of(registers, self.precision);
-            let Estimate { value, lower, upper } =
-                bounds_of(count, margin.deviations * self.relative_error(), filled as u64);
+        let certainty = (margin.probability, margin.deviations);
+        let memory = self.memory.chunks(1 << self.precision);
+        let all = self.held.iter().zip(self.counters.iter().zip(memory));
+        let touched = all.map(|(held, (counter, memory))| {
+            let Estimate { value, lower, upper } = counter.items(memory, self.precision, certainty);
             let upper = upper.saturating_add(self.most(held.missed, margin));
-            Estimate { value: value.saturating_add(held.missed.usual()).min(upper), lower, upper }
-        };
-        let all = self.held.iter().zip(self.registers.chunks(1 << self.precision));
-        all.map(|(held, registers)| Spreader { hash: held.hash, key: held.key, touched: touched(held, registers) })
-            .collect()
+            let touched = Estimate { value: value.saturating_add(held.missed.usual()).min(upper), lower, upper };
+            Spreader { hash: held.hash, key: held.key, touched }
+        });
+        touched.collect()
     }
 
     /// What a key that is not held touches at most, with bounds as a margin has them. The value is what the smallest held
@@ -303,9 +327,8 @@ impl<K: Copy> SampleAndHold<K> {
                 continue;
             };
             held.missed = held.missed.and(other.held[theirs].missed);
-            let registers = &mut self.registers[place << self.precision..][..1 << self.precision];
-            ultraloglog::merge_all(registers, other.registers_of(theirs));
-            self.counters[place] = self.counters[place].and(other.counters[theirs]).settled(registers, self.precision);
+            let (counter, memory) = self.counter(place);
+            counter.merge(memory, other.counters[theirs], other.memory_of(theirs));
         }
         for (times, more) in self.left.iter_mut().zip(&other.left) {
             *times = times.saturating_add(*more);
@@ -317,13 +340,13 @@ impl<K: Copy> SampleAndHold<K> {
         // decides, so that it does not matter who merges whom.
         arriving.sort_unstable_by_key(|(theirs, held)| Reverse((other.counters[*theirs].score(), held.hash)));
         for (theirs, held) in arriving {
-            self.receive(held, other.counters[theirs], other.registers_of(theirs));
+            self.receive(held, other.counters[theirs], other.memory_of(theirs));
         }
         Ok(())
     }
 
     /// Takes a key of another table in, or the smallest of ours leaves for it, if that is worth less.
-    fn receive(&mut self, held: Held<K>, counter: Counter, registers: &[u8]) {
+    fn receive(&mut self, held: Held<K>, counter: Counter, memory: &[u8]) {
         let mut place = self.held.len();
         if place == self.room {
             let worth = |place: usize| (self.counters[place].score(), self.held[place].hash);
@@ -337,15 +360,15 @@ impl<K: Copy> SampleAndHold<K> {
             place = smallest;
         }
         self.place(place, held, counter);
-        self.registers[place << self.precision..][..1 << self.precision].copy_from_slice(registers);
+        self.memory[place << self.precision..][..1 << self.precision].copy_from_slice(memory);
     }
 
     fn place_of(&self, hash: u64) -> Option<usize> {
         self.index.find(hash, |place| self.held[place].hash)
     }
 
-    fn registers_of(&self, place: usize) -> &[u8] {
-        &self.registers[place << self.precision..][..1 << self.precision]
+    fn memory_of(&self, place: usize) -> &[u8] {
+        &self.memory[place << self.precision..][..1 << self.precision]
     }
 
     /// What a key that is not held waits for: nothing while there is room.
@@ -357,8 +380,9 @@ impl<K: Copy> SampleAndHold<K> {
     // Not inlined: next to the allocation, compilers would leave the writes out.
     #[inline(never)]
     pub fn clear(&mut self) {
-        // The registers of places that were never taken are empty; but their pages may not be there yet.
-        self.registers.fill(0);
+        // The memory of places that were never taken is empty; but its pages may not be there yet.
+        self.memory.fill(0);
+        self.spare.fill(0);
         self.left.fill(0);
         self.held.clear();
         self.counters.clear();
@@ -373,9 +397,9 @@ impl<K: Copy> SampleAndHold<K> {
         self.key_id = key_id;
     }
 
-    /// The relative standard error of the count of a held key.
+    /// The relative standard error of the count of a held key with many items.
     pub fn relative_error(&self) -> f64 {
-        ultraloglog::ERROR_FACTOR / libm::sqrt((1u64 << self.precision) as f64)
+        ultraloglog::relative_error(self.precision)
     }
 
     /// How many keys it can hold.
@@ -398,7 +422,8 @@ impl<K: Copy> SampleAndHold<K> {
         size_of::<Self>()
             + self.held.capacity() * size_of::<Held<K>>()
             + self.counters.capacity() * size_of::<Counter>()
-            + self.registers.len()
+            + self.memory.len()
+            + self.spare.len()
             + self.left.len()
             + self.index.memory_bytes()
     }

@@ -125,7 +125,7 @@ impl UltraLogLog {
 
     /// The relative standard error of large counts.
     pub fn relative_error(&self) -> f64 {
-        ERROR_FACTOR / libm::sqrt(self.registers.len() as f64)
+        relative_error(self.precision)
     }
 
     /// The registers' number as a power of two.
@@ -147,6 +147,11 @@ impl UltraLogLog {
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
+}
+
+/// The relative standard error of large counts.
+pub(super) fn relative_error(precision: u32) -> f64 {
+    ERROR_FACTOR / libm::sqrt((1u64 << precision) as f64)
 }
 
 /// The least precision with at most this error, or the nearest possible one.

@@ -38,8 +38,11 @@ pub struct UserspaceProgram {
     tunnels: Tunnels,
     cache: Vec<Record>,
     bits: u32,
-    /// The latest packet, until the next one has been parsed: meanwhile the CPU fetches its place in the cache.
-    pending: Option<Pending>,
+    /// The latest packets, until so many more have been parsed: meanwhile the CPU fetches their places in the cache. By the
+    /// number of the packet.
+    pending: [Option<Pending>; PENDING],
+    /// Packets that were parsed.
+    parsed: usize,
     epoch: u8,
     valve: Valve,
     /// The sampling rate of the pending draw.
@@ -52,6 +55,9 @@ pub struct UserspaceProgram {
     /// Of each interface slot.
     seconds: Vec<Seconds>,
 }
+
+/// How many packets are not in their records yet, at most.
+const PENDING: usize = 4;
 
 /// A packet that is not in its record yet.
 #[derive(Clone, Copy)]
@@ -69,7 +75,8 @@ impl UserspaceProgram {
             tunnels: plan.tunnels,
             cache: vec![Record::default(); plan.cache_flows as usize],
             bits: plan.cache_flows.ilog2(),
-            pending: None,
+            pending: [None; PENDING],
+            parsed: 0,
             epoch: 0,
             valve: Valve::one_in(plan.sampling.first_rate()),
             drawn: 1,
@@ -122,7 +129,9 @@ impl UserspaceProgram {
                 let slot = hash::slot(&self.slot_key, &parsed, self.bits);
                 prefetch(&self.cache[slot as usize]);
                 let packet = Sample::new(&parsed, tally, tick, sampling);
-                if let Some(before) = self.pending.replace(Pending { slot, key: parsed.key, packet }) {
+                let pending = &mut self.pending[self.parsed % PENDING];
+                self.parsed = self.parsed.wrapping_add(1);
+                if let Some(before) = pending.replace(Pending { slot, key: parsed.key, packet }) {
                     self.count(&before, evict);
                 }
             }
@@ -144,8 +153,10 @@ impl UserspaceProgram {
 
     /// Closes the window: all records leave the cache, and what was counted exactly is the edge.
     pub fn close(&mut self, mut evict: impl FnMut(&Record)) -> Edge {
-        if let Some(last) = self.pending.take() {
-            self.count(&last, &mut evict);
+        for nth in 0..PENDING {
+            if let Some(next) = self.pending[self.parsed.wrapping_add(nth) % PENDING].take() {
+                self.count(&next, &mut evict);
+            }
         }
         let records = self.cache.iter_mut().map(std::mem::take);
         records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));

@@ -20,7 +20,7 @@ pub struct HeavyHitters<K> {
 /// How many keys wait for the count-min.
 const TOGETHER: usize = 32;
 
-/// The count-min, and what is on its way there: many keys are added at once, so that their cells are prefetched.
+/// The count-min, and what is on its way there: many keys are added at once, long after their cells were prefetched.
 struct Counts {
     counts: BlockedCountMin<Tally, Plain>,
     waiting: usize,
@@ -31,6 +31,7 @@ struct Counts {
 impl Counts {
     #[inline(always)]
     fn add(&mut self, hash: u64, tally: Tally) {
+        self.counts.prefetch(hash);
         self.hashes[self.waiting] = hash;
         self.tallies[self.waiting] = tally;
         self.waiting += 1;

@@ -114,20 +114,25 @@ impl fmt::Display for Structure {
             Self::Total => write!(f, "one sum: exact"),
             Self::Table { cells } => write!(f, "a table of {cells} sums: exact"),
             Self::HeavyHitters { error, candidates: _, distinct } => {
-                write!(f, "count-min and candidates: bounds usually within {} % of the whole", error * 100.0)?;
+                write!(f, "count-min and candidates: bounds usually within {} % of the whole", percent(*error))?;
                 if distinct.is_some() { write!(f, "; HyperLogLog for the entropy") } else { Ok(()) }
             }
             Self::Candidates { error, candidates: _ } | Self::Prefixes { error, candidates: _ } => {
-                write!(f, "candidates: bounds usually within {} % of the whole", error * 100.0)
+                write!(f, "candidates: bounds usually within {} % of the whole", percent(*error))
             }
-            Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", error * 100.0),
+            Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", percent(*error)),
             Self::Spread { pairs: _, smallest, held, error } => {
-                let percent = error * 100.0;
+                let percent = percent(*error);
                 write!(
                     f,
-                    "spread: keys with {smallest} or more; the largest {held} with a standard error of {percent} %"
+                    "spread: keys with {smallest} or more; the largest {held} exactly, or with a standard error of {percent} %"
                 )
             }
         }
     }
+}
+
+/// A share in percent, without the digits that only say how numbers are stored.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
 }

@@ -1,27 +1,50 @@
 //! The counter of a held key: how it grows, and how much it has.
 
-use crate::{rank, ultraloglog::register};
+use super::{
+    poisson,
+    set::{self, Insertion},
+};
+use crate::{Estimate, hyperloglog::bounds_of, rank, simd, ultraloglog, ultraloglog::register};
 
 /// The bits behind the point of a score.
 const FRACTION: u32 = 8;
 /// The probability that something changes is counted in units of 2 to the minus this.
 const SCALE: u32 = 40;
 
-/// How many items came, while they come: each that changes the highest rank of a register stands for as many as it takes
-/// on average until one does (Ting, "Streamed approximate counting of distinct elements", 2014). So it is known at every
-/// moment, without a look at the registers.
+/// How many items came, while they come. They are in memory beside it, which is its own and empty at first.
+///
+/// As long as it has room, that memory is a set of items. Then it becomes registers, and each item that changes the highest
+/// rank of a register stands for as many as it takes on average until one does (Ting, "Streamed approximate counting of
+/// distinct elements", 2014). So the score is known at every moment, without a look at the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// What it had at the beginning, and the items since, with [`FRACTION`] bits behind the point.
     score: u64,
-    /// The probability that the next item changes the highest rank of its register, times the registers.
-    open: u64,
+    kept: Kept,
+}
+
+/// What is in the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// A set of so many items.
+    Set(u32),
+    /// Registers, with the probability that the next item changes the highest rank of its register, times the registers.
+    Registers(u64),
+}
+
+/// The memory of a counter: two to the `precision` bytes, and as many that it may overwrite.
+pub struct Memory<'a> {
+    pub bytes: &'a mut [u8],
+    pub spare: &'a mut [u8],
+    pub precision: u32,
 }
 
 impl Counter {
-    /// One that begins with this score, and with empty registers.
+    /// One that begins with this score, and with empty memory.
     pub const fn new(score: u64, precision: u32) -> Self {
-        Self { score: score << FRACTION, open: 1 << (SCALE + precision) }
+        let is_large = precision >= set::PRECISION_MIN;
+        let kept = if is_large { Kept::Set(0) } else { Kept::Registers(1 << (SCALE + precision)) };
+        Self { score: score << FRACTION, kept }
     }
 
     /// The whole items of its score.
@@ -29,28 +52,123 @@ impl Counter {
         self.score >> FRACTION
     }
 
-    /// Counts the item with this hash in registers.
+    /// Prefetches what [`Counter::count`] will touch.
     #[inline(always)]
-    pub fn count(&mut self, registers: &mut [u8], precision: u32, hash: u64) {
-        let (at, rank) = rank::place(hash, precision, registers.len() - 1);
-        let before = registers[at];
-        registers[at] = register::with(before, u32::from(rank) + precision - 2);
-        let highest = rank_of(before, precision);
-        if u32::from(rank) > highest {
-            let whole = (1u128 << (SCALE + precision + FRACTION)) / u128::from(self.open.max(1));
-            self.score = self.score.saturating_add(whole as u64);
-            self.open -= probability(highest) - probability(rank.into());
+    pub fn prefetch(self, memory: &[u8], precision: u32, hash: u64) {
+        match self.kept {
+            Kept::Set(_) => set::prefetch(memory, precision, hash),
+            Kept::Registers(_) => simd::prefetch(&memory[rank::place(hash, precision, memory.len() - 1).0]),
         }
     }
 
-    /// With what another one counted.
-    pub const fn and(self, other: Self) -> Self {
-        Self { score: self.score.saturating_add(other.score), ..self }
+    /// Counts the item with this hash.
+    #[inline(always)]
+    pub fn count(&mut self, memory: Memory<'_>, hash: u64) {
+        self.score = self.score.saturating_add(self.enter(memory, hash));
     }
 
-    /// The same, after something else came to its registers.
-    pub fn settled(self, registers: &[u8], precision: u32) -> Self {
-        Self { open: registers.iter().map(|register| probability(rank_of(*register, precision))).sum(), ..self }
+    /// Enters an item into the memory, and says what it adds to the score.
+    #[inline(always)]
+    fn enter(&mut self, memory: Memory<'_>, hash: u64) -> u64 {
+        match &mut self.kept {
+            Kept::Registers(open) => enter_register(memory.bytes, memory.precision, open, hash),
+            Kept::Set(items) => match set::insert(memory.bytes, memory.precision, hash) {
+                Insertion::Known => 0,
+                Insertion::New => {
+                    *items += 1;
+                    1 << FRACTION
+                }
+                Insertion::Full => {
+                    let Memory { bytes, spare, precision } = memory;
+                    let mut open = outgrow(bytes, spare, precision);
+                    let more = enter_register(bytes, precision, &mut open, hash);
+                    self.kept = Kept::Registers(open);
+                    more
+                }
+            },
+        }
+    }
+
+    /// Takes in what another one counted, whose memory is `theirs`.
+    pub fn merge(&mut self, memory: Memory<'_>, other: Self, theirs: &[u8]) {
+        let Memory { bytes, spare, precision } = memory;
+        self.score = self.score.saturating_add(other.score);
+        match (other.kept, self.kept) {
+            (Kept::Set(_), _) => set::hashes(theirs, precision).for_each(|hash| {
+                self.enter(Memory { bytes: &mut *bytes, spare: &mut *spare, precision }, hash);
+            }),
+            (Kept::Registers(_), kept) => {
+                if matches!(kept, Kept::Set(_)) {
+                    outgrow(bytes, spare, precision);
+                }
+                ultraloglog::merge_all(bytes, theirs);
+                self.kept = Kept::Registers(open(bytes, precision));
+            }
+        }
+    }
+
+    /// How many different items came to its memory, with bounds. Each of the two fails with at most this probability. A
+    /// normal variable is so many standard deviations off, to either side, with twice that.
+    pub fn items(self, memory: &[u8], precision: u32, (probability, deviations): (f64, f64)) -> Estimate {
+        match self.kept {
+            Kept::Set(items) => {
+                let (items, of) = (items.into(), set::distinguishable(precision));
+                Estimate { value: items, lower: items, upper: items + taken_for_others(items, of, probability) }
+            }
+            Kept::Registers(_) => {
+                let filled = memory.iter().filter(|register| **register != 0).count();
+                let count = ultraloglog::count_of(memory, precision);
+                bounds_of(count, deviations * ultraloglog::relative_error(precision), filled as u64)
+            }
+        }
+    }
+}
+
+/// Makes registers of a set, and says how likely the next item is to change one, times the registers.
+#[cold]
+fn outgrow(bytes: &mut [u8], spare: &mut [u8], precision: u32) -> u64 {
+    spare.copy_from_slice(bytes);
+    bytes.fill(0);
+    let mut open = open(bytes, precision);
+    for hash in set::hashes(spare, precision) {
+        enter_register(bytes, precision, &mut open, hash);
+    }
+    open
+}
+
+/// Enters an item into registers, and says for how many it stands, as a score does.
+#[inline(always)]
+fn enter_register(registers: &mut [u8], precision: u32, open: &mut u64, hash: u64) -> u64 {
+    let (at, rank) = rank::place(hash, precision, registers.len() - 1);
+    let before = registers[at];
+    registers[at] = register::with(before, u32::from(rank) + precision - 2);
+    let highest = rank_of(before, precision);
+    if u32::from(rank) <= highest {
+        return 0;
+    }
+    let whole = (1u128 << (SCALE + precision + FRACTION)) / u128::from((*open).max(1));
+    *open -= probability(highest) - probability(rank.into());
+    whole as u64
+}
+
+/// How likely the next item is to change the highest rank of a register, times the registers.
+fn open(registers: &[u8], precision: u32) -> u64 {
+    registers.iter().map(|register| probability(rank_of(*register, precision))).sum()
+}
+
+/// How many items more there may have been, none of which a set with so many could tell from another. It can tell so many
+/// apart; more were taken for others with at most this probability.
+///
+/// Each item meets one before it with the probability that its number divided by `of` is, at most, whatever those before
+/// it did. So all that do are no more than a variable of Poisson's law has, whose mean is their sum.
+fn taken_for_others(items: u64, of: f64, probability: f64) -> u64 {
+    let mut others = 0;
+    loop {
+        let all = (items + u64::from(others) + 1) as f64;
+        if poisson::at_least(others + 1, all * (all - 1.0) / (2.0 * of)) <= probability {
+            return others.into();
+        }
+        others += 1;
     }
 }
 
@@ -75,14 +193,53 @@ const fn probability(rank: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{hash::mix, ultraloglog};
+    use crate::{hash::mix, test_size};
+    use std::{vec, vec::Vec};
 
-    const PRECISION: u32 = 8;
+    /// With a set for some 110 items, and one that has none.
+    const PRECISIONS: [u32; 2] = [8, 6];
+    const CERTAINTY: (f64, f64) = (1e-6, 4.9);
 
-    fn counted(seed: u64, items: u64) -> (Counter, [u8; 1 << PRECISION]) {
-        let (mut counter, mut registers) = (Counter::new(0, PRECISION), [0; 1 << PRECISION]);
-        (0..items).for_each(|nth| counter.count(&mut registers, PRECISION, mix(seed << 32 | nth)));
-        (counter, registers)
+    /// A counter with its memory.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Owner {
+        counter: Counter,
+        bytes: Vec<u8>,
+        precision: u32,
+    }
+
+    impl Owner {
+        fn new(precision: u32) -> Self {
+            Self { counter: Counter::new(0, precision), bytes: vec![0; 1 << precision], precision }
+        }
+
+        fn with(precision: u32, seed: u64, items: u64) -> Self {
+            let mut owner = Self::new(precision);
+            owner.count(seed, items);
+            owner
+        }
+
+        fn count(&mut self, seed: u64, items: u64) {
+            let mut spare = vec![0; 1 << self.precision];
+            for nth in 0..items {
+                let memory = Memory { bytes: &mut self.bytes, spare: &mut spare, precision: self.precision };
+                self.counter.count(memory, mix(seed << 32 | nth));
+            }
+        }
+
+        fn merge(&mut self, other: &Self) {
+            let mut spare = vec![0; 1 << self.precision];
+            let memory = Memory { bytes: &mut self.bytes, spare: &mut spare, precision: self.precision };
+            self.counter.merge(memory, other.counter, &other.bytes);
+        }
+
+        fn is_set(&self) -> bool {
+            matches!(self.counter.kept, Kept::Set(_))
+        }
+
+        fn items(&self) -> Estimate {
+            self.counter.items(&self.bytes, self.precision, CERTAINTY)
+        }
     }
 
     #[test]
@@ -90,33 +247,80 @@ mod tests {
     fn scores_are_as_exact_as_they_say() {
         const ITEMS: u64 = 20_000;
         const SEEDS: u64 = 300;
-        let error = |seed| counted(seed, ITEMS).0.score() as f64 / ITEMS as f64 - 1.0;
-        let (mut sum, mut squares) = (0.0, 0.0);
-        for error in (0..SEEDS).map(error) {
-            sum += error;
-            squares += error * error;
+        for precision in PRECISIONS {
+            let error = |seed| Owner::with(precision, seed, ITEMS).counter.score() as f64 / ITEMS as f64 - 1.0;
+            let (mut sum, mut squares) = (0.0, 0.0);
+            for error in (0..SEEDS).map(error) {
+                sum += error;
+                squares += error * error;
+            }
+            let (mean, deviation) = (sum / SEEDS as f64, libm::sqrt(squares / SEEDS as f64));
+            // A standard deviation of 300 is known to 4 %, and their mean to 1 / sqrt(300) of it.
+            let ratio = deviation / relative_error(precision);
+            assert!((0.85..1.15).contains(&ratio), "{deviation} is {ratio} of what is said");
+            assert!(mean.abs() < 0.25 * deviation, "{mean} on average");
         }
-        let (mean, deviation) = (sum / SEEDS as f64, libm::sqrt(squares / SEEDS as f64));
-        // A standard deviation of 300 is known to 4 %, and their mean to 1 / sqrt(300) of it.
-        let ratio = deviation / relative_error(PRECISION);
-        assert!((0.85..1.15).contains(&ratio), "{deviation} is {ratio} of what is said");
-        assert!(mean.abs() < 0.25 * deviation, "{mean} on average");
     }
 
     #[test]
-    fn what_comes_again_changes_nothing_and_counts_add_up() {
-        let (mut once, mut registers) = counted(1, 1_000);
-        let (before, filled) = (once, registers);
-        (0..1_000).for_each(|nth| once.count(&mut registers, PRECISION, mix(1 << 32 | nth)));
-        assert_eq!((once, registers), (before, filled));
-        // The registers say themselves how likely the next change is.
-        assert_eq!(Counter::new(0, PRECISION).and(once).settled(&registers, PRECISION), once);
-        let (other, others) = counted(2, 500);
-        let both = once.and(other);
-        assert_eq!(both.score, once.score + other.score);
-        ultraloglog::merge_all(&mut registers, &others);
-        let settled = both.settled(&registers, PRECISION);
-        assert!(settled.open < once.open.min(other.open), "more registers are filled");
-        assert_eq!(Counter::new(7, PRECISION).score(), 7);
+    fn it_is_exact_while_it_has_room_and_bounds_hold_beyond() {
+        for items in (0..=800).step_by(100) {
+            let owner = Owner::with(11, 2, items);
+            let Estimate { value, lower, upper } = owner.items();
+            assert!(owner.is_set() && owner.counter.score() == value && value == lower);
+            assert!(value + 1 >= items && upper >= items && upper - lower <= 6, "{items}: {lower} to {upper}");
+        }
+        for items in [1_000, 5_000, test_size::of(300_000, 6_000) as u64] {
+            let owner = Owner::with(11, 4, items);
+            let Estimate { lower, upper, .. } = owner.items();
+            assert!(!owner.is_set() && (lower..=upper).contains(&items), "{items}: {lower} to {upper}");
+        }
+    }
+
+    #[test]
+    fn what_comes_again_changes_nothing() {
+        for (precision, items) in [(8, 50), (8, 1_000), (6, 50)] {
+            let owner = Owner::with(precision, 1, items);
+            let mut twice = owner.clone();
+            twice.count(1, items);
+            assert_eq!(twice, owner);
+        }
+        assert_eq!(Counter::new(7, 8).score(), 7);
+    }
+
+    #[test]
+    fn merged_ones_have_what_came_to_either_however_much_it_was() {
+        for precision in PRECISIONS {
+            for (ours, theirs) in [(0, 0), (30, 0), (0, 30), (50, 40), (80, 90), (30, 2_000), (2_000, 30), (2_000, 900)]
+            {
+                let (one, other) = (Owner::with(precision, 1, ours), Owner::with(precision, 2, theirs));
+                let (mut here, mut there) = (one.clone(), other.clone());
+                here.merge(&other);
+                there.merge(&one);
+                let score = one.counter.score.saturating_add(other.counter.score);
+                assert_eq!((here.counter.score, there.counter.score), (score, score));
+                assert_eq!(here.items(), there.items(), "{precision} {ours} {theirs}");
+                if !here.is_set() {
+                    assert_eq!(here, there, "registers and what they can still count are the same in either order");
+                    // The registers say themselves how likely the next change is.
+                    assert_eq!(here.counter.kept, Kept::Registers(open(&here.bytes, precision)));
+                }
+                let Estimate { lower, upper, .. } = here.items();
+                assert!((lower..=upper).contains(&(ours + theirs)), "{ours} {theirs}: {lower} to {upper}");
+                // It goes on counting, and what it has is known.
+                let mut more = here.clone();
+                more.merge(&one);
+                more.merge(&other);
+                assert_eq!(more.items(), here.items());
+            }
+        }
+    }
+
+    #[test]
+    fn few_items_may_have_been_taken_for_others() {
+        // 3,000 of 2^23: half a pair is expected. More than 5 have a probability of 0.000,02.
+        let of = set::distinguishable(13);
+        assert_eq!((taken_for_others(3_000, of, 1e-4), taken_for_others(3_000, of, 1e-9)), (5, 9));
+        assert_eq!((taken_for_others(0, of, 1e-9), taken_for_others(1, of, 1e-3)), (0, 0));
     }
 }

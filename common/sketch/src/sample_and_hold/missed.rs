@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::CHANCES;
+use super::{CHANCES, poisson::expected_if_no_more};
 
 /// What a key may have touched while it was not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,47 +53,15 @@ impl Missed {
 /// It waited for one rare pair more than it left. Each of its pairs was rare enough with a probability of [`CHANCES`] /
 /// price, or more while the price was lower. So many pairs are that times price / [`CHANCES`].
 pub fn waits(times: u32, probability: f64) -> Vec<f64> {
-    (0..=times.min(EVENTS_MAX)).map(|times| expected(times, probability)).collect()
+    (0..=times.min(EVENTS_MAX)).map(|times| expected_if_no_more(times, probability)).collect()
 }
 
 /// More say nothing about a single key.
 const EVENTS_MAX: u32 = 254;
 
-/// So many events are expected, if there are no more than `events` with this probability, by Poisson's law. (The binomial
-/// law has lighter tails: Anderson and Samuels, "Some inequalities among binomial and Poisson probabilities", 1967.)
-fn expected(events: u32, probability: f64) -> f64 {
-    if events == 0 {
-        return -libm::log(probability);
-    }
-    let no_more = |expected: f64| {
-        let (mut term, mut sum) = (libm::exp(-expected), 0.0);
-        for nth in 0..=events {
-            sum += term;
-            term *= expected / f64::from(nth + 1);
-        }
-        sum
-    };
-    // The more are expected, the less probable is it.
-    let (mut few, mut many) = (0.0, 700.0);
-    for _ in 0..f64::MANTISSA_DIGITS {
-        let middle = (few + many) / 2.0;
-        if no_more(middle) > probability { few = middle } else { many = middle }
-    }
-    many
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn expectations_are_those_of_tables() {
-        // 95 % bounds of Poisson's law: 3.00, 4.74 and 16.96 for 0, 1 and 10 events.
-        for (events, mean) in [(0, 2.996), (1, 4.744), (10, 16.962)] {
-            assert!((expected(events, 0.05) - mean).abs() < 0.001, "{events}: {}", expected(events, 0.05));
-        }
-        assert!(expected(EVENTS_MAX, 1e-12) < 500.0, "far from what halving begins with");
-    }
 
     #[test]
     fn what_was_missed_grows_with_the_price_and_with_the_certainty() {

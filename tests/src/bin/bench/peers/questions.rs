@@ -93,13 +93,13 @@ impl Question {
         Self { name, only: Only::All, by: &[Field::Src], measure: Measure::Distinct(of), rows: 40 }
     }
 
-    /// In weir's words; sizes of packets are in every report. `error` is that of different values, unless the usual one will do.
+    /// In weir's words; sizes of packets are in every report. `error` is that of the largest, unless the usual one will do.
     pub fn view(&self, error: Option<f64>) -> Option<String> {
         let Self { name, only, by, measure, rows } = self;
         let measure = match (measure, error) {
+            (Measure::Largest(amount), Some(error)) => format!("{}, error: {error}", amount.name()),
             (Measure::Largest(amount) | Measure::Sum(amount), _) => amount.name().to_owned(),
-            (Measure::Distinct(of), None) => format!("{{distinct: {}}}", of.weir()),
-            (Measure::Distinct(of), Some(error)) => format!("{{distinct: {}}}, error: {error}", of.weir()),
+            (Measure::Distinct(of), _) => format!("{{distinct: {}}}", of.weir()),
             (Measure::Size, _) => return None,
         };
         let by: Vec<_> = by.iter().map(|field| field.weir()).collect();
@@ -140,9 +140,9 @@ impl Question {
         }
     }
 
-    /// Whether it counts different values.
-    pub const fn is_distinct(&self) -> bool {
-        matches!(self.measure, Measure::Distinct(_))
+    /// Whether it asks for the largest.
+    pub const fn is_about_largest(&self) -> bool {
+        matches!(self.measure, Measure::Largest(_))
     }
 
     /// What a row of weir's has the answer in; sizes have no rows.
