@@ -113,8 +113,8 @@ pub const TOP: RangeInclusive<u64> = 1..=100;
 /// smallest, 2^9 for the largest.
 pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 
-/// Relative standard error of distinct counts by key, of the keys that touch most: each of these takes 32 KiB at the
-/// smallest, 256 bytes at the largest.
+/// Relative standard error of distinct counts by key, of the keys that touch most, where these are not exact: each takes
+/// 32 KiB at the smallest, 256 bytes at the largest.
 pub const DISTINCT_ERROR: RangeInclusive<f64> = 0.005..=0.06;
 
 /// Error of top entries, of a window's total: 80,000 candidates for the smallest, 400 for the largest.

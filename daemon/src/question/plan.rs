@@ -63,7 +63,7 @@ pub enum Structure {
 const HELD_PER_ROW: usize = 4;
 /// Such keys at least, also for short lists.
 const HELD_MIN: usize = 32;
-/// Such keys at most: each takes 2 KiB at the usual error.
+/// Such keys at most: each takes 8 KiB at the error that a view has without asking.
 const HELD_MAX: usize = 512;
 /// Candidates for each row that is listed.
 const CANDIDATES_PER_ROW: usize = 8;
