@@ -89,7 +89,7 @@ fn place(record: &Record) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use weir_common::{
         flow::{Address, FlowKey, Scope},
@@ -143,6 +143,35 @@ mod tests {
         let turns = (0..1_000_u64).map(|nth| Record { tos: (nth >> 1 & 1) as u8, ..record(nth & 1) });
         assert_eq!(turns.filter_map(|record| pool.exchange(&record)).count(), 0);
         assert_eq!(drained(&mut pool).iter().map(|record| record.packets).collect::<Vec<_>>(), [250; 4]);
+    }
+
+    #[test]
+    fn every_part_of_a_flow_spreads_records_over_the_places() {
+        let v4 = |word: u32| Address::from_v4_word(word);
+        let key = |src, dst| FlowKey::new(src, dst, 6, 0);
+        let with_key = |key| Record { key, ..record(1) };
+        let of = record(1).key;
+        let parts: [&dyn Fn(u16) -> Record; 9] = [
+            &|nth| with_key(key(v4(nth.into()), v4(7))),
+            &|nth| with_key(key(v4(7), v4(nth.into()))),
+            &|nth| with_key(key(Address([nth.into(), 7]), Address([7, 7]))),
+            &|nth| with_key(key(Address([7, 7]), Address([nth.into(), 7]))),
+            &|nth| with_key(key(v4(1), v4(2)).with_ports(nth, 443)),
+            &|nth| with_key(key(v4(1), v4(2)).with_ports(443, nth)),
+            &|nth| Record { vlan: nth, ..record(1) },
+            &|nth| Record { tos: nth as u8, vlan: nth >> 8, ..record(1) },
+            // Two hosts of one network that talk to each other.
+            &|nth| with_key(key(v4(0x0a00_0000 | u32::from(nth >> 5)), v4(0x0a00_0000 | u32::from(nth & 31)))),
+        ];
+        for (part, of) in parts.iter().enumerate() {
+            let places: BTreeSet<usize> = (0..1 << 10).map(|nth| place(&of(nth))).collect();
+            // Of 1,024 records that fall by chance, 806 have a place of their own or share it with one before.
+            assert!(places.len() > 700, "part {part}: {} places", places.len());
+        }
+        let repeated = with_key(of.with_scope(Scope::new(3, 0).repeated()));
+        assert_ne!(place(&repeated), place(&record(1)));
+        assert_eq!(place(&with_key(of.with_scope(Scope::new(3, 1)))), place(&record(1)), "whoever made it, and when");
+        assert_eq!(Pool::default().memory_bytes(), 128 << 10);
     }
 
     #[test]

@@ -160,6 +160,41 @@ mod tests {
     }
 
     #[test]
+    fn each_of_the_two_structures_has_half_of_the_failure() {
+        let mut spreaders = Spreaders::new(100_000, 1_000, (40, 0.02), 7);
+        feed(&mut spreaders, 1, |_| true);
+        let (held, survey) = (&spreaders.held, spreaders.all.survey());
+        let remembered = survey.remembered();
+        let margin = held.margin(remembered.len(), 0.0005);
+        let of_held = held.held(&margin);
+        let wide = survey.margin(remembered.len() + of_held.len(), 0.0005);
+        let top = spreaders.top(usize::MAX);
+        let mut of_lines = 0;
+        for Spreader { hash, key: found, touched } in &top {
+            let shared = survey.estimate_within(*hash, &wide);
+            let own = of_held
+                .iter()
+                .find(|held| held.hash == *hash)
+                .map_or_else(|| held.estimate_unheld(*hash, &margin), |held| held.touched);
+            assert_eq!(touched.lower, own.lower.max(shared.lower), "{found:?}");
+            assert_eq!(touched.upper, own.upper.min(shared.upper).max(touched.lower), "{found:?}");
+            of_lines += u32::from(touched.upper == shared.upper && shared.upper < own.upper);
+        }
+        assert!(of_lines > 10, "both say something: {of_lines} of {}", top.len());
+        assert!(top.iter().filter(|one| of_held.iter().any(|held| held.hash == one.hash)).count() == of_held.len());
+    }
+
+    #[test]
+    fn it_takes_another_key_and_tells_its_memory() {
+        let new = || Spreaders::new(10_000, 100, (8, 0.05), 7);
+        let (mut one, other) = (new(), new());
+        assert_eq!(one.memory_bytes(), one.all.memory_bytes() + one.held.memory_bytes());
+        one.rekey(9);
+        assert_eq!((one.all.key_id(), one.held.key_id()), (9, 9));
+        assert!(matches!(one.merge(&other), Err(MergeError::Key { ours: 9, theirs: 7 })));
+    }
+
+    #[test]
     fn two_estimates_are_one() {
         let estimate = |lower, upper| Estimate { value: lower, lower, upper };
         let together = |one, other, value| {

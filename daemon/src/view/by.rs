@@ -465,6 +465,8 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use weir_common::flow::{Scope, class};
     use weir_sketch::hash::{Key, mix};
 
@@ -553,6 +555,9 @@ mod tests {
                     };
                     assert_eq!(shown[field.name()], expected, "{field} of {fields:?}");
                 }
+                let is_network =
+                    matches!(fields[..], [Field::Ip(Side::Src | Side::Dst, lengths)] if !lengths.is_whole());
+                assert_eq!(by.network().is_some(), is_network, "{fields:?}");
                 assert!(by.network().is_none_or(|network| network.key(&record.key) == key), "{fields:?}");
                 let hash = KeyedHash::new(Key([1, 2]));
                 let hashes = FlowHashes::new(&hash, &record.key);
@@ -567,6 +572,29 @@ mod tests {
                 assert_eq!(*key, by.key(record, *host, facts), "{fields:?}");
             }
         }
+    }
+
+    #[test]
+    fn different_keys_have_different_hashes() {
+        let (networks, geo, directions) = (networks(), Geo::default(), Directions::default());
+        let facts = Facts { networks: &networks, geo: &geo, directions: &directions };
+        let hash = KeyedHash::new(Key([1, 2]));
+        for names in
+            [&["src_ip/24/96"][..], &["dst_ip/24/96"], &["src_ip/0/48"], &["src_ip", "interface"], &["proto", "port"]]
+        {
+            let by = By::new(&names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>(), 8).unwrap();
+            let keys: Vec<_> = (0..2_000).map(|seed| by.key(&record(seed, seed % 2 == 0), Side::Src, facts)).collect();
+            let different: HashSet<_> = keys.iter().map(|key| key.0).collect();
+            let hashes: HashSet<_> = keys.iter().map(|key| by.hash_of(&hash, key)).collect();
+            assert!(different.len() > 900 && hashes.len() == different.len(), "{names:?}: {}", hashes.len());
+        }
+        // The same bits in both versions are two keys.
+        let by = By::new(&[Field::parse("src_ip/24/96").unwrap()], 8).unwrap();
+        let [v4, v6] = [0, class::V6].map(|class| {
+            let key = FlowKey::new(Address([0, 0xffff_0102_0300]), Address([0, 0]), 6, class);
+            by.hash_of(&hash, &by.key(&Record { key, ..Record::default() }, Side::Src, facts))
+        });
+        assert_ne!(v4, v6);
     }
 
     #[test]
