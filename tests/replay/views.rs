@@ -441,8 +441,13 @@ pub fn few_keys_are_counted_exactly() -> Result<()> {
         let version = if flow.src.is_ipv4() { 4 } else { 6 };
         vec![(json!({"proto": flow.proto, "ip_version": version}).to_string(), flow.src_port)]
     });
-    let report = report(&path, &[view], &[])?;
-    let rows = report["views"][0]["rows"].as_array().context("rows")?;
+    let of_few_values = "{by: [src_ip], measure: {distinct: ip_version}}".to_owned();
+    let report = report(&path, &[view, of_few_values], &[])?;
+    let [rows, few] = [0, 1].map(|nth| report["views"][nth]["rows"].as_array());
+    for row in few.context("rows")? {
+        ensure!(holds(&row["distinct"], 1) && row["distinct"]["upper"].as_u64() <= Some(2), "{row}");
+    }
+    let rows = rows.context("rows")?;
     judge_distinct(rows, &truths)?;
     let mut counted = 0;
     for row in rows {

@@ -139,7 +139,15 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     if let Measure::Distinct(of) = &view.measure
         && let Some(same) = of.iter().find(|field| view.by.contains(field))
     {
-        by.refuse(format!("each row has one {same} only: counting how many different ones it has says nothing"));
+        let way_out = if of.len() > 1 {
+            format!(
+                "leave it out of `distinct: [{}]`",
+                of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            )
+        } else {
+            "counting how many different ones it has says nothing".to_owned()
+        };
+        by.refuse(format!("each row has one {same} only: {way_out}"));
     }
     if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
         by.refuse("each row is one flow: counting its flows says nothing");

@@ -223,8 +223,14 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
     if !question.view.per_interface {
         tables.insert(None, Vec::new());
     }
+    // There are no more values than these fields can have.
+    let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
+    let counted = |counted| {
+        let Estimate { value, lower, upper } = doubt.distinct(counted);
+        Estimate { value: value.min(most), lower: lower.min(most), upper: upper.min(most) }
+    };
     if let Some(distinct) = sketch.unique() {
-        let counted = doubt.distinct(distinct.bounds_at(doubt.confidence));
+        let counted = counted(distinct.bounds_at(doubt.confidence));
         tables.entry(None).or_default().push((By::at(0), counted));
     }
     if let Some(spread) = sketch.spread() {
@@ -233,7 +239,7 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
         for spreader in spread.top(looked_at) {
             let rows = tables.entry(slot(question, &spreader.key)).or_default();
             if rows.len() < top && spreader.touched.value > 0 {
-                rows.push((spreader.key, doubt.distinct(spreader.touched)));
+                rows.push((spreader.key, counted(spreader.touched)));
             }
         }
     }

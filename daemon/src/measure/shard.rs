@@ -508,7 +508,7 @@ pub(super) fn with_prefixes<'a>(
 
 #[cfg(test)]
 mod tests {
-    use weir_common::flow::{Address, FlowKey};
+    use weir_common::flow::{Address, FlowKey, Scope, class};
     use weir_sketch::hash::mix;
 
     use super::*;
@@ -531,6 +531,116 @@ mod tests {
         records.chunks(together).for_each(|records| shard.absorb(records, &seen));
         shard.settle(&seen);
         shard
+    }
+
+    /// A record of so many packets, on an interface.
+    fn of_protocol(number: u8, is_v6: bool, packets: u32, interface: u8) -> Record {
+        let class = if is_v6 { class::V6 } else { 0 };
+        let key = FlowKey::new(Address([1, number.into()]), Address([2, 3]), number, class);
+        let key = key.with_scope(Scope::new(interface, 0));
+        Record { key, packets, bytes: 100 * u64::from(packets), sampling: 1, ..Record::default() }
+    }
+
+    #[test]
+    fn protocols_interfaces_and_rates_are_told_apart_and_add_up() {
+        let views = Views::built_in(&Estimates::default(), 10);
+        let numbers =
+            [(proto::TCP, false), (proto::UDP, true), (proto::ICMP, false), (proto::ICMPV6, true), (47, false)];
+        let records: Vec<_> =
+            (0..).zip(numbers).map(|(nth, (number, is_v6))| of_protocol(number, is_v6, 1 << nth, nth as u8)).collect();
+        let shard = fed(&views, &records);
+        let expected = Protocols { ipv4: 1 + 4 + 16, ipv6: 2 + 8, tcp: 1, udp: 2, icmp: 4 + 8, other: 16 };
+        assert_eq!((shard.protocols, shard.records), (expected, 5));
+        let attributed: Vec<_> = shard.attributed[..6].iter().map(|tally| tally.packets).collect();
+        assert_eq!(attributed, [1, 2, 4, 8, 16, 0]);
+        assert_eq!((shard.total, shard.sampling_least, shard.sampling), (Tally::new(31, 3_100), 1, 1));
+        let mut both = shard.protocols;
+        both.merge(&Protocols { ipv4: 100, ipv6: 200, tcp: 300, udp: 400, icmp: 500, other: 600 });
+        let sums = Protocols { ipv4: 121, ipv6: 210, tcp: 301, udp: 402, icmp: 512, other: 616 };
+        assert_eq!(both, sums);
+        let sampled = [3, 7].map(|sampling| Record { sampling, ..record(1) });
+        let shard = fed(&views, &sampled);
+        assert_eq!((shard.sampling_least, shard.sampling, shard.total), (3, 7, Tally::new(10, 1_000)));
+        assert_eq!(shard.attributed[0].packets, 2, "the packets that were taken");
+    }
+
+    #[test]
+    fn repeated_records_feed_nothing_but_accounts_and_views_of_interfaces() {
+        let mut config = Config { standard_views: Vec::new(), ..Config::default() };
+        for view in ["{by: [interface]}", "{by: [proto]}", "{by: [src_ip], per: interface}"] {
+            config.views.push(config.parse_view(view, "a test", view).unwrap());
+        }
+        let views = Views::new(&config, 4).unwrap();
+        let repeated = |mut record: Record| {
+            record.key = record.key.with_scope(Scope::new(3, 0).repeated());
+            record
+        };
+        let records: Vec<_> =
+            (0..90).flat_map(|nth| [record(nth), repeated(record(nth)), repeated(record(1_000))]).collect();
+        let shard = fed(&views, &records);
+        assert_eq!((shard.attributed[0].packets, shard.attributed[3].packets), (90, 180));
+        assert_eq!((shard.total.packets, shard.protocols.ipv4), (90, 90));
+        let packets = |nth: usize| shard.views[nth].total.packets;
+        assert_eq!([0, 1, 2].map(packets), [270, 90, 270]);
+        assert_eq!(shard.unique.flows.bounds().value, 90);
+    }
+
+    #[test]
+    fn a_cleared_shard_is_as_a_new_one_and_all_its_memory_is_told() {
+        let views = Views::built_in(&Estimates::default(), 10);
+        let key = Key([5, 6]);
+        let new = || Shard::new(&Estimates::default(), &views, key);
+        let mut shard = fed(&views, &(0..5_000).map(record).collect::<Vec<_>>());
+        assert!(shard.new_flows > 4_900 && shard.records == 5_000);
+        // A record waits in the pool, and must not come into the next window.
+        shard.absorb(&[record(1)], &Seen::with_capacity(100, 0.1, key.id()));
+        let memory = shard.memory_bytes();
+        shard.clear();
+        let (cleared, mut fresh) = (shard, new());
+        assert_eq!(cleared.attributed, fresh.attributed);
+        assert_eq!((cleared.total, cleared.protocols), (Tally::default(), Protocols::default()));
+        assert_eq!((cleared.new_flows, cleared.records), (0, 0));
+        assert_eq!((cleared.sampling_least, cleared.sampling), (u16::MAX, 1));
+        assert!(cleared.unique.flows == fresh.unique.flows && cleared.unique.sources == fresh.unique.sources);
+        assert!(cleared.unique.destinations == fresh.unique.destinations);
+        assert!(cleared.views.iter().all(|view| view.total == Tally::default()));
+        let mut cleared = cleared;
+        let seen = Seen::with_capacity(100, 0.1, key.id());
+        cleared.settle(&seen);
+        assert_eq!(cleared.total, Tally::default());
+        // The flow of the last record that came before is not known as one of this window.
+        cleared.absorb(&[record(4_999)], &seen);
+        cleared.settle(&seen);
+        assert_eq!((cleared.unique.flows.bounds().value, cleared.new_flows), (1, 1));
+        let parts = cleared.views.iter().map(ViewSketch::memory_bytes).sum::<usize>();
+        let unique = [&cleared.unique.flows, &cleared.unique.sources, &cleared.unique.destinations];
+        let unique: usize = unique.into_iter().map(HyperLogLog::memory_bytes).sum();
+        // Pool, latest flows, and records that are ready.
+        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER);
+        assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
+        fresh.rekey(Key([7, 8]), &[key], |_| 1);
+        assert_eq!((fresh.key_id(), new().key_id()), (Key([7, 8]).id(), key.id()));
+        let ids = [&fresh.unique.flows, &fresh.unique.sources, &fresh.unique.destinations].map(HyperLogLog::key_id);
+        assert_eq!(ids, [fresh.key_id(); 3]);
+    }
+
+    #[test]
+    fn a_flow_is_known_by_the_key_of_its_generation() {
+        let views = Views::built_in(&Estimates::default(), 10);
+        let [old, other, key] = [[1, 2], [3, 4], [5, 6]].map(Key);
+        // The filter keeps the keys that its generations began with.
+        let seen = Seen::with_capacity(100_000, 0.001, old.id());
+        let records: Vec<_> = (0..1_000).map(record).collect();
+        let count = |key: Key, earlier: &[Key]| {
+            let mut shard = Shard::new(&Estimates::default(), &views, key);
+            shard.rekey(key, earlier, |_| 1);
+            shard.absorb(&records, &seen);
+            shard.settle(&seen);
+            shard.new_flows
+        };
+        assert_eq!(count(old, &[]), 1_000);
+        assert_eq!(count(key, &[other, old]), 0, "known by the key of yesterday");
+        assert!(count(key, &[other]) > 990, "with a key that nobody kept, they look new");
     }
 
     #[test]

@@ -9,6 +9,9 @@ use std::{cmp::Reverse, collections::HashSet};
 
 use weir_sketch::{Estimate, MergeError, SampleAndHold, Spread, Spreader, spread::CONFIDENCE};
 
+mod population;
+
+use self::population::{Likely, Population};
 use crate::view::ViewKey;
 
 /// The relative standard error of keys that have no counter of their own, before what other keys add.
@@ -47,18 +50,22 @@ impl Spreaders {
         let margin_of_held = self.held.margin(remembered.len(), FAILURE / 2.0);
         let held = self.held.held(&margin_of_held);
         let margin = survey.margin(remembered.len() + held.len(), FAILURE / 2.0);
-        let estimate = |hash| survey.estimate_within(hash, &margin);
         let hashes: HashSet<u64> = held.iter().map(|held| held.hash).collect();
         remembered.retain(|(hash, _)| !hashes.contains(hash));
-        let others = remembered.into_iter().map(|(hash, key)| {
-            let (shared, unheld) = (estimate(hash), self.held.estimate_unheld(hash, &margin_of_held));
-            Spreader { hash, key, touched: together(shared, unheld, shared.value.min(unheld.value)) }
+        let look = |hash| survey.look(hash, &margin);
+        let of_held: Vec<_> = held.iter().map(|held| look(held.hash)).collect();
+        let of_others: Vec<_> = remembered.iter().map(|(hash, _)| look(*hash)).collect();
+        let population = Population::of(&survey, of_held.iter().chain(&of_others).map(|(_, found)| *found));
+        let others = remembered.into_iter().zip(of_others).map(|((hash, key), (shared, found))| {
+            let unheld = self.held.estimate_unheld(hash, &margin_of_held);
+            let likely = population.likely(found).value.min(unheld.value as f64);
+            // It came, or no line would remember it.
+            let touched = together(Estimate { lower: shared.lower.max(1), ..shared }, unheld, likely);
+            Spreader { hash, key, touched }
         });
-        let held = held.into_iter().map(|held| {
-            let shared = estimate(held.hash);
-            let width = |estimate: &Estimate| estimate.upper - estimate.lower;
-            let closer = if width(&held.touched) <= width(&shared) { held.touched } else { shared };
-            Spreader { touched: together(held.touched, shared, closer.value), ..held }
+        let held = held.into_iter().zip(of_held).map(|(held, (shared, found))| {
+            let likely = Likely::of(held.touched).and(population.likely(found));
+            Spreader { touched: together(held.touched, shared, likely.value), ..held }
         });
         let mut all: Vec<_> = others.chain(held).collect();
         all.sort_unstable_by_key(|spreader| (Reverse(spreader.touched.value), spreader.hash));
@@ -102,11 +109,11 @@ impl Spreaders {
 
 /// What two estimates of the same number say together: the bounds of both hold. The likeliest is `value`, or the bound next
 /// to it.
-fn together(one: Estimate, other: Estimate, value: u64) -> Estimate {
+fn together(one: Estimate, other: Estimate, value: f64) -> Estimate {
     let lower = one.lower.max(other.lower);
     // They exclude each other only if one of them fails, as both may with the probability that is left.
     let upper = one.upper.min(other.upper).max(lower);
-    Estimate { value: value.clamp(lower, upper), lower, upper }
+    Estimate { value: (value.round() as u64).clamp(lower, upper), lower, upper }
 }
 
 #[cfg(test)]
@@ -126,7 +133,14 @@ mod tests {
 
     /// Every pair, shuffled, of which a part is taken.
     fn feed(spreaders: &mut Spreaders, seed: u64, part: impl Fn(u64) -> bool) {
-        let mut pairs: Vec<_> = (0..5_000_u64).flat_map(|n| (0..items(n)).map(move |nth| (n, nth))).collect();
+        let sizes: Vec<u64> = (0..5_000).map(items).collect();
+        feed_sizes(spreaders, seed, &sizes, part);
+    }
+
+    /// The same of keys that touch so many.
+    fn feed_sizes(spreaders: &mut Spreaders, seed: u64, sizes: &[u64], part: impl Fn(u64) -> bool) {
+        let mut pairs: Vec<(u64, u64)> =
+            (0..).zip(sizes).flat_map(|(n, size)| (0..*size).map(move |nth| (n, nth))).collect();
         pairs.retain(|(n, nth)| part(n ^ nth));
         pairs.sort_by_cached_key(|(n, nth)| mix(seed ^ mix(nth << 32 | n)));
         let hashes: Vec<u64> = pairs.iter().map(|(n, _)| mix(seed ^ mix(*n))).collect();
@@ -176,7 +190,7 @@ mod tests {
                 .iter()
                 .find(|held| held.hash == *hash)
                 .map_or_else(|| held.estimate_unheld(*hash, &margin), |held| held.touched);
-            assert_eq!(touched.lower, own.lower.max(shared.lower), "{found:?}");
+            assert_eq!(touched.lower, own.lower.max(shared.lower).max(1), "{found:?}");
             assert_eq!(touched.upper, own.upper.min(shared.upper).max(touched.lower), "{found:?}");
             of_lines += u32::from(touched.upper == shared.upper && shared.upper < own.upper);
         }
@@ -195,16 +209,40 @@ mod tests {
     }
 
     #[test]
+    fn a_list_does_not_show_whom_chance_has_favoured() {
+        const SEEDS: u64 = 6;
+        // More keys that touch much than counters; the last one touches more.
+        let sizes: Vec<u64> = (0..=200).map(|n| if n == 200 { 2_000 } else { 1_000 }).collect();
+        let (mut error, mut rows, mut first) = (0.0, 0, 0);
+        for seed in 0..SEEDS {
+            let mut spreaders = Spreaders::new(200_000, 1_000, (32, 0.01), 7);
+            feed_sizes(&mut spreaders, seed, &sizes, |_| true);
+            let top = spreaders.top(10);
+            first += u32::from(top[0].key == key(200));
+            for Spreader { key, touched: Estimate { value, lower, upper }, .. } in top {
+                let truth = sizes[key.0[0] as usize];
+                assert!((lower..=upper).contains(&truth), "{key:?}: {lower} to {upper}");
+                error += value as f64 / truth as f64 - 1.0;
+                rows += 1;
+            }
+        }
+        // The ten luckiest of 200 would have half as much again as they have in truth.
+        let error = error / f64::from(rows);
+        assert!(error.abs() < 0.12, "{error}");
+        assert!(first >= 5, "first in {first} of {SEEDS}");
+    }
+
+    #[test]
     fn two_estimates_are_one() {
         let estimate = |lower, upper| Estimate { value: lower, lower, upper };
-        let together = |one, other, value| {
+        let together = |one, other, value: f64| {
             let Estimate { lower, value, upper } = together(one, other, value);
             (lower, value, upper)
         };
-        assert_eq!(together(estimate(90, 110), estimate(50, 105), 100), (90, 100, 105));
-        assert_eq!(together(estimate(10, 900), estimate(50, 105), 20), (50, 50, 105));
-        assert_eq!(together(estimate(90, 130), estimate(50, 100), 120), (90, 100, 100));
-        assert_eq!(together(estimate(90, 100), estimate(110, 200), 95), (110, 110, 110));
+        assert_eq!(together(estimate(90, 110), estimate(50, 105), 100.0), (90, 100, 105));
+        assert_eq!(together(estimate(10, 900), estimate(50, 105), 20.0), (50, 50, 105));
+        assert_eq!(together(estimate(90, 130), estimate(50, 100), 120.0), (90, 100, 100));
+        assert_eq!(together(estimate(90, 100), estimate(110, 200), 95.0), (110, 110, 110));
     }
 
     #[test]

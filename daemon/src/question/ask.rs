@@ -34,14 +34,13 @@ impl Ask {
             }
             asked.push(part);
         }
-        let has_these = |by: &By| {
-            by.fields().len() == asked.len()
-                && by.fields().iter().all(|field| asked.iter().any(|part| part.is_of(*field)))
+        let are_these = |fields: &[Field]| {
+            fields.len() == asked.len() && fields.iter().all(|field| asked.iter().any(|part| part.is_of(*field)))
         };
         let can_be_asked = |question: &Question| !question.view.per_interface && question.view.measure.is_tally();
         let askable = || views.questions.iter().enumerate().filter(|(_, question)| can_be_asked(question));
         // One that matches everything is best. A view of the user's knows a prefix better than the standard one.
-        let best = askable().filter(|(_, question)| has_these(&question.by)).min_by_key(|(_, question)| {
+        let best = askable().filter(|(_, question)| are_these(question.by.fields())).min_by_key(|(_, question)| {
             (!question.view.conditions.is_empty(), matches!(question.structure, Structure::Prefixes { .. }))
         });
         let Some((view, Question { by, .. })) = best else {
@@ -49,8 +48,14 @@ impl Ask {
             let fields = fields.join(", ");
             let known: BTreeSet<_> = askable().map(|(_, question)| by_name(&question.by)).collect();
             let known = Vec::from_iter(known).join(" or ");
+            let of_interfaces = views.questions.iter().find(|question| {
+                question.view.per_interface && question.view.measure.is_tally() && are_these(&question.view.by)
+            });
+            let but = of_interfaces.map_or_else(String::new, |question| {
+                format!(" (`{}` has a table for each interface, and cannot be asked)", question.view.name)
+            });
             return Err(format!(
-                "no view has bytes and packets by {fields}: add a view with `by: [{fields}]`, or ask by {known}"
+                "no view has bytes and packets by {fields}{but}: add a view with `by: [{fields}]`, or ask by {known}"
             ));
         };
         let mut key = Key { key: ViewKey::default(), addresses: 0, is_v6: None };
@@ -206,7 +211,10 @@ mod tests {
                      src_ip,dst_ip,src_port,dst_port,proto or src_ip/24/48";
         assert_eq!(
             why,
-            format!("no view has bytes and packets by vlan: add a view with `by: [vlan]`, or ask by {known}")
+            format!(
+                "no view has bytes and packets by vlan (`a` has a table for each interface, and cannot be asked): add a \
+                 view with `by: [vlan]`, or ask by {known}"
+            )
         );
         for known in ["src_ip=192.0.2.1", "dst_ip=192.0.2.1,src_ip=192.0.2.2", "src_ip/24/48=192.0.2.0"] {
             Ask::parse(known, &views).unwrap();

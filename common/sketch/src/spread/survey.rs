@@ -42,6 +42,8 @@ pub struct Survey<'a, K> {
     idle: Idle,
     /// What a key's middle lines usually hold that it did not put there.
     usual: f64,
+    /// The standard deviation of that.
+    noise: f64,
 }
 
 /// How far off the estimates of some keys may be, if all their bounds are to hold together.
@@ -82,14 +84,17 @@ impl<'a, K: Copy> Survey<'a, K> {
     pub(super) fn of(spread: &'a Spread<K>) -> Self {
         let counts: Vec<f64> = spread.lines.iter().map(Line::count).collect();
         let idle = Idle::of(&counts, spread.lines_per_key);
-        let mut survey = Self { spread, counts, idle, usual: 0.0 };
+        let mut survey = Self { spread, counts, idle, usual: 0.0, noise: 0.0 };
         if survey.idle.is_empty() {
             return survey;
         }
         let middle = survey.middle();
         let mut found: Vec<f64> = (0..IDLE_KEYS).map(|nth| mean(&survey.found(mix(nth))[middle.clone()])).collect();
-        let (_, usual, _) = found.select_nth_unstable_by(IDLE_KEYS as usize / 2, f64::total_cmp);
-        survey.usual = *usual;
+        found.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| found[(IDLE_KEYS as f64 * share) as usize];
+        survey.usual = at(0.5);
+        // Of a normal distribution; a few keys that share lines with large ones have no say.
+        survey.noise = (at(0.841) - at(0.159)) / 2.0;
         survey
     }
 
@@ -150,6 +155,11 @@ impl<'a, K: Copy> Survey<'a, K> {
     /// half and the lowest quarter hold less of other keys: of those that share some lines with keys that are far
     /// larger, they know more.
     pub fn estimate_within(&self, key_hash: u64, margin: &Margin) -> Estimate {
+        self.look(key_hash, margin).0
+    }
+
+    /// The same, and the number without bias: below 0 where other keys put less into the key's lines than usual.
+    pub fn look(&self, key_hash: u64, margin: &Margin) -> (Estimate, f64) {
         let &Margin { deviations, ref lower, ref upper } = margin;
         let lines = self.spread.lines_per_key as f64;
         let found = self.found(key_hash);
@@ -163,8 +173,16 @@ impl<'a, K: Copy> Survey<'a, K> {
         // The truth may be above the bound that unevenness is computed from, which adds less than this square.
         let beyond = deviations * deviations * upper.unevenness;
         let upper = libm::ceil(items + upper.uneven(deviations, items) + beyond) as u64;
-        let value = libm::round((lines * (middle - self.usual)).max(0.0));
-        Estimate { value: (value as u64).clamp(lower, upper), lower, upper }
+        let unbiased = lines * (middle - self.usual);
+        let value = libm::round(unbiased.max(0.0)) as u64;
+        (Estimate { value: value.clamp(lower, upper), lower, upper }, unbiased)
+    }
+
+    /// The standard deviation of the number without bias, of a key that touches so many items.
+    pub fn deviation(&self, items: f64) -> f64 {
+        let (noise, items) = (self.spread.lines_per_key as f64 * self.noise, items.max(0.0));
+        let error = self.spread.relative_error() * items;
+        libm::sqrt(noise * noise + error * error + QUARTILES_VARIANCE * items)
     }
 
     /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. The

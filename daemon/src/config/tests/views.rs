@@ -37,6 +37,11 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, measure: {distinct: host}}", "1:39: views[0].measure.distinct", "two addresses of each record"),
     ("{name: w, measure: {distict: dst_ip}}", "1:29: views[0].measure.distict", "did you mean distinct?"),
     ("{name: w, by: [src_ip], measure: {distinct: src_ip}}", "1:23: views[0].by", "says nothing"),
+    (
+        "{name: w, by: [src_ip], measure: {distinct: [dst_ip, src_ip]}}",
+        "1:23: views[0].by",
+        "leave it out of `distinct: [dst_ip, src_ip]`",
+    ),
     ("{name: w, by: flow, measure: flows}", "1:23: views[0].by", "each row is one flow"),
     ("{name: w, by: flow, measure: new_flows}", "1:23: views[0].by", "each row is one flow"),
     ("{name: w, by: [src_ip], entropy: maybe}", "1:42: views[0].entropy", "true or false"),
