@@ -212,7 +212,7 @@ fn sizes(window: &[Closed]) -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::{cmp::Reverse, sync::Arc};
+    use std::{cmp::Reverse, sync::Arc, time::Duration};
 
     use weir_common::{flow::FlowKey, record::Record, size::size_class};
     use weir_sketch::{Seen, hash::Key};
@@ -256,6 +256,76 @@ mod tests {
     fn only_flow(closed: Closed) -> Ranked<ViewKey> {
         let plan = closed.shard.plan().clone();
         flows(closed, &plan)[0]
+    }
+
+    /// What a worker has of this many packets of 100 bytes, each of a flow of its own, of which so many came before.
+    fn worker(packets: u64, before: u64, ring_peak: f64) -> Closed {
+        let estimates = Estimates::default();
+        let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
+        let records: Vec<_> = (before..before + packets)
+            .map(|nth| {
+                let key = FlowKey::default().with_proto(17).with_ports(nth as u16, 53);
+                Record { key, packets: 2, bytes: 200, sampling: 1, ..Record::default() }
+            })
+            .collect();
+        shard.absorb(&records, &seen());
+        shard.settle(&seen());
+        let mut edge = Edge::empty(2);
+        edge.counters[0].seen = Tally::new(2 * packets + 5, 200 * packets + 300);
+        edge.counters[0].repeated = Tally::new(3, 180);
+        edge.counters[1].seen = Tally::new(7, 700);
+        edge.sizes[size_class(100)] = 2 * packets;
+        edge.sizes[size_class(60)] = 5;
+        let mut rates = [Rates::default(), Rates::default()];
+        // Each interface is read by one of them.
+        rates[usize::from(before > 0)].add(Tally::new(7, 700), Duration::from_secs(1));
+        edge.rates = rates.into();
+        Closed { ring_peak, ..Closed::new(shard, edge) }
+    }
+
+    #[test]
+    fn what_workers_have_adds_up() {
+        let plan = plan(&Estimates::default(), 10);
+        let merge = |window: &mut [Closed]| {
+            window.iter_mut().for_each(|closed| assert_eq!(closed.shard.plan().questions.len(), plan.questions.len()));
+            Summary::merge(window, (&plan, &[]), 2, Asked::steadily(&seen()), 0.999).unwrap()
+        };
+        // 50 of the flows are those of the first worker, too.
+        let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
+        assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
+        assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, 0.5, 0.5));
+        assert_eq!((summary.protocols.udp, summary.protocols.ipv4), (600, 600));
+        assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
+        assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
+        assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
+        assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
+        assert_eq!(summary.sizes.len(), 610);
+        assert_eq!(summary.sizes.count_at(class_bytes(size_class(60))), 10);
+        let seconds: Vec<_> = summary.rates.iter().map(|rates| (rates.seconds(), rates.most)).collect();
+        assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
+        let none = merge(&mut []);
+        assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (0.0, Tally::default(), Estimate::default()));
+        let sampled =
+            Summary::merge(&mut [sampled(1_000, 0)], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+        assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));
+    }
+
+    /// Packets that an offload merged, or whose sizes are not told yet, may be larger than the largest that is known.
+    #[test]
+    fn packets_that_were_left_out_are_as_large_as_any_whose_size_is_known() {
+        let sampling = |change: fn(&mut Closed)| {
+            let mut closed = sampled(1_000, 0);
+            change(&mut closed);
+            let plan = closed.shard.plan().clone();
+            let summary = Summary::merge(&mut [closed], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+            let Sampling { largest, is_steady, total, .. } = summary.doubt.sampling.unwrap();
+            (largest.bytes, is_steady, total.packets)
+        };
+        let (known, is_steady, total) = sampling(|_| ());
+        assert!(known < 200 && is_steady && total == 10_000, "{known}");
+        assert!(sampling(|closed| closed.late.push(1)).0 > known);
+        assert!(sampling(|closed| closed.edge.counters[0].merged = 1).0 > known);
+        assert!(!sampling(|closed| closed.edge.sampling = (9, 10)).1);
     }
 
     #[test]
