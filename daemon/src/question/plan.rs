@@ -136,3 +136,65 @@ impl fmt::Display for Structure {
 fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Config, question::Views, view::Standard};
+
+    /// The structure of a view of the user's, on so many interfaces, with its words.
+    fn of(text: &str, interfaces: usize) -> (Structure, String) {
+        let mut config = Config { standard_views: Vec::new(), ..Config::default() };
+        let view = config.parse_view(text, "a test", "view").unwrap();
+        config.views.push(view);
+        let structure = Views::new(&config, interfaces).unwrap().questions[0].structure;
+        (structure, structure.to_string())
+    }
+
+    #[test]
+    fn the_measure_and_the_number_of_keys_decide() {
+        use Structure::{HeavyHitters, Spread, Table, Total, Unique};
+        assert_eq!(of("{match: {proto: tcp}}", 1), (Total, "one sum: exact".to_owned()));
+        assert_eq!(of("{measure: new_flows}", 1).0, Total);
+        assert_eq!(of("{by: [proto]}", 1), (Table { cells: 256 }, "a table of 256 sums: exact".to_owned()));
+        assert_eq!(of("{by: [proto], measure: packets}", 1).0, Table { cells: 256 });
+        let hitters = |candidates, distinct| HeavyHitters { error: 0.0005, candidates, distinct };
+        let words = "count-min and candidates: bounds usually within 0.05 % of the whole";
+        assert_eq!(of("{by: [src_ip]}", 1), (hitters(1_024, None), words.to_owned()));
+        let entropy = of("{by: [src_ip], entropy: true}", 1);
+        assert_eq!(entropy, (hitters(1_024, Some(0.005)), format!("{words}; HyperLogLog for the entropy")));
+        // Eight candidates a row, if that is more than the usual number, and for at most 16 tables.
+        assert_eq!(of("{by: [src_ip], top: 100, per: interface}", 4).0, hitters(3_200, None));
+        assert_eq!(of("{by: [src_ip], top: 100, per: interface}", 100).0, hitters(12_800, None));
+        let unique = |error| Unique { error };
+        assert_eq!(of("{measure: flows}", 1), (unique(0.005), "HyperLogLog: standard error 0.5 %".to_owned()));
+        assert_eq!(of("{measure: {distinct: src_ip}, error: 0.035}", 1).1, "HyperLogLog: standard error 3.5 %");
+        let spread = |held, error| Spread { pairs: 200_000, smallest: 1_000, held, error };
+        let few = of("{by: [proto], measure: {distinct: src_ip}, top: 1}", 1);
+        let words = "spread: keys with 1000 or more; the largest 32 exactly, or with a standard error of 1 %";
+        assert_eq!(few, (spread(32, 0.01), words.to_owned()));
+        assert_eq!(of("{by: [proto], measure: flows, top: 20, error: 0.02}", 1).0, spread(80, 0.02));
+        assert_eq!(of("{by: [proto], measure: flows, top: 20, per: interface}", 3).0, spread(240, 0.01));
+        assert_eq!(of("{by: [proto], measure: flows, top: 100, per: interface}", 3).0, spread(512, 0.01));
+    }
+
+    #[test]
+    fn standard_views_take_little_memory_where_little_is_asked() {
+        let config = Config::default();
+        let views = Views::new(&config, 4).unwrap();
+        let standard = |view| views.standard(view).map(|nth| views.questions[nth].structure);
+        let talkers = standard(Standard::Talkers);
+        assert_eq!(talkers, Some(Structure::Candidates { error: 0.01, candidates: 160 }));
+        let prefixes = standard(Standard::SourcePrefixes);
+        assert_eq!(prefixes, Some(Structure::Prefixes { error: 0.002, candidates: 1_024 }));
+        let words = "candidates: bounds usually within 0.2 % of the whole";
+        assert_eq!(prefixes.map(|structure| structure.to_string()), Some(words.to_owned()));
+        let mut long = Config::default();
+        (long.report.top, long.estimates.top_candidates) = (100, 64);
+        let long = Views::new(&long, 4).unwrap();
+        let prefixes = long.standard(Standard::SourcePrefixes).map(|nth| long.questions[nth].structure);
+        assert_eq!(prefixes, Some(Structure::Prefixes { error: 0.002, candidates: 800 }));
+        let scans = standard(Standard::PortsPerSource);
+        assert_eq!(scans, Some(Structure::Spread { pairs: 200_000, smallest: 1_000, held: 40, error: 0.02 }));
+    }
+}
