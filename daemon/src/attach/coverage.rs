@@ -4,7 +4,8 @@
 //! after that. A packet that is missing then was not seen by the program, or was still in a queue (a card's ring, a
 //! backlog). Queues empty themselves: their packets do not add up from window to window, but packets that the program
 //! never sees do. So weir reports only packets that were missing at two edges in a row, and that are more than such a
-//! queue holds at the rate of the window.
+//! queue holds at the rate of the window. What was on its way when the comparison began stays missing for ever; it is allowed
+//! for at the rate of the first window.
 //!
 //! Of packets that offloads merge, some interfaces count the merged buffers (a veth) and some the packets
 //! (`WireGuard`). So any count between the number of buffers and the number of packets in them is taken for complete.
@@ -33,6 +34,8 @@ pub struct Coverage {
     own: u64,
     seen: u64,
     missing: u64,
+    /// What may have been on its way when the comparison began; not known before the first window.
+    first: Option<u64>,
 }
 
 /// What is wrong.
@@ -55,7 +58,7 @@ pub enum Finding {
 impl Coverage {
     /// Begins now, with the interface's own count as it is; if that is `None`, begins at the next edge.
     pub const fn new(own: Option<u64>) -> Self {
-        Self { reading: own, own: 0, seen: 0, missing: 0 }
+        Self { reading: own, own: 0, seen: 0, missing: 0, first: None }
     }
 
     /// Whether nothing is known yet.
@@ -93,6 +96,7 @@ impl Coverage {
         let lasting = missing.min(std::mem::replace(&mut self.missing, missing));
         let queue = passed as f64 * (ON_ITS_WAY.as_secs_f64() / length.as_secs_f64().max(ON_ITS_WAY.as_secs_f64()));
         let queue = ON_ITS_WAY_PACKETS.max(queue as u64);
+        let queue = queue.max(*self.first.get_or_insert(queue));
         let finding = if self.seen == 0 && self.own >= SILENCE_PACKETS && length >= SILENCE {
             Finding::Silent { own: self.own }
         } else if lasting > queue && lasting as f64 > self.own as f64 * MISSING_SHARE {
@@ -124,6 +128,21 @@ mod tests {
             let (coverage, finding) = Coverage::new(Some(0)).edge(Some(own), &merged, SECOND);
             assert_eq!((coverage, finding), (Some(expected), None), "{own}");
         }
+    }
+
+    #[test]
+    fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
+        // 4 ms of 20,000 packets a second came between the two counts of the first edge.
+        let mut coverage = Coverage::new(None);
+        assert_eq!(coverage.edge(Some(5_000), &saw(5_080), SECOND).1, None);
+        assert_eq!(coverage.edge(Some(25_000), &saw(20_000), SECOND).1, None);
+        assert_eq!(coverage.edge(Some(26_000), &saw(920), SECOND).1, None);
+        for own in [26_000, 26_010, 26_020] {
+            assert_eq!(coverage.edge(Some(own), &saw(10), SECOND).1, None, "{own}");
+        }
+        // More than 50 ms of that are missing, however slowly.
+        let mut findings = (1..=20).map(|nth| coverage.edge(Some(26_020 + nth * 100), &saw(0), SECOND).1);
+        assert!(findings.any(|finding| matches!(finding, Some(Finding::Missing { packets: 1_001.., .. }))));
     }
 
     #[test]
@@ -187,6 +206,7 @@ mod tests {
     fn a_thousandth_is_not_told() {
         let told = |missing: u64| {
             let mut coverage = Coverage::new(Some(0));
+            coverage.edge(Some(0), &saw(0), SECOND);
             coverage.edge(Some(100_000), &saw(100_000 - missing), SECOND);
             coverage.edge(Some(100_000), &saw(0), SECOND).1
         };
