@@ -298,6 +298,7 @@ mod tests {
         assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
         assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
         assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
+        assert!(summary.doubt.sampling.is_none(), "nothing was left to chance");
         assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
         assert_eq!(summary.sizes.len(), 610);
         assert_eq!(summary.sizes.count_at(class_bytes(size_class(60))), 10);
