@@ -19,7 +19,7 @@
 //! ways, by 0.761 / sqrt(registers). What the key touched before is missing: the lower bound leaves it out, and the upper
 //! bound allows for it. A key that touches many items from the start is held almost from the start.
 //!
-//! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 800 items are counted exactly.
+//! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 832 items are counted exactly.
 //! A pair of a key that is not held takes a hash and a look into a small table; one of a held key takes its register, too, or
 //! two buckets of its set.
 //!
@@ -64,8 +64,8 @@ pub const KEYS_MAX: usize = 1 << 14;
 const CHANCES: u64 = 2;
 /// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
 const PLACES: usize = 1 << 13;
-/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left was more than it
-/// seemed, or it waited for longer than is likely.
+/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left was
+/// more than it seemed, or it waited for longer than is likely.
 const WAYS: f64 = 4.0;
 
 /// Distinct counts of a few keys: those that touch the most items.

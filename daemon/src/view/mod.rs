@@ -59,7 +59,7 @@ pub enum Measure {
 
 impl Measure {
     /// The relative standard error of different values by key, unless a view asks for another. With 8 KiB for each key that has
-    /// a counter, some 3,500 values are counted exactly.
+    /// a counter, some 3,300 values are counted exactly.
     pub const USUAL_DISTINCT_ERROR: f64 = 0.01;
 
     /// Whether it is bytes and packets.

@@ -76,6 +76,10 @@ impl Counter {
                 Insertion::Known => 0,
                 Insertion::New => {
                     *items += 1;
+                    if *items > set::room(memory.precision) {
+                        let Memory { bytes, spare, precision } = memory;
+                        self.kept = Kept::Registers(outgrow(bytes, spare, precision));
+                    }
                     1 << FRACTION
                 }
                 Insertion::Full => {
@@ -270,6 +274,8 @@ mod tests {
             assert!(owner.is_set() && owner.counter.score() == value && value == lower);
             assert!(value + 1 >= items && upper >= items && upper - lower <= 6, "{items}: {lower} to {upper}");
         }
+        // Not as soon as some bucket is full, which would depend on what came first.
+        assert!(!Owner::with(11, 2, 840).is_set());
         for items in [1_000, 5_000, test_size::of(300_000, 6_000) as u64] {
             let owner = Owner::with(11, 4, items);
             let Estimate { lower, upper, .. } = owner.items();
