@@ -113,7 +113,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
             return;
         }
         let coin = Coin::toss(&mut self.random, weight.score());
-        if !(coin.is_head(block.price) && admit(block, row, coin, (tag, key, weight), rest)) {
+        if !(coin.is_head(block.price) && admit(block, row, coin, (hash, key, weight), rest)) {
             block.light.add(tag, weight);
             rest.add(hash, &key, weight);
         }
@@ -196,19 +196,27 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     ///
     /// The other has another geometry or key.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.merge_and(other, &mut ())
+        self.merge_and(other, |_| 0, &mut (), |_, most| most)
     }
 
-    /// The same; `rest` is given what the candidates of both had that are candidates no longer.
+    /// The same. `rest` is given what the candidates of both had that are candidates no longer. It must not have been merged
+    /// with the other table's rest before: each is asked for keys that are candidates in the one table and not in the
+    /// other. `hash_of` makes the hash of such a key; `at_most` is [`Rest::at_most`] of the other table's rest.
     ///
     /// # Errors
     ///
     /// The other has another geometry or key.
-    pub fn merge_and(&mut self, other: &Self, rest: &mut impl Rest<K, W>) -> Result<(), MergeError> {
+    pub fn merge_and(
+        &mut self,
+        other: &Self,
+        hash_of: impl Fn(&K) -> u64,
+        rest: &mut impl Rest<K, W>,
+        at_most: impl Fn(u64, W) -> W,
+    ) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for at in 0..self.blocks.len() {
             let (ours, theirs) = ((&mut self.blocks[at], &mut self.rows[at]), (&other.blocks[at], &other.rows[at]));
-            merge_block(ours, theirs, rest);
+            merge_block(ours, theirs, &hash_of, rest, &at_most);
         }
         self.random = self.random.wrapping_add(other.random.wrapping_sub(other.seed));
         Ok(())
@@ -269,9 +277,10 @@ fn admit<K: Copy + Eq, W: Weight>(
     block: &mut Block<W>,
     row: &mut Row<K, W>,
     coin: Coin,
-    (tag, key, weight): (u8, K, W),
+    (hash, key, weight): (u64, K, W),
     rest: &mut impl Rest<K, W>,
 ) -> bool {
+    let tag = tag(hash);
     // A free way has the score 0.
     let (way, price) = block.ways_with(0).next().map_or_else(|| row.cheapest(), |free| (free, 0));
     block.price = price;
@@ -290,7 +299,8 @@ fn admit<K: Copy + Eq, W: Weight>(
     // nothing: it was as heavy before, and the price was lower. (It competes with the whole credit nevertheless, or one
     // heavy key after the other would take the same place.)
     let credit = price.min(missed.score());
-    let likely = if coin.is_needed(price) { credit } else { 0 };
+    let missed = rest.at_most(hash, missed);
+    let likely = if coin.is_needed(price) { credit.min(missed.score()) } else { 0 };
     let candidate = Candidate::new(key, weight, missed, credit, likely);
     row.set(way, candidate);
     block.give(way, tag);

@@ -203,6 +203,11 @@ impl Rest<ViewKey, Tally> for RestOfAddresses<'_> {
     fn give_back(&mut self, key: &ViewKey, tally: Tally) {
         self.prefixes.add(self.hash, Prefix::of(key), tally);
     }
+
+    #[inline(always)]
+    fn at_most(&self, _hash: u64, most: Tally) -> Tally {
+        most
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use crate::Weight;
 pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
     (block, row): (&mut Block<W>, &mut Row<K, W>),
     (their_block, their_row): (&Block<W>, &Row<K, W>),
+    hash_of: impl Fn(&K) -> u64,
     rest: &mut impl Rest<K, W>,
+    their_most: impl Fn(u64, W) -> W,
 ) {
     let mut all = [(0, Candidate::default()); 2 * WAYS];
     let mut count = 0;
@@ -29,13 +31,13 @@ pub(super) fn merge_block<K: Copy + Eq + Default, W: Weight>(
             tag,
             match twin(their_block, their_row, tag, our.key) {
                 Some(their) => our.and(&their),
-                None => our.missing(their_block.light.upper(tag)),
+                None => our.missing(their_most(hash_of(&our.key), their_block.light.upper(tag))),
             },
         );
     }
     for (tag, their) in their_block.taken().map(|way| (their_block.tag(way), their_row.get(way))) {
         if twin(block, row, tag, their.key).is_none() {
-            put(tag, their.missing(block.light.upper(tag)));
+            put(tag, their.missing(rest.at_most(hash_of(&their.key), block.light.upper(tag))));
         }
     }
     block.light.merge(&their_block.light);

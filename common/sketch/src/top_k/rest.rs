@@ -10,6 +10,10 @@ pub trait Rest<K, W> {
     fn add(&mut self, hash: u64, key: &K, weight: W);
     /// A key is a candidate no longer. It had this much since it became one.
     fn give_back(&mut self, key: &K, weight: W);
+    /// What a key with this hash, which is no candidate, has at most. The table knows that it is at most `most`.
+    ///
+    /// The table asks when a key becomes a candidate. What comes later of other keys does not blur the answer.
+    fn at_most(&self, hash: u64, most: W) -> W;
 }
 
 /// Nobody wants to know.
@@ -18,4 +22,8 @@ impl<K, W> Rest<K, W> for () {
     fn add(&mut self, _hash: u64, _key: &K, _weight: W) {}
     #[inline(always)]
     fn give_back(&mut self, _key: &K, _weight: W) {}
+    #[inline(always)]
+    fn at_most(&self, _hash: u64, most: W) -> W {
+        most
+    }
 }

@@ -7,7 +7,10 @@ use crate::{
     test_size,
 };
 use core::cmp::Reverse;
-use std::{collections::BTreeSet, vec::Vec};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 const ONE: CountAndSum = CountAndSum::new(1, 100);
 
@@ -143,6 +146,59 @@ fn bounds_hold_under_churn_and_after_merging() {
     assert_bounds(&one, &truth);
 }
 
+/// A rest that knows each key exactly, by its hash.
+#[derive(Default)]
+struct Exact(BTreeMap<u64, CountAndSum>);
+
+impl Exact {
+    fn give(&mut self, hash: u64, weight: CountAndSum) {
+        let sum = self.0.entry(hash).or_default();
+        *sum = sum.saturating_add(weight);
+    }
+}
+
+impl Rest<u64, CountAndSum> for Exact {
+    fn add(&mut self, hash: u64, _: &u64, weight: CountAndSum) {
+        self.give(hash, weight);
+    }
+
+    fn give_back(&mut self, key: &u64, weight: CountAndSum) {
+        self.give(hash(1, *key), weight);
+    }
+
+    fn at_most(&self, hash: u64, most: CountAndSum) -> CountAndSum {
+        let known = self.0.get(&hash).copied().unwrap_or_default();
+        assert!(known.count <= most.count && known.sum <= most.sum, "the light cells know an upper bound");
+        known
+    }
+}
+
+#[test]
+fn upper_bounds_are_as_close_as_the_rest_knows() {
+    let zipf = Zipf::new(2_000, 0.9);
+    let (mut random, mut truth) = (SplitMix64(5), Amounts::default());
+    let mut both = [(); 2].map(|()| (TopK::<u64, CountAndSum>::with_capacity(64, 7), Exact::default()));
+    for nth in 0..20_000 {
+        let (key, weight) = (zipf.draw(&mut random), random.weight());
+        truth.add(key, weight);
+        let (table, rest) = &mut both[nth % 2];
+        table.add_batch_and((&[hash(1, key)], |hash| *hash), (&[weight], |weight| (key, *weight)), rest);
+    }
+    let [(mut one, mut rest), (other, others)] = both;
+    one.merge_and(&other, |key| hash(1, *key), &mut rest, |hash, most| others.at_most(hash, most)).unwrap();
+    assert_eq!(one.iter().count(), 64);
+    assert!(one.iter().any(|candidate| candidate.lower() != candidate.upper()));
+    for candidate in one.iter() {
+        assert_eq!(candidate.upper(), truth.get(candidate.key), "{candidate:?}");
+    }
+    others.0.into_iter().for_each(|(hash, weight)| rest.give(hash, weight));
+    for (key, truth) in truth.iter() {
+        let mut known = rest.0.get(&hash(1, key)).copied().unwrap_or_default();
+        known = known.saturating_add(one.get(hash(1, key), &key).map_or(CountAndSum::default(), |held| held.lower()));
+        assert_eq!(known, truth, "{key} is in the table or in the rest");
+    }
+}
+
 /// Counts alone, of a width whose light cells may overflow: feeds two tables and merges them.
 fn assert_bounds_of_counts<W: Weight + From<u32>>() {
     const MOST: u64 = 10_000;
@@ -213,7 +269,7 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
     let mut attempt = |missed, weight, is_head| {
         let (mut block, mut row) = (full.clone(), row);
         block.light.add(new_tag, missed);
-        let is_admitted = admit(&mut block, &mut row, coin(weight, is_head), (new_tag, 99, weight), &mut ());
+        let is_admitted = admit(&mut block, &mut row, coin(weight, is_head), (new_tag.into(), 99, weight), &mut ());
         (block, row, is_admitted)
     };
     for (missed, weight, is_head) in [(0, 10, true), (5, 5, true), (100, 10, false)] {
