@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
         trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
+        trial("views::sharing", views::views_that_share_a_sketch_answer_as_alone, &[]),
         trial("views::totals_hold_with_sampling", views::totals_hold_with_sampling, &[]),
         trial("views::distinct_counts_hold", views::distinct_counts_hold, &[]),
         trial("views::distinct_counts_are_as_exact_as_asked", views::distinct_counts_are_as_exact_as_asked, &[]),

@@ -222,6 +222,28 @@ pub fn every_row_is_true() -> Result<()> {
     Ok(())
 }
 
+/// Views that are fed the same share a sketch: each answers as if it were alone.
+pub fn views_that_share_a_sketch_answer_as_alone() -> Result<()> {
+    const SHARING: [&str; 4] = [
+        "{by: [src_ip], match: {proto: tcp}, measure: bytes}",
+        "{by: [src_ip], match: {proto: tcp}, measure: packets, top: 5}",
+        "{by: [src_ip], match: {proto: tcp}, measure: packets, entropy: true}",
+        "{by: [src_ip], match: {proto: tcp}, top: 1}",
+    ];
+    let scratch = Scratch::new()?;
+    let path = scratch.path().join("views.pcap");
+    capture(&path, plan())?;
+    let answers = |views: &[String]| Ok::<_, Error>(report(&path, views, &[])?["views"].clone());
+    let together = answers(&SHARING.map(str::to_owned))?;
+    for (nth, view) in SHARING.iter().enumerate() {
+        let (mut alone, mut shared) = (answers(&[(*view).to_owned()])?[0].clone(), together[nth].clone());
+        ensure!(alone["rows"][0]["bytes"]["value"].as_u64() > Some(0), "{alone}");
+        (alone["name"], shared["name"]) = (Value::Null, Value::Null);
+        ensure!(alone == shared, "{view}: {shared} instead of {alone}");
+    }
+    Ok(())
+}
+
 fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
     let truths = oracle.grouped(|flow| (question.keys)(flow).iter().map(ToString::to_string).collect());
     let matched = oracle.attributed_where(|flow| !(question.keys)(flow).is_empty());

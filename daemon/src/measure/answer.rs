@@ -100,7 +100,8 @@ impl Answer {
             return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
-        for closed in rest {
+        let at = question.answered_by.unwrap_or(nth);
+        for closed in rest.iter().filter(|_| at == nth) {
             if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
                 view.merge(&closed.shard.views[nth], prefixes, &question.by, &hash)?;
             }
@@ -111,7 +112,7 @@ impl Answer {
             views.first_mut().into_iter().for_each(|view| view.finish_prefixes(addresses, &hash));
         }
         let (views, hash) = (&first.shard.views, &hash);
-        let sketch = &views[nth];
+        let sketch = &views[at];
         let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
@@ -139,7 +140,7 @@ impl Answer {
     pub fn look_up(window: &[Closed], plan: &Views, ask: &Ask, doubt: &Doubt) -> Option<Ranked<ViewKey>> {
         let question = &plan.questions[ask.view];
         let shard = &window.first()?.shard;
-        let sketch = &shard.views[ask.view];
+        let sketch = &shard.views[question.answered_by.unwrap_or(ask.view)];
         let held = sketch.look_up(&question.by, shard.hash(), &ask.key)?;
         Some(doubt.of_view(sketch.total, parts(question)).ranked(&held, Metric::Bytes, 0))
     }

@@ -31,7 +31,7 @@ pub struct Price {
     /// What answers it.
     pub structure: Structure,
     /// What else its bounds depend on.
-    pub besides: &'static str,
+    pub besides: String,
     /// Bytes of its sketch.
     pub bytes: u64,
     /// Nanoseconds a record on this machine's CPU, if measured.
@@ -53,9 +53,10 @@ impl Prices {
         let price = |question: &Question| Price {
             name: question.view.name.clone(),
             structure: question.structure,
-            besides: match question.view.measure {
-                Measure::NewFlows => ", but for new flows that the filter of seen flows misses",
-                _ => "",
+            besides: match (question.answered_by, &question.view.measure) {
+                (Some(other), _) => format!(" (of view {:?})", views.questions[other].view.name),
+                (None, Measure::NewFlows) => ", but for new flows that the filter of seen flows misses".to_owned(),
+                (None, _) => String::new(),
             },
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,
             nanoseconds: None,
@@ -96,6 +97,7 @@ impl Prices {
         for (nth, question) in views.questions.iter().enumerate().take(self.views.len()) {
             // What a list feeds costs what the list takes longer with it.
             let nanoseconds = match question.fed_by {
+                _ if question.answered_by.is_some() => 0.0,
                 None => measure(question, None),
                 Some(list) => {
                     let alone = self.views[list].nanoseconds.unwrap_or_default();

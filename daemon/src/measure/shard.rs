@@ -370,7 +370,7 @@ impl Shard {
             let (columns, others) = (all.columns(items), others.columns(repeated));
             let facts = self.plan.facts();
             for (nth, question) in self.plan.questions.iter().enumerate() {
-                if question.is_fed_by_list() || question.view.measure == Measure::NewFlows {
+                if !question.is_fed_by_records() || question.view.measure == Measure::NewFlows {
                     continue;
                 }
                 let Some((view, mut prefixes)) = with_prefixes(&mut self.views, nth, question) else { continue };

@@ -172,8 +172,13 @@ fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> us
 }
 
 impl ViewSketch {
-    /// An empty sketch for keys with this fingerprint, which takes so many records at once.
+    /// An empty sketch for keys with this fingerprint, which takes so many records at once. Nothing that takes memory, if the
+    /// sketch of another question answers this one.
     pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
+        if question.answered_by.is_some() {
+            let (total, by_slot, batch) = Default::default();
+            return Self { total, by_slot, keys: None, answers: Answers::Total, batch };
+        }
         let answers = match question.structure {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),

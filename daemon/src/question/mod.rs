@@ -1,13 +1,14 @@
 //! Questions: the views of a configuration, ready to be asked of every record.
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose. [`Views`] are all of them. The [`directory`] knows which interface has which slot, and [`ask`] finds
+//! [`plan`]ner chose; questions that are fed the same are [`sharing`] one. [`Views`] are all of them. The [`directory`] knows which interface has which slot, and [`ask`] finds
 //! the question that knows a key.
 
 pub mod ask;
 pub mod directory;
 pub mod filter;
 pub mod plan;
+mod sharing;
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct Question {
     pub of: Option<By>,
     /// What answers it.
     pub structure: Structure,
+    /// The number of an earlier question that is fed the same, and whose sketch answers this one as well.
+    pub answered_by: Option<usize>,
     /// Whether every measured interface feeds it; otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
     /// The number of the question of prefixes that is given what this one's candidates do not hold.
@@ -125,6 +128,7 @@ impl Views {
             questions[nth].fed_by = list;
             list.into_iter().for_each(|list| questions[list].feeds = Some(nth));
         }
+        sharing::share(&mut questions);
         let fed_by_all = || questions.iter().filter(|question| question.is_fed_by_all);
         let needs_hash =
             |question: &Question| !matches!(question.structure, Structure::Total | Structure::Table { .. });
@@ -223,6 +227,7 @@ impl Question {
             by,
             of,
             structure,
+            answered_by: None,
             is_fed_by_all,
             feeds: None,
             fed_by: None,
@@ -233,9 +238,9 @@ impl Question {
         })
     }
 
-    /// Whether records do not feed it, but the list of addresses does.
-    pub const fn is_fed_by_list(&self) -> bool {
-        self.fed_by.is_some()
+    /// Whether records feed its sketch: it has one of its own, and no list of addresses feeds it.
+    pub const fn is_fed_by_records(&self) -> bool {
+        self.fed_by.is_none() && self.answered_by.is_none()
     }
 }
 

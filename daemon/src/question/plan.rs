@@ -86,6 +86,22 @@ impl Structure {
         Self::Candidates { error: view.error, candidates }
     }
 
+    /// The structure that answers what both of these do, if they are alike.
+    pub fn and(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (
+                Self::HeavyHitters { error, candidates, distinct },
+                Self::HeavyHitters { error: or_error, candidates: or_candidates, distinct: or_distinct },
+            ) => Some(Self::HeavyHitters {
+                error: error.min(or_error),
+                candidates: candidates.max(or_candidates),
+                distinct: distinct.or(or_distinct),
+            }),
+            (Self::Total, Self::Total) | (Self::Table { .. }, Self::Table { .. }) => Some(self),
+            _ => None,
+        }
+    }
+
     /// The structure for a view.
     pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
