@@ -1,15 +1,12 @@
 //! How fast captures are replayed: the release binary over a million generated packets.
 
-use std::{
-    fs::{self, File},
-    io::BufWriter,
-    path::Path,
-    process::Command,
-    time::Duration,
-};
+use std::{fs::File, io::BufWriter, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::param::clock_ticks_per_second;
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike,
+};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
@@ -115,20 +112,15 @@ fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
     Ok((spent, serde_json::from_slice(&output.stdout).context("weir replay wrote no report")?))
 }
 
-/// User and system time of all children that have ended, in the kernel's ticks of 10 ms.
+/// User and system time of all children that have ended.
 ///
 /// # Errors
 ///
 /// The kernel does not tell.
 pub fn children_time() -> Result<Duration> {
-    /// Behind the name in parentheses, `cutime` and `cstime` are fields 16 and 17 of `proc_pid_stat(5)`.
-    const FIELDS: std::ops::Range<usize> = 13..15;
-    let stat = fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
-    let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks: Option<u64> =
-        fields.get(FIELDS).and_then(|both| both.iter().map(|field| field.parse::<u64>().ok()).sum());
-    let ticks = ticks.with_context(|| format!("/proc/self/stat is not as expected: {stat}"))?;
-    Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the time that children took")?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(micros.unsigned_abs()))
 }
 
 fn check(report: &Value, sent: Tally) -> Result<()> {
