@@ -663,6 +663,40 @@ mod tests {
     }
 
     #[test]
+    fn views_of_new_flows_count_those_that_the_filter_did_not_know() {
+        let mut config = Config { standard_views: Vec::new(), ..Config::default() };
+        for view in [
+            "{by: [src_ip], measure: new_flows}",
+            "{by: [src_ip], measure: bytes}",
+            "{measure: {distinct: src_port}}",
+            "{by: [proto], measure: new_flows}",
+        ] {
+            config.views.push(config.parse_view(view, "a test", view).unwrap());
+        }
+        let (views, key) = (Views::new(&config, 1).unwrap(), Key([5, 6]));
+        let seen = Seen::with_capacity(100_000, 0.001, key.id());
+        let fed = |records: &[Record]| {
+            let mut shard = Shard::new(&Estimates::default(), &views, key);
+            shard.absorb(records, &seen);
+            shard.settle(&seen);
+            shard
+        };
+        let of_odd_flows: Vec<_> = (0..50).map(|nth| record(2 * nth + 1)).collect();
+        fed(&of_odd_flows);
+        let records: Vec<_> = (0..100).map(|nth| Record { packets: 3, bytes: 999, ..record(nth) }).collect();
+        let shard = fed(&records);
+        assert_eq!(shard.new_flows, 50);
+        let totals = [0, 1, 3].map(|nth| shard.views[nth].total);
+        assert_eq!(totals, [Tally::new(50, 50), Tally::new(300, 99_900), Tally::new(50, 50)]);
+        let source = |nth: u64| Kind::Source.key(&record(nth).key);
+        let new: Vec<_> = shard.views[0].held().map(|held| held.key).collect();
+        assert!((0..50).all(|nth| new.contains(&source(2 * nth))), "each new flow counts for its source");
+        assert_eq!(shard.views[2].unique().unwrap().bounds().value, 100);
+        let again = fed(&records);
+        assert_eq!((again.new_flows, again.views[0].total, again.views[1].total.packets), (0, Tally::default(), 300));
+    }
+
+    #[test]
     fn it_does_not_matter_how_many_records_come_at_once() {
         let views = Views::built_in(&Estimates { top_candidates: 64, top_error: 0.01, ..Estimates::default() }, 10);
         let records: Vec<_> = (0..30_000).map(|nth| record(mix(nth) % 5_000)).collect();

@@ -330,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_changed_widens_the_bounds_of_tcp_counts() {
+        let syn = |least| {
+            let mut closed = sampled(1_000, 0);
+            closed.edge.sampling = (least, 10);
+            closed.edge.counters[0].tcp.syn = 4_000;
+            let plan = closed.shard.plan().clone();
+            Summary::merge(&mut [closed], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap().tcp[0].syn
+        };
+        let [steady, unsteady] = [10, 5].map(syn);
+        assert!(steady.lower < 4_000 && 4_000 < steady.upper, "{steady:?}");
+        assert!(unsteady.lower < steady.lower && unsteady.upper > steady.upper, "{unsteady:?}, {steady:?}");
+    }
+
+    #[test]
     fn what_was_lost_after_it_was_drawn_stands_for_what_was_left_out() {
         let whole = only_flow(sampled(1_000, 0));
         assert!(whole.packets.upper < 12_000 && whole.packets.lower > 8_000, "{whole:?}");

@@ -274,3 +274,98 @@ pub(super) fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) ->
     let weir_sketch::Estimate { value, lower, upper } = estimate;
     Estimate { value, lower, upper, sampled }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_common::{flow::Address, record::Record};
+    use weir_sketch::{Seen, hash::Key};
+
+    use super::*;
+    use crate::{
+        config::Estimates,
+        datapath::edge::Edge,
+        measure::{new_flows::Asked, order::Closed, shard::Shard},
+    };
+
+    /// What comes to lists of so many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and one source
+    /// that has more of both, if there is one `more`.
+    fn summary(top: usize, more: Option<[u8; 4]>) -> (Arc<Views>, Summary) {
+        let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
+        let seen = Seen::with_capacity(100, 0.01, key.id());
+        let record = |src: [u8; 4], class, (packets, bytes)| {
+            let [src, dst] = [src, [192, 0, 2, 9]].map(|ip| Address::from_v4_word(u32::from_ne_bytes(ip)));
+            let key = FlowKey::new(src, dst, 6, class).with_ports(50_000, 443);
+            Record { key, packets, bytes, sampling: 1, ..Record::default() }
+        };
+        let mut records =
+            vec![record([10, 0, 0, 1], 0, (3, 4_000)), record([10, 0, 1, 1], class::FRAGMENT, (20, 2_000))];
+        records.extend(more.map(|source| record(source, 0, (100, 90_000))));
+        let mut shard = Box::new(Shard::new(&Estimates::default(), &views, key));
+        shard.absorb(&records, &seen);
+        shard.settle(&seen);
+        let mut window = [Closed::new(shard, Edge::empty(1))];
+        let summary = Summary::merge(&mut window, (&views, &[]), 1, Asked::steadily(&seen), 0.999).unwrap();
+        (views, summary)
+    }
+
+    #[test]
+    fn lists_are_ordered_by_what_they_are_about() {
+        let (views, summary) = summary(10, None);
+        let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
+        let [large, small] = [("10.0.0", false, [exact(3), exact(4_000)]), ("10.0.1", true, [exact(20), exact(2_000)])];
+        for (by, expected) in [("bytes", [large, small]), ("packets", [small, large])] {
+            let top = list(&views, &summary.views, by, 1, 1.0);
+            assert_eq!((&*top.by, top.sampling, top.confidence), (by, 1, 1.0));
+            let ranks: Vec<u32> = top.flows.iter().map(|flow| flow.rank).collect();
+            assert_eq!(ranks, [1, 2]);
+            for (nth, (network, fragment, tallies)) in expected.into_iter().enumerate() {
+                let (ip, flow) = (format!("{network}.1"), &top.flows[nth]);
+                assert_eq!((flow.src_ip.to_string(), flow.fragment), (ip.clone(), fragment));
+                assert_eq!([&flow.packets, &flow.bytes], tallies.each_ref());
+                assert_eq!(top.sources[nth].src_ip.to_string(), ip);
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_are_ordered_by_what_they_are_about() {
+        let (views, summary) = summary(1, Some([10, 0, 2, 1]));
+        for (by, expected) in [("bytes", ("10.0.0.0/24", 3, 4_000)), ("packets", ("10.0.1.0/24", 20, 2_000))] {
+            let top = list(&views, &summary.views, by, 1, 1.0);
+            let [prefix] = &top.source_prefixes[..] else { panic!("{:?}", top.source_prefixes) };
+            assert_eq!((&*prefix.prefix, prefix.packets.value, prefix.bytes.value), expected);
+            assert_eq!((prefix.rank, prefix.members, prefix.beyond.bytes.value), (1, 0, expected.2));
+        }
+    }
+
+    #[test]
+    fn totals_are_those_of_their_protocols() {
+        let protocols = Protocols { ipv4: 1, ipv6: 2, tcp: 3, udp: 4, icmp: 5, other: 6 };
+        let expected = Totals {
+            packets: 7,
+            bytes: 8,
+            ipv4_packets: 1,
+            ipv6_packets: 2,
+            tcp_packets: 3,
+            udp_packets: 4,
+            icmp_packets: 5,
+            other_packets: 6,
+        };
+        assert_eq!(totals(ledger::Tally::new(7, 8), protocols), expected);
+    }
+
+    #[test]
+    fn tcp_counts_have_bounds_where_they_are_estimates() {
+        let exact = |value| weir_sketch::Estimate { value, lower: value, upper: value };
+        let counts = TcpCounts { syn: exact(4), syn_ack: exact(3), rst: exact(2), fin: exact(1) };
+        let told = tcp_packets(&counts, 0.9);
+        assert_eq!((told.syn, told.syn_ack, told.rst, told.fin, told.bounds), (4, 3, 2, 1, None));
+        let open = TcpCounts { rst: weir_sketch::Estimate { value: 2, lower: 1, upper: 9 }, ..counts };
+        let bounds = tcp_packets(&open, 0.9).bounds.unwrap();
+        assert_eq!((bounds.confidence, bounds.syn, bounds.rst), (0.9, bounds_of(4, 4), bounds_of(1, 9)));
+    }
+
+    const fn bounds_of(lower: u64, upper: u64) -> Bounds {
+        Bounds { lower, upper }
+    }
+}
