@@ -100,8 +100,9 @@ impl Answer {
             return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
-        let at = question.answered_by.unwrap_or(nth);
-        for closed in rest.iter().filter(|_| at == nth) {
+        // The sketch of an earlier question is merged already.
+        let unmerged = if question.answered_by.is_none() { rest } else { Default::default() };
+        for closed in unmerged {
             if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
                 view.merge(&closed.shard.views[nth], prefixes, &question.by, &hash)?;
             }
@@ -112,7 +113,7 @@ impl Answer {
             views.first_mut().into_iter().for_each(|view| view.finish_prefixes(addresses, &hash));
         }
         let (views, hash) = (&first.shard.views, &hash);
-        let sketch = &views[at];
+        let sketch = &views[question.answered_by.unwrap_or(nth)];
         let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();

@@ -54,7 +54,7 @@ impl Prices {
             name: question.view.name.clone(),
             structure: question.structure,
             besides: match (question.answered_by, &question.view.measure) {
-                (Some(other), _) => format!(" (of view {:?})", views.questions[other].view.name),
+                (Some(other), _) => format!(", shared with {}", views.questions[other].view.name),
                 (None, Measure::NewFlows) => ", but for new flows that the filter of seen flows misses".to_owned(),
                 (None, _) => String::new(),
             },

@@ -1,8 +1,8 @@
 //! Questions: the views of a configuration, ready to be asked of every record.
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose; questions that are fed the same are [`sharing`] one. [`Views`] are all of them. The [`directory`] knows which interface has which slot, and [`ask`] finds
-//! the question that knows a key.
+//! [`plan`]ner chose; questions that are fed the same are [`sharing`] one. [`Views`] are all of them. The [`directory`]
+//! knows which interface has which slot, and [`ask`] finds the question that knows a key.
 
 pub mod ask;
 pub mod directory;

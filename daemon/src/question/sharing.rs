@@ -1,17 +1,17 @@
 //! Which questions share a sketch.
 //!
-//! Every list is counted by packets and by bytes, and its candidates are those that are large by either. So two views that
-//! differ in which of the two orders them, how many rows they have or how exact they are to be are fed the same: one
-//! sketch, as exact as the more exact of them, answers both.
+//! A view of bytes counts packets as well, and its candidates are the keys that are large by either. So two views of the
+//! same keys of the same records may share a sketch, whatever orders them, and however many rows they have. The sketch is
+//! as exact as the more exact of them asks for.
 
 use super::{Question, Structure};
 
 /// Finds for each question an earlier one that is fed the same.
 pub(super) fn share(questions: &mut [Question]) {
     for nth in 1..questions.len() {
-        let [earlier, question] = [&questions[..nth], &questions[nth..=nth]];
-        let together = |(first, other): (usize, &Question)| Some((first, together(other, &question[0])?));
-        if let Some((first, structure)) = earlier.iter().enumerate().find_map(together) {
+        let (earlier, rest) = questions.split_at(nth);
+        let shared = |(first, other): (usize, &Question)| Some((first, together(other, rest.first()?)?));
+        if let Some((first, structure)) = earlier.iter().enumerate().find_map(shared) {
             questions[first].structure = structure;
             questions[nth].answered_by = Some(first);
         }
@@ -87,7 +87,7 @@ mod tests {
         let plan = Views::new(&Config::parse(text, "a test").unwrap(), 4).unwrap();
         let prices = Prices::of(&plan, 1).views;
         assert!(prices[0].bytes > 500_000 && prices[1].bytes < 1_000, "{prices:?}");
-        assert_eq!([&*prices[0].besides, &*prices[1].besides], ["", " (of view \"a\")"]);
+        assert_eq!([&*prices[0].besides, &*prices[1].besides], ["", ", shared with a"]);
     }
 
     #[test]

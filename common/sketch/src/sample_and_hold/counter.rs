@@ -275,6 +275,7 @@ mod tests {
             assert!(value + 1 >= items && upper >= items && upper - lower <= 6, "{items}: {lower} to {upper}");
         }
         // Not as soon as some bucket is full, which would depend on what came first.
+        assert!((820..840).any(|items| Owner::with(11, 2, items).counter.kept == Kept::Set(set::room(11))));
         assert!(!Owner::with(11, 2, 840).is_set());
         for items in [1_000, 5_000, test_size::of(300_000, 6_000) as u64] {
             let owner = Owner::with(11, 4, items);
@@ -328,5 +329,12 @@ mod tests {
         let of = set::distinguishable(13);
         assert_eq!((taken_for_others(3_000, of, 1e-4), taken_for_others(3_000, of, 1e-9)), (5, 9));
         assert_eq!((taken_for_others(0, of, 1e-9), taken_for_others(1, of, 1e-3)), (0, 0));
+        // 10 of 100: one pair among 11 has a probability of 0.42, two among 12 one of 0.14, three among 13 one of 0.05.
+        assert_eq!([0.5, 0.4, 0.1].map(|probability| taken_for_others(10, 100.0, probability)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_rank_is_as_rare_as_the_zeros_before_it() {
+        assert_eq!([0, 1, SCALE, SCALE + 1].map(probability), [1 << SCALE, 1 << (SCALE - 1), 1, 0]);
     }
 }

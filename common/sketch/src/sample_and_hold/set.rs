@@ -138,6 +138,7 @@ mod tests {
             assert!(early <= 2, "{precision}: {early} of {seeds}");
         }
         assert_eq!([8, 11, 13, 15].map(room), [104, 832, 3_328, 13_312]);
+        assert_eq!((1 << PRECISION_MIN) / BUCKET, 4, "buckets of the smallest");
     }
 
     #[test]

@@ -152,6 +152,8 @@ mod tests {
         }
         assert_eq!(light.upper(5), CountAndSum::new(sum.count, u64::MAX), "what does not fit is endless");
         assert_eq!(light.upper(255), CountAndSum::default());
+        let cells: std::vec::Vec<_> = light.cells().collect();
+        assert_eq!((cells.len(), cells[Light::<CountAndSum>::cell(5)]), (6, light.upper(5)));
         let before = light;
         light.merge(&before);
         assert_eq!(light.upper(5), CountAndSum::new(u64::MAX, u64::MAX));

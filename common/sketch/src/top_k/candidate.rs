@@ -71,3 +71,17 @@ impl<K, W: Weight> Candidate<K, W> {
         W::from_narrow(self.missed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_of_the_same_key_add_up() {
+        let both = Candidate::<u64, u64>::new(7, 100, 50, 40, 20).and(&Candidate::new(7, 1_000, 500, 300, 100));
+        assert_eq!((both.key, both.lower(), both.upper()), (7, 1_100, 1_650));
+        assert_eq!((both.value(), both.score()), (1_220, 1_440));
+        let more = both.missing(50);
+        assert_eq!((more.lower(), more.upper(), more.score()), (1_100, 1_700, 1_440));
+    }
+}
