@@ -146,6 +146,16 @@ fn bounds_hold_under_churn_and_after_merging() {
     assert_bounds(&one, &truth);
 }
 
+#[test]
+fn candidates_and_light_cells_together_have_everything() {
+    let (mut table, mut truth) = (TopK::with_capacity(64, 7), Amounts::default());
+    feed(&mut table, &mut truth, 4, 5_000, 0.8, 20_000);
+    let light = table.light().fold(CountAndSum::default(), Weight::saturating_add);
+    assert!(light.count * 4 > truth.total().count, "{light:?}");
+    let all = table.iter().fold(light, |sum, candidate| sum.saturating_add(candidate.lower()));
+    assert_eq!(all, truth.total());
+}
+
 /// A rest that knows each key exactly, by its hash.
 #[derive(Default)]
 struct Exact(BTreeMap<u64, CountAndSum>);
