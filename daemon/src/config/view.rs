@@ -59,6 +59,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
         let match_field = s.field("match");
         let entropy = s.field("entropy");
+        let error = s.field("error");
         let (usual_error, errors) = errors(&measure, by.is_empty(), &defaults.estimates);
         // Where `measure` or `by` is wrong, nobody knows yet which errors fit.
         let is_known = field.mistakes() == before;
@@ -66,7 +67,8 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             name: own,
             conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
             top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
-            error: s.get("error", usual_error, |f| if is_known { f.ratio(errors) } else { Some(usual_error) }),
+            follows_top_error: error.is_none() && (measure.is_tally() || measure == Measure::NewFlows),
+            error: error.filter(|_| is_known).and_then(|f| f.ratio(errors)).unwrap_or(usual_error),
             by,
             measure,
             per_interface,

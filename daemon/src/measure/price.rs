@@ -30,8 +30,10 @@ pub struct Price {
     pub name: String,
     /// What answers it.
     pub structure: Structure,
+    /// The number of an earlier view whose sketch answers it.
+    pub answered_by: Option<usize>,
     /// What else its bounds depend on.
-    pub besides: String,
+    pub besides: &'static str,
     /// Bytes of its sketch.
     pub bytes: u64,
     /// Nanoseconds a record on this machine's CPU, if measured.
@@ -53,10 +55,10 @@ impl Prices {
         let price = |question: &Question| Price {
             name: question.view.name.clone(),
             structure: question.structure,
-            besides: match (question.answered_by, &question.view.measure) {
-                (Some(other), _) => format!(", shared with {}", views.questions[other].view.name),
-                (None, Measure::NewFlows) => ", but for new flows that the filter of seen flows misses".to_owned(),
-                (None, _) => String::new(),
+            answered_by: question.answered_by,
+            besides: match question.view.measure {
+                Measure::NewFlows => ", but for new flows that the filter of seen flows misses",
+                _ => "",
             },
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,
             nanoseconds: None,
@@ -109,6 +111,15 @@ impl Prices {
         self
     }
 
+    /// Each view that has a sketch, with the names of all that it answers, its own first.
+    pub fn sharing(&self) -> impl Iterator<Item = (&Price, Vec<&str>)> {
+        let own = self.views.iter().enumerate().filter(|(_, price)| price.answered_by.is_none());
+        own.map(|(nth, price)| {
+            let others = self.views.iter().filter(move |other| other.answered_by == Some(nth));
+            (price, std::iter::once(price).chain(others).map(|price| price.name.as_str()).collect())
+        })
+    }
+
     /// The memory of all sketches of all views.
     pub fn bytes(&self) -> u64 {
         self.shards * self.views.iter().map(|price| price.bytes).sum::<u64>()
@@ -133,9 +144,13 @@ impl fmt::Display for Prices {
         let time = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("{ns:.1} ns"));
         let width = self.views.iter().map(|price| price.name.len()).max().unwrap_or(0).max("all views".len());
         writeln!(f, "  {:<width$}  {:>10}  {:>10}  {:>9}  answers by", "view", "a sketch", "in all", "a record")?;
-        for Price { name, structure, besides, bytes, nanoseconds } in &self.views {
+        for (price, names) in self.sharing() {
+            let Price { name, structure, answered_by: _, besides, bytes, nanoseconds } = price;
             let (one, all, time) = (mib(*bytes), mib(self.shards * bytes), time(*nanoseconds));
             writeln!(f, "  {name:<width$}  {one:>10}  {all:>10}  {time:>9}  {structure}{besides}")?;
+            for other in &names[1..] {
+                writeln!(f, "  {other:<width$}  {:>10}  {:>10}  {:>9}  the sketch of {name}", "-", "-", "-")?;
+            }
         }
         let one = self.views.iter().map(|price| price.bytes).sum();
         let total: Option<f64> = self.views.iter().map(|price| price.nanoseconds).sum();

@@ -72,11 +72,15 @@ pub enum Change {
 impl Change {
     fn apply(&self, config: &mut Config) {
         match self {
-            // Views that have this error by default would have the new one, too, and need less than is planned here.
-            Self::TopError(error) => config.estimates.top_error = *error,
+            Self::TopError(error) => {
+                config.estimates.top_error = *error;
+                config.views.iter_mut().filter(|view| view.follows_top_error).for_each(|view| view.error = *error);
+            }
             Self::Standard(staying) => config.standard_views.clone_from(staying),
             Self::ViewError { view, error } => {
-                config.views.iter_mut().filter(|one| one.name == *view).for_each(|one| one.error = *error);
+                for view in config.views.iter_mut().filter(|one| one.name == *view) {
+                    (view.error, view.follows_top_error) = (*error, false);
+                }
             }
             Self::Capacity(capacity) => config.seen_flows.capacity = *capacity,
         }
@@ -110,7 +114,7 @@ impl fmt::Display for Proposed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(fitting) = self;
         if fitting.is_empty() {
-            return f.write_str("No smaller error and no list that is left out makes it fit.");
+            return f.write_str("No larger error and no list that is left out makes it fit.");
         }
         let all: Vec<_> = fitting.iter().map(Fitting::to_string).collect();
         write!(f, "What fits: {}.", all.join(", or "))
@@ -129,10 +133,10 @@ impl Memory {
             return Ok(());
         }
         let prices = Prices::of(views, self.shards());
-        let mut sizes: Vec<(u64, &str)> =
-            prices.views.iter().map(|price| (self.shards() * price.bytes, price.name.as_str())).collect();
+        let mut sizes: Vec<_> =
+            prices.sharing().map(|(price, names)| (self.shards() * price.bytes, names.join(" and "))).collect();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
-        let largest = sizes.iter().take(NAMED).map(|(bytes, name)| format!("{name} ({})", mib(*bytes))).collect();
+        let largest = sizes.iter().take(NAMED).map(|(bytes, names)| format!("{names} ({})", mib(*bytes))).collect();
         let search = Search { plan: self, config, cpus, allowed };
         let fitting = search.fitting(&ladders(config, &prices));
         Err(OverBudget { allowed, needed, views: prices.bytes(), largest, fitting })
@@ -228,7 +232,12 @@ mod tests {
         others.chain([setting]).map(|line| format!("{line}\n")).collect()
     }
 
-    const TEXTS: [&str; 6] = [
+    /// Views that share the sketches of the standard lists.
+    const SHARING: &str = "interfaces: [eth0]\nviews: [{name: c, by: [src_ip], measure: packets}, {name: d, by: [flow], measure: \
+                           packets}, {name: e, by: [dst_ip], measure: packets, error: 0.0005}]";
+
+    const TEXTS: [&str; 7] = [
+        SHARING,
         "interfaces: [eth0]",
         "interfaces: [\"*\"]",
         "interfaces: [eth0]\nviews: [{name: fine, by: [src_ip, dst_port]}, {name: ports, by: [dst_port]}]",
@@ -241,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_proposed_is_accepted_when_it_is_typed() {
         let (mut proposed, mut together) = (Vec::new(), 0);
-        for (text, cpus) in TEXTS.into_iter().zip([2, 128, 2, 8, 4, 2]) {
+        for (text, cpus) in TEXTS.into_iter().zip([2, 2, 128, 2, 8, 4, 2]) {
             let needed = check(text, cpus).unwrap();
             for percent in [99, 95, 90, 80, 70, 60, 50] {
                 let allowed = (needed * percent / 100) >> 20 << 20;
@@ -270,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn a_larger_error_for_all_lists_is_proposed_also_where_views_share_them() {
+        let text = SHARING.replace(", error: 0.0005", "");
+        let needed = check(&text, 2).unwrap();
+        let refused = check(&format!("{text}\nmemory: {}MiB", (needed >> 20) - 4), 2).unwrap_err();
+        let changes: Vec<_> = refused.fitting.iter().map(|fitting| &fitting.changes[..]).collect();
+        assert!(matches!(changes[0], [Change::TopError(_)]), "{refused}");
+        assert!(refused.largest.iter().any(|view| view.starts_with("sources and c (")), "{refused}");
+    }
+
+    #[test]
     fn more_than_is_allowed_is_refused_with_what_takes_most() {
         let needed = check("interfaces: [eth0]", 2).unwrap();
         assert_eq!(check(&format!("interfaces: [eth0]\nmemory: {needed}"), 2), Ok(needed));
@@ -280,6 +299,6 @@ mod tests {
         assert!(told.contains("flows (") && told.contains("What fits: `") && told.ends_with(&way_out), "{told}");
         let hopeless = check("interfaces: [eth0]\nmemory: 16MiB", 2).unwrap_err();
         assert_eq!(hopeless.fitting, []);
-        assert!(hopeless.to_string().contains("No smaller error and no list that is left out"), "{hopeless}");
+        assert!(hopeless.to_string().contains("No larger error and no list that is left out"), "{hopeless}");
     }
 }

@@ -137,6 +137,7 @@ impl Standard {
             top,
             per_interface,
             error,
+            follows_top_error: true,
             has_entropy: false,
         }
     }

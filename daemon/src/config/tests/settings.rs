@@ -224,6 +224,7 @@ fn every_setting_is_read() {
             top: 7,
             per_interface: true,
             error: 0.002,
+            follows_top_error: false,
             has_entropy: false,
         }],
         memory: Some(200 << 20),
