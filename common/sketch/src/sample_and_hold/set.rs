@@ -191,6 +191,14 @@ mod tests {
     }
 
     #[test]
+    fn two_buckets_are_each_other_s_sibling() {
+        for (tag, bucket) in (1..=u16::MAX >> 1).flat_map(|tag| [(tag, 0), (tag, 2)]) {
+            let other = sibling(bucket, tag, 128);
+            assert!(other != bucket && other < 4 && sibling(other, tag, 128) == bucket, "{tag}: {bucket} and {other}");
+        }
+    }
+
+    #[test]
     fn a_hash_without_a_tag_is_an_item_all_the_same() {
         let mut memory = [0; 128];
         assert_eq!(insert(&mut memory, 7, 0), Insertion::New);
