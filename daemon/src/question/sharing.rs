@@ -40,8 +40,11 @@ mod tests {
 
     use super::*;
 
-    /// Which question answers each of the user's, and how many candidates its sketch has.
-    fn shared(standard: &str, views: &[&str]) -> Vec<(Option<String>, Option<(f64, usize)>)> {
+    /// The name of the question that answers another one, and the error and the candidates of its sketch.
+    type Sketch = (Option<String>, Option<(f64, usize)>);
+
+    /// What answers each of the user's questions.
+    fn shared(standard: &str, views: &[&str]) -> Vec<Sketch> {
         let views: String = (0..).zip(views).map(|(nth, view)| format!("\n  - {{name: w{nth}, {view}}}")).collect();
         let text = format!("estimates: {{top_candidates: 64}}\nstandard_views: {standard}\nviews:{views}");
         let config = Config::parse(&text, "a test").unwrap();
