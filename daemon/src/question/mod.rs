@@ -8,7 +8,7 @@ pub mod ask;
 pub mod directory;
 pub mod filter;
 pub mod plan;
-mod sharing;
+pub mod sharing;
 
 use std::sync::Arc;
 
