@@ -113,7 +113,9 @@ fn receive(socket: &UdpSocket, is_over: &AtomicBool) -> Result<Vec<u8>> {
                     return Ok(seen);
                 }
             }
-            Err(error) => return Err(error.into()),
+            // A socket with a timeout is not read again by itself (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("cannot receive"),
         }
     }
 }
