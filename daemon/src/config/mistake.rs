@@ -52,6 +52,12 @@ impl Mistakes {
         Self { file: file.to_owned(), list, unlisted, advice }
     }
 
+    /// The same mistakes, of a view that is no part of a file.
+    #[must_use]
+    pub(super) fn in_a_view(self) -> Self {
+        Self { advice: "`weir replay --help` has an example, and docs/VIEWS.md explains views", ..self }
+    }
+
     /// The file could not be read as text at all.
     pub(super) fn unreadable(file: &str, place: Option<Place>, message: String) -> Self {
         let list = vec![Mistake { place, path: String::new(), message }];

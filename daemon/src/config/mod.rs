@@ -509,10 +509,11 @@ impl Config {
     ///
     /// Every mistake in it; if it is no YAML, the first.
     pub fn parse_view(&self, text: &str, file: &str, name: &str) -> Result<View, Mistakes> {
-        let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;
+        let no_yaml = |mistake| Mistakes::in_content(file, vec![mistake], 0).in_a_view();
+        let root = node::parse(text).map_err(no_yaml)?;
         let log = Log::default();
         let view = view::view(&Field::root(&root, &log), self, Some(name));
-        log.into_result(file, text)?;
+        log.into_result(file, text).map_err(Mistakes::in_a_view)?;
         view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
     }
 

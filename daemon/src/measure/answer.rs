@@ -113,7 +113,7 @@ impl Answer {
             views.first_mut().into_iter().for_each(|view| view.finish_prefixes(addresses, &hash));
         }
         let (views, hash) = (&first.shard.views, &hash);
-        let sketch = &views[question.answered_by.unwrap_or(nth)];
+        let sketch = &views[question.sketch(nth)];
         let doubts = doubt.of_view(sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
@@ -141,7 +141,7 @@ impl Answer {
     pub fn look_up(window: &[Closed], plan: &Views, ask: &Ask, doubt: &Doubt) -> Option<Ranked<ViewKey>> {
         let question = &plan.questions[ask.view];
         let shard = &window.first()?.shard;
-        let sketch = &shard.views[question.answered_by.unwrap_or(ask.view)];
+        let sketch = &shard.views[question.sketch(ask.view)];
         let held = sketch.look_up(&question.by, shard.hash(), &ask.key)?;
         Some(doubt.of_view(sketch.total, parts(question)).ranked(&held, Metric::Bytes, 0))
     }

@@ -238,6 +238,11 @@ impl Question {
         })
     }
 
+    /// The number of the question whose sketch answers it, where this one is the `nth`.
+    pub fn sketch(&self, nth: usize) -> usize {
+        self.answered_by.unwrap_or(nth)
+    }
+
     /// Whether records feed its sketch: it has one of its own, and no list of addresses feeds it.
     pub const fn is_fed_by_records(&self) -> bool {
         self.fed_by.is_none() && self.answered_by.is_none()

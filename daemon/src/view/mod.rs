@@ -38,7 +38,7 @@ pub struct View {
     /// How exact. Of bytes, packets and new flows: the usual distance of the bounds, as a share of all that the view counts.
     /// Of different values: the relative standard error.
     pub error: f64,
-    /// Whether that is `estimates.top_error`, because it asks for none.
+    /// Whether that follows `estimates.top_error`, because it asks for none.
     pub follows_top_error: bool,
     /// Whether to tell how evenly its measure is spread over all keys.
     pub has_entropy: bool,

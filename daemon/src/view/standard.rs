@@ -124,9 +124,10 @@ impl Standard {
             Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
         };
         let per_interface = self.is_per_interface();
+        let follows_top_error = measure.is_tally();
         let (error, top) = match self {
             Self::Talkers => (TALKERS_WIDER * error, top.min(TALKERS_MAX)),
-            _ if measure.is_tally() => (error, top),
+            _ if follows_top_error => (error, top),
             _ => (DISTINCT_ERROR, top),
         };
         View {
@@ -137,7 +138,7 @@ impl Standard {
             top,
             per_interface,
             error,
-            follows_top_error: true,
+            follows_top_error,
             has_entropy: false,
         }
     }

@@ -3,7 +3,8 @@
 //! Each byte that would be a register is half a lane, and sixteen lanes are a bucket. An item may be in one of two buckets
 //! (as in a cuckoo filter: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014),
 //! and a new one goes into the emptier (Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994). So a set could take
-//! some nine items for ten lanes. It takes eight: then hardly ever a bucket is full, and it does not matter which came first. A lane keeps as much of its item's hash as the registers need later on.
+//! some nine items for ten lanes. It takes eight: then a bucket is hardly ever full, and it does not matter which item came
+//! first. A lane keeps as much of its item's hash as the registers need later on.
 //!
 //! [`CompactHyperLogLog`](crate::CompactHyperLogLog) has few items exactly, too, but it takes 32 bits for each, and grows.
 

@@ -205,3 +205,12 @@ fn views_are_written_as_they_are_read() {
         parse("views: [{name: w, by: [proto, port]}]").unwrap().views[0].by
     );
 }
+
+#[test]
+fn a_view_on_the_command_line_is_not_told_about_files() {
+    for text in ["{measure: packts}", "{by: ["] {
+        let shown = Config::default().parse_view(text, "--view", "view1").unwrap_err().to_string();
+        assert!(shown.starts_with("--view:1:") && shown.ends_with("docs/VIEWS.md explains views"), "{shown}");
+        assert!(!shown.contains("--config"), "{shown}");
+    }
+}
