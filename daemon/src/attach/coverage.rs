@@ -4,8 +4,8 @@
 //! after that. A packet that is missing then was not seen by the program, or was still in a queue (a card's ring, a
 //! backlog). Queues empty themselves: their packets do not add up from window to window, but packets that the program
 //! never sees do. So weir reports only packets that were missing at two edges in a row, and that are more than such a
-//! queue holds at the rate of the window. What was on its way when the comparison began stays missing for ever; it is allowed
-//! for at the rate of the first window.
+//! queue holds at the rate of the window. What was on its way when the comparison began stays missing for ever. That is
+//! allowed for as well, at the rate of the first window: the two add up.
 //!
 //! Of packets that offloads merge, some interfaces count the merged buffers (a veth) and some the packets
 //! (`WireGuard`). So any count between the number of buffers and the number of packets in them is taken for complete.
@@ -96,10 +96,10 @@ impl Coverage {
         let lasting = missing.min(std::mem::replace(&mut self.missing, missing));
         let queue = passed as f64 * (ON_ITS_WAY.as_secs_f64() / length.as_secs_f64().max(ON_ITS_WAY.as_secs_f64()));
         let queue = ON_ITS_WAY_PACKETS.max(queue as u64);
-        let queue = queue.max(*self.first.get_or_insert(queue));
+        let on_their_way = queue + *self.first.get_or_insert(queue);
         let finding = if self.seen == 0 && self.own >= SILENCE_PACKETS && length >= SILENCE {
             Finding::Silent { own: self.own }
-        } else if lasting > queue && lasting as f64 > self.own as f64 * MISSING_SHARE {
+        } else if lasting > on_their_way && lasting as f64 > self.own as f64 * MISSING_SHARE {
             Finding::Missing { packets: lasting, own: self.own }
         } else {
             return None;
@@ -142,7 +142,26 @@ mod tests {
         }
         // More than 50 ms of that are missing, however slowly.
         let mut findings = (1..=20).map(|nth| coverage.edge(Some(26_020 + nth * 100), &saw(0), SECOND).1);
-        assert!(findings.any(|finding| matches!(finding, Some(Finding::Missing { packets: 1_001.., .. }))));
+        assert!(findings.any(|finding| matches!(finding, Some(Finding::Missing { packets: 1_001..1_200, .. }))));
+    }
+
+    #[test]
+    fn what_was_on_its_way_at_both_ends_adds_up() {
+        // 40 ms of 20,000 packets a second at the beginning, and as many at two edges in a row.
+        let mut coverage = Coverage::new(Some(0));
+        for (own, seen) in [(20_000, 19_200), (40_000, 19_200), (60_000, 20_000)] {
+            assert_eq!(coverage.edge(Some(own), &saw(seen), SECOND).1, None, "{own}");
+        }
+        // Each end has an allowance at its own rate: 2,000 packets for both, and 1,000 and 64 when traffic ends.
+        let told = |missing: u64, last: u64| {
+            let mut coverage = Coverage::new(Some(0));
+            coverage.edge(Some(20_000), &saw(20_000 - missing), SECOND);
+            coverage.edge(Some(20_000 + last), &saw(last), SECOND).1
+        };
+        assert_eq!(told(2_000, 20_000), None);
+        assert_eq!(told(2_001, 20_000), Some(Finding::Missing { packets: 2_001, own: 40_000 }));
+        assert_eq!(told(1_064, 0), None);
+        assert_eq!(told(1_065, 0), Some(Finding::Missing { packets: 1_065, own: 20_000 }));
     }
 
     #[test]
@@ -170,7 +189,11 @@ mod tests {
             assert_eq!(coverage.edge(Some(20_000), &saw(0), SECOND), (None, None));
         }
         assert_eq!(coverage.edge(Some(40_000), &saw(19_000), SECOND).1, None);
-        assert_eq!(coverage.edge(Some(60_000), &saw(19_000), SECOND).1, None, "1,000 are less than 50 ms at this rate");
+        assert_eq!(
+            coverage.edge(Some(60_000), &saw(19_000), SECOND).1,
+            None,
+            "1,000 are no more than 50 ms at this rate"
+        );
         assert_eq!(
             coverage.edge(Some(80_000), &saw(19_000), SECOND).1,
             Some(Finding::Missing { packets: 2_000, own: 60_000 })
@@ -181,7 +204,7 @@ mod tests {
     fn a_little_is_missing_only_when_it_adds_up() {
         let mut coverage = Coverage::new(Some(0));
         let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), &saw(99_500), SECOND).1.is_some());
-        assert_eq!(told, Some(12), "half a percent of 100,000 a second exceeds 50 ms of it after ten windows");
+        assert_eq!(told, Some(22), "half a percent of 100,000 a second exceeds twice 50 ms of it after twenty windows");
         let mut coverage = Coverage::new(Some(0));
         assert!(
             (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), &saw(99_950), SECOND).1.is_none()),
@@ -191,15 +214,15 @@ mod tests {
 
     #[test]
     fn what_may_be_on_its_way_is_told_by_the_rate_of_the_window() {
-        // 100,000 packets in ten seconds: 500 in the 50 ms that a queue may wait.
+        // 100,000 packets in ten seconds: 500 in the 50 ms that a queue may wait, at each end.
         let told = |missing: u64| {
             let mut coverage = Coverage::new(Some(0));
             let window = saw(100_000 - missing);
             coverage.edge(Some(100_000), &window, 10 * SECOND);
             coverage.edge(Some(200_000), &saw(100_000), 10 * SECOND).1
         };
-        assert_eq!(told(500), None);
-        assert_eq!(told(501), Some(Finding::Missing { packets: 501, own: 200_000 }));
+        assert_eq!(told(1_000), None);
+        assert_eq!(told(1_001), Some(Finding::Missing { packets: 1_001, own: 200_000 }));
     }
 
     #[test]
@@ -207,11 +230,11 @@ mod tests {
         let told = |missing: u64| {
             let mut coverage = Coverage::new(Some(0));
             coverage.edge(Some(0), &saw(0), SECOND);
-            coverage.edge(Some(100_000), &saw(100_000 - missing), SECOND);
-            coverage.edge(Some(100_000), &saw(0), SECOND).1
+            coverage.edge(Some(200_000), &saw(200_000 - missing), SECOND);
+            coverage.edge(Some(200_000), &saw(0), SECOND).1
         };
-        assert_eq!(told(100), None);
-        assert_eq!(told(101), Some(Finding::Missing { packets: 101, own: 100_000 }));
+        assert_eq!(told(200), None);
+        assert_eq!(told(201), Some(Finding::Missing { packets: 201, own: 200_000 }));
     }
 
     #[test]

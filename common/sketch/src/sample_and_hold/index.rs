@@ -90,3 +90,20 @@ impl Index {
         to.wrapping_sub(from) & (self.cells.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::hash;
+
+    #[test]
+    fn most_keys_without_a_place_are_told_by_one_look() {
+        let mut index = Index::with_room(100);
+        let hash_at = |place: usize| hash(1, place as u64);
+        (0..100).for_each(|place| index.insert(hash_at(place), place, hash_at));
+        let empty = (0..1_000).filter(|nth| index.cells[index.first(hash(2, *nth))] == 0).count();
+        // 100 of 1,024 cells are taken.
+        assert!((850..950).contains(&empty), "{empty} of 1,000");
+        assert_eq!(index.memory_bytes(), 2 * 1_024);
+    }
+}

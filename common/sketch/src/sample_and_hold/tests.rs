@@ -156,6 +156,45 @@ fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
     assert_eq!(back, Missed::new(hold.price, 1));
     let touched = held(&hold).into_iter().find(|held| held.key == 2).unwrap().touched;
     assert!(touched.lower < 100 && touched.upper > 300, "{touched:?}");
+    // Only those that left did.
+    assert_eq!(hold.missed_by(hash(1, 2), 100), Missed::new(100, 1));
+    assert!((10..100).all(|key| hold.missed_by(hash(1, key), 100) == Missed::new(100, 0)));
+}
+
+#[test]
+fn so_many_pairs_are_rare_enough_as_the_price_says() {
+    let mut hold = SampleAndHold::<u64>::with_room(1, 0.02, KEY_ID);
+    for (price, one_in) in [(0, 1), (1, 1), (CHANCES, 1), (CHANCES + 1, 1), (2 * CHANCES, 2), (100 * CHANCES, 100)] {
+        hold.set_price(price);
+        assert_eq!(u64::MAX / hold.limit, one_in, "{price}");
+    }
+}
+
+#[test]
+fn a_key_that_is_not_held_is_bounded_by_what_the_smallest_has() {
+    let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID);
+    (0..100).for_each(|nth| hold.insert(touch(1, 1, nth)));
+    let unheld = |hold: &SampleAndHold<u64>, key| hold.estimate_unheld(hash(1, key), &hold.margin(9, FAILURE));
+    assert_eq!(unheld(&hold, 2), Estimate { value: 0, lower: 0, upper: 0 }, "there is room: it would be held");
+    (0..50).for_each(|nth| hold.insert(touch(1, 2, nth)));
+    let margin = hold.margin(9, FAILURE);
+    let price = hold.price_now();
+    assert!((45..=55).contains(&price), "{price}");
+    // Two keys that are held and nine others, in four ways.
+    let probability: f64 = FAILURE / 4.0 / 11.0;
+    assert_eq!((margin.probability, margin.price), (probability, price));
+    // It waits for one rare pair, of which every 25th is one.
+    let waits = -libm::log(probability) * price as f64 / CHANCES as f64;
+    assert_eq!(unheld(&hold, 3), Estimate { value: price, lower: 0, upper: libm::ceil(waits) as u64 });
+    // In each of two tables with half of that probability; and it left once, with no more than the price and an error.
+    hold.tables = 2;
+    hold.count_leaver(hash(1, 3));
+    let margin = hold.margin(9, FAILURE);
+    let wait = -libm::log(probability / 2.0);
+    assert!((margin.waits[0] - wait).abs() < 1e-9, "{:?}, not {wait}", margin.waits);
+    let error = margin.deviations * counter::relative_error(hold.precision);
+    let most = Missed::new(price, 1).most(&margin.waits, error);
+    assert_eq!(hold.estimate_unheld(hash(1, 3), &margin).upper, most);
 }
 
 #[test]
@@ -230,6 +269,11 @@ fn an_empty_one_changes_nothing_and_others_are_refused() {
     fed.clear();
     assert_eq!(state(&fed), state(&hold()));
     assert_eq!(fed.memory_bytes(), memory);
+    let mut anew = hold();
+    for nth in 0..500 {
+        [&mut fed, &mut anew].map(|one| one.insert(touch(2, nth % 7, nth)));
+    }
+    assert_eq!(state(&fed), state(&anew), "nothing of before is left");
     fed.rekey(9);
     assert_eq!(fed.key_id(), 9);
 }
@@ -242,7 +286,10 @@ fn room_and_errors_are_rounded_and_kept_in_range() {
     let hold = SampleAndHold::<u64>::with_room(32, 0.02, KEY_ID);
     assert_eq!(hold.geometry(), Geometry::Counters { count: 32, registers: 2_048 });
     assert!((0.016..0.017).contains(&hold.relative_error()));
-    assert!(hold.memory_bytes() >= 32 * 2_048 + PLACES + 32 * size_of::<Held<u64>>());
+    let of_a_key = size_of::<Held<u64>>() + size_of::<Counter>() + 2_048;
+    // A spare counter, and two bytes for each of the index's cells.
+    let all = size_of::<SampleAndHold<u64>>() + 32 * of_a_key + 2_048 + PLACES + 2 * 256;
+    assert_eq!(hold.memory_bytes(), all);
 }
 
 #[test]

@@ -221,4 +221,57 @@ mod tests {
         }
         assert!(widest < 1.0 + 1.0 / 8.0, "{widest} times as wide");
     }
+
+    /// The first point on the way from `within` to `beyond` that is beyond.
+    fn root(is_beyond: impl Fn(f64) -> bool, mut within: f64, mut beyond: f64) -> f64 {
+        for _ in 0..200 {
+            let middle = within.midpoint(beyond);
+            if is_beyond(middle) { beyond = middle } else { within = middle }
+        }
+        beyond
+    }
+
+    #[test]
+    fn newtons_method_ends_on_the_safe_side_and_close() {
+        let (mut below, mut above) = (0.0_f64, 0.0_f64);
+        for p in [0.5, 0.1, 0.01, 1e-3, 1.0 / 65_535.0] {
+            for x in [0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6] {
+                for exponent in [0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0] {
+                    let (mean, place) = (x / p, format!("{x} at {p}, exponent {exponent}"));
+                    let is_rare = |size: f64| divergence(x, size, p) > exponent;
+                    let (least, largest) = (root(is_rare, mean, x), root(is_rare, mean, mean * 1e4 + 1e4 / p));
+                    let (small, large) =
+                        (invert::<2>(x, exponent, p, Side::Below), invert::<2>(x, exponent, p, Side::Above));
+                    let rounding = mean * 1e-9;
+                    assert!(x <= small && small <= least + rounding, "{place}: {small} is above {least}");
+                    assert!(large >= largest - rounding, "{place}: {large} is below {largest}");
+                    below = below.max((least - small) / (mean - least).max(rounding));
+                    above = above.max((large - largest) / (largest - mean).max(rounding));
+                }
+            }
+        }
+        assert!(
+            below < 0.02 && above < 1e-6,
+            "further from the mean than needed by {below} and {above} of the distance"
+        );
+    }
+
+    #[test]
+    fn the_largest_size_of_a_key_that_has_nearly_all_is_possible() {
+        let mut widest = 0.0_f64;
+        for p in [0.5, 0.1, 0.01, 1.0 / 65_535.0] {
+            for x in [0.5, 1.0, 1.5, 2.0, 5.0, 10.0, 100.0, 1e4] {
+                let alone = Draw::new(p, 1.0, SHARE, false).largest(x);
+                for nth in 0..400 {
+                    let total = alone * (1.0 + (f64::from(nth) - 100.0) * 1e-5);
+                    let draw = Draw::new(p, total, SHARE, false);
+                    let beyond = |size: f64| divergence(x, size, p) > draw.exponent(size);
+                    let (exact, found) = (root(beyond, x / p, 100.0 * alone), draw.largest(x));
+                    assert!(found >= exact * (1.0 - 1e-12), "{x} at {p} of {total}: {found} is below {exact}");
+                    widest = widest.max((found - x / p) / (exact - x / p));
+                }
+            }
+        }
+        assert!(widest < 1.4, "{widest} times as far from the mean as needed");
+    }
 }
