@@ -271,7 +271,9 @@ fn an_empty_one_changes_nothing_and_others_are_refused() {
     assert_eq!(fed.memory_bytes(), memory);
     let mut anew = hold();
     for nth in 0..500 {
-        [&mut fed, &mut anew].map(|one| one.insert(touch(2, nth % 7, nth)));
+        for one in [&mut fed, &mut anew] {
+            one.insert(touch(2, nth % 7, nth));
+        }
     }
     assert_eq!(state(&fed), state(&anew), "nothing of before is left");
     fed.rekey(9);
