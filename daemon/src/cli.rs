@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use weir_common::control::CPUS_MAX;
 
-use crate::{collect::query::Topic, control::REPORTS_KEPT, log::Format, replay::Windows};
+use crate::{collect::query::Topic, log::Format, replay::Windows, report::REPORTS_KEPT};
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]

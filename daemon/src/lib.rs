@@ -19,7 +19,8 @@
 //!
 //! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
 //! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
-//! Each of these imports only those before it in the order interface, names, view, config, question.
+//! Each of these imports only those before it in the order interface, names, view, config, question. But [`config`] also
+//! takes the rules from [`alert`] and the limits from [`spool`].
 //!
 //! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
 //! end, [`privileges`] and [`sandbox`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes

@@ -172,7 +172,9 @@ fn two_daemons_do_not_share_numbers() -> Result<()> {
     let other = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
     let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
-    let ended = Ended::of(other.observer.command(program).args(["run", "--interface", INTERFACE]))?;
+    // One that starts would never end.
+    let mut second = other.observer.command("timeout");
+    let ended = Ended::of(second.arg("60").arg(program).args(["run", "--interface", INTERFACE]))?;
     let why = format!("{} is in use by the weir with process id {}", state.path().display(), first.pid());
     ended.check(3, &[&why])?;
     ensure!(!has_program(&other.observer, INTERFACE)?, "a program is left on {INTERFACE}");

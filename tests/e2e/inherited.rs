@@ -48,25 +48,22 @@ const fn drop_in(content: &str) -> Installed<'_> {
 const PACKET_SOCKETS: &str = "[Service]\nAmbientCapabilities=CAP_NET_RAW\nCapabilityBoundingSet=CAP_NET_RAW\n\
                               RestrictAddressFamilies=AF_PACKET\n";
 
-fn mode(mode: &str) -> String {
-    settings_of(&format!("{{name: {INTERFACE}, mode: {mode}}}"))
-}
-
 fn another_mode_may_come_with_a_restart() -> Result<()> {
-    const MODES: [(&str, &str); 8] = [
-        ("native", "xdp-native"),
-        ("generic", "xdp-generic"),
-        ("tcx", "tcx"),
-        ("afpacket", "afpacket"),
-        ("tcx", "tcx"),
-        (BESIDE_A_PROGRAM, "afpacket"),
-        ("native", "xdp-native"),
-        ("afpacket", "afpacket"),
+    let alone = |mode: &str| format!("{{name: {INTERFACE}, mode: {mode}}}");
+    // A packet socket, and a program on an interface without traffic, so that there is something to hand over.
+    let beside_a_program = alone("afpacket") + ", {name: silent0, mode: tcx}";
+    let steps = [
+        (alone("native"), "xdp-native"),
+        (alone("generic"), "xdp-generic"),
+        (alone("tcx"), "tcx"),
+        (alone("afpacket"), "afpacket"),
+        (alone("tcx"), "tcx"),
+        (beside_a_program, "afpacket"),
+        (alone("native"), "xdp-native"),
+        (alone("afpacket"), "afpacket"),
     ];
-    /// A packet socket, and a program on an interface without traffic, so that there is something to hand over.
-    const BESIDE_A_PROGRAM: &str = "afpacket}, {name: silent0, mode: tcx";
     // Long enough to send packets meanwhile.
-    let machine = service::boot(&mode("native"), &[drop_in(&format!("{PACKET_SOCKETS}RestartSec=3s\n"))])?;
+    let machine = service::boot(&settings_of(&steps[0].0), &[drop_in(&format!("{PACKET_SOCKETS}RestartSec=3s\n"))])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
     pair.observer.ip("link add silent0 type veth peer name silent1")?;
     let service = Service { machine: &machine, observer: &pair.observer };
@@ -76,14 +73,11 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
         all += watch::send(&pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut oracle)?.packets;
         Ok(all)
     };
-    for (seed, (asked, _)) in (70..).zip(MODES) {
-        fs::write(machine.path(CONFIG), mode(asked))?;
-        if asked == "afpacket" {
+    for (seed, (interfaces, obtained)) in (70..).zip(&steps) {
+        fs::write(machine.path(CONFIG), settings_of(interfaces))?;
+        if *obtained == "afpacket" {
             // What comes before the next weir is in the maps of the one that was killed. They are read once.
-            let killed = service.property("MainPID")?;
-            machine.done("systemctl kill -s KILL weir")?;
-            let ended = || Ok((service.property("MainPID")? != killed).then_some(()));
-            clock::wait_for("the end of what was killed", TIMEOUT, ended)?;
+            let killed = service.kill()?;
             send(seed + 100)?;
             ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");
             service.wait_for_other(&killed)?;
@@ -103,7 +97,7 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     ensure!(seen == all, "{seen} of {all} packets are in reports\n{}", machine.log());
     let mut modes = watch::modes(INTERFACE, &reports);
     modes.dedup();
-    ensure!(modes == MODES.map(|(_, obtained)| obtained), "{modes:?}\n{}", machine.log());
+    ensure!(modes == steps.map(|(_, obtained)| obtained), "{modes:?}\n{}", machine.log());
     Ok(())
 }
 
@@ -142,10 +136,7 @@ fn an_interface_may_have_another_name() -> Result<()> {
     send(NAMES[1], 61)?;
     is_reported(NAMES[1])?;
 
-    let killed = service.property("MainPID")?;
-    machine.done("systemctl kill -s KILL weir")?;
-    let ended = || Ok((service.property("MainPID")? != killed).then_some(()));
-    clock::wait_for("the end of what was killed", TIMEOUT, ended)?;
+    let killed = service.kill()?;
     rename([NAMES[1], NAMES[2]])?;
     send(NAMES[2], 62)?;
     ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");

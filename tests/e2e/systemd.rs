@@ -113,10 +113,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     service.reloads(&config)?;
     let first = service.measures(&pair, 91, &first)?;
 
-    let killed = service.property("MainPID")?;
-    machine.done("systemctl kill -s KILL weir")?;
-    let gone = || Ok((service.property("MainPID")? != killed).then_some(()));
-    clock::wait_for("the end of what was killed", TIMEOUT, gone)?;
+    let killed = service.kill()?;
     // Filters of the classic tc hook are removed, before Linux 6.6.
     if has_tcx()? {
         service.is_attached(true).context("after it was killed")?;

@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::status::{Identity, Status};
-use crate::{question::Views, report::Report, sink::Encoded};
-
-/// Reports that are kept, at most.
-pub const REPORTS_KEPT: usize = 5;
+use crate::{
+    question::Views,
+    report::{REPORTS_KEPT, Report},
+    sink::Encoded,
+};
 
 /// What is told without asking the coordinator.
 #[derive(Debug)]

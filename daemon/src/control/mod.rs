@@ -30,7 +30,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
 
 pub use self::{
-    board::{Board, REPORTS_KEPT},
+    board::Board,
     listener::Directory,
     status::{Identity, Status},
 };

@@ -115,7 +115,9 @@ interfaces: [eth0]
 networks: {acme: {prefixes: [192.0.2.0/24, \"2001:db8::/32\"]}}
 views: [{name: to_acme, match: {dst_net: acme}, by: [src_ip]}, {name: one, match: {dst_ip: 198.51.100.9}, by: [src_ip]}]
 hash_key: \"00112233445566778899aabbccddeeff\"
-sinks: [{type: http, url: \"https://collector.example/path-token\", headers: {Authorization: Bearer hidden-token}}]
+sinks:
+- {type: http, url: \"https://collector.example/path-token\", headers: {Authorization: Bearer hidden-token}}
+- {type: ipfix, address: \"flows.example:4739\"}
 ";
         let config = Config::parse(CONFIG, "weir.yaml").unwrap();
         let diagnosis = Diagnosis {
@@ -144,6 +146,7 @@ sinks: [{type: http, url: \"https://collector.example/path-token\", headers: {Au
             "203.0.113",
             "525400",
             "collector.example",
+            "flows.example",
             "path-token",
             "hidden-token",
             "00112233",

@@ -24,10 +24,10 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     alert::EVIDENCE_MAX,
     config::{Addresses, Config, slots},
-    control::REPORTS_KEPT,
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, shard::Shard},
     question::Views,
+    report::REPORTS_KEPT,
     text::grouped,
 };
 

@@ -28,7 +28,7 @@ pub use alert::{Alert, Evidence};
 pub use rates::InterfaceRates;
 pub use schema::{report_schema, tombstone_schema};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
-pub use union::{UNION_SCHEMA, Union};
+pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
 /// The schema that these structs serialise to.

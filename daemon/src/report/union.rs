@@ -14,6 +14,8 @@ use super::{
     Totals, Unique, View, ViewTable, Window,
 };
 
+/// How many reports are kept to be put together, at most.
+pub const REPORTS_KEPT: usize = 5;
 /// The schema that [`Union`] serialises to.
 pub const UNION_SCHEMA: &str = "weir.union/1";
 

@@ -63,6 +63,15 @@ impl Service<'_> {
         complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
+    /// Kills weir, waits until it has ended, and gives the number that its process had.
+    pub fn kill(&self) -> Result<String> {
+        let killed = self.property("MainPID")?;
+        self.machine.done("systemctl kill -s KILL weir")?;
+        let ended = || Ok((self.property("MainPID")? != killed).then_some(()));
+        clock::wait_for("the end of what was killed", TIMEOUT, ended)?;
+        Ok(killed)
+    }
+
     /// Waits until weir runs with another process number than `before`, and gives its number.
     pub fn wait_for_other(&self, before: &str) -> Result<String> {
         let other = || {
