@@ -41,8 +41,8 @@ use crate::{
     question::Views,
     rates::{Pulse, Rates},
     reload::{Offer, Prepared, Reloads},
-    report,
-    sink::{self, Encoded, Outbox, Standing},
+    report::{self, Encoded},
+    sink::{self, Outbox, Standing},
     state::{Last, State},
 };
 

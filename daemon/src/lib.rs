@@ -61,6 +61,7 @@ pub mod rates;
 pub mod reload;
 pub mod replay;
 pub mod report;
+pub mod rule;
 pub mod sandbox;
 pub mod serve;
 pub mod signals;

@@ -54,7 +54,7 @@ use crate::{
     sandbox::{self, Places},
     signals::Signals,
     sink,
-    spool::place::Place,
+    spool::{Limits, place::Place},
     state::{Last, State},
     text::with_causes,
 };
@@ -361,7 +361,7 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Plac
         }
         return Ok(None);
     };
-    match Place::take(&folder, config.spool.limits()) {
+    match Place::take(&folder, Limits::of(&config.spool)) {
         Ok(place) => {
             place.tell_unused(&targets);
             Ok(Some(place))

@@ -11,9 +11,9 @@ use clap::{
 };
 use serde_json::Value;
 use weir::{
-    alert::catalogue::Catalogue,
     cli::Cli,
     config::{Config, Mistake},
+    rule::catalogue::Catalogue,
     view::Standard,
 };
 

@@ -1,17 +1,13 @@
-//! Alerts: rules on the numbers of reports.
+//! Alerts: what the [rules](crate::rule) say of each report.
 //!
-//! A [`rule`] compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all subjects. Each
-//! report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold for
+//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold for
 //! certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
 //! [`notice`] tells people.
 
-pub mod catalogue;
 pub mod notice;
 pub mod number;
-pub mod rule;
+mod reading;
 pub mod state;
-pub mod subject;
-pub mod unit;
 
 use std::time::Duration;
 
@@ -19,12 +15,12 @@ use jiff::Timestamp;
 
 use self::{
     number::{Holder, Number},
-    rule::Rule,
     state::{Change, Since, State, Verdict},
 };
 use crate::{
     interface,
     report::{Alert, Evidence, Report},
+    rule::Rule,
 };
 
 /// Numbers that an alert shows: enough to act on, and a report stays small.
@@ -137,18 +133,18 @@ impl<'r> Found<'r> {
         let (operator, scale) = (when.operator, when.scale(report.window.seconds));
         // The larger, the farther on the rule's side.
         let far =
-            |number: &Number| if operator.is_upward() { operator.judged(*number) } else { -operator.judged(*number) };
+            |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
         let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
-        when.subject.visit(report, &mut |number, holder| {
+        reading::visit(&when.subject.place, report, &mut |number, holder| {
             let is_meant =
                 only.as_ref().is_none_or(|only| holder.name().is_some_and(|name| interface::fits(only, name)));
             if !is_meant {
                 return;
             }
             let number = number.per(scale);
-            if operator.holds(number, when.limit.number) {
+            if operator.holds(number.judged(operator), when.limit.number) {
                 found.beyond += 1;
-            } else if operator.holds(number, *clear) {
+            } else if operator.holds(number.judged(operator), *clear) {
                 found.between += 1;
             }
             let place = found.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));

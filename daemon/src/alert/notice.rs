@@ -3,10 +3,7 @@
 use serde::Serialize;
 use tracing::{info, warn};
 
-use crate::{
-    report::{Alert, Evidence, Observer, Report, Window},
-    sink::Encoded,
-};
+use crate::report::{Alert, Encoded, Evidence, Observer, Report, Window};
 
 /// The schema of a message.
 pub const SCHEMA: &str = "weir.alert/1";

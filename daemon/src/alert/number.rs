@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::report::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NewFlows};
+use crate::{
+    report::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NewFlows},
+    rule::Operator,
+};
 
 /// A number of a report. The truth lies between the bounds, at the confidence that the report states; an exact number has
 /// equal ones.
@@ -41,6 +44,11 @@ impl Number {
     pub const fn assumed(count: u64, assumed: u64) -> Self {
         let (value, lower) = (count as f64, count.saturating_sub(assumed) as f64);
         Self { value, lower, upper: if assumed == 0 { value } else { f64::INFINITY } }
+    }
+
+    /// The bound by which a rule judges it: if even this one is beyond the limit, the truth is.
+    pub const fn judged(self, by: Operator) -> f64 {
+        if by.is_upward() { self.lower } else { self.upper }
     }
 
     /// The same in units of which one is so much.

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    catalogue::Catalogue,
-    rule::{Quantity, When, WhenError},
-    *,
-};
+use super::*;
 use crate::{
     config::Config,
     report::Estimate,
+    rule::{Quantity, When, WhenError, catalogue::Catalogue, unit::Dimension},
     view::{Standard, View},
 };
 
@@ -112,7 +109,7 @@ fn every_name_is_read() {
     let mut without = Vec::new();
     for name in standard.names() {
         let mut count = 0;
-        standard.find(name).unwrap().visit(&report, &mut |number, _| {
+        reading::visit(&standard.find(name).unwrap().place, &report, &mut |number, _| {
             assert!(number.lower <= number.value && number.value <= number.upper, "{name}: {number:?}");
             count += 1;
         });
@@ -177,7 +174,7 @@ fn conditions_are_read_and_written() {
 #[test]
 fn numbers_with_units_are_taken_apart() {
     let parse =
-        |text: &str| Quantity::parse(text, unit::Dimension::Bytes).map(|of| (of.number, of.unit.map(|unit| unit.name)));
+        |text: &str| Quantity::parse(text, Dimension::Bytes).map(|of| (of.number, of.unit.map(|unit| unit.name)));
     for (text, number, unit) in [
         ("5", 5.0, None),
         (" 0.5 Gbit/s ", 0.5, Some("Gbit/s")),

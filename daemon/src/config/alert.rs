@@ -14,10 +14,7 @@ use super::units::{parse_duration, show_duration};
 use super::view::view_name;
 use super::{Alerts, Config, Http, Sink, Webhook};
 use crate::{
-    alert::{
-        catalogue::Catalogue,
-        rule::{Quantity, Rule, WINDOWS, When, WhenError, in_windows},
-    },
+    rule::{Quantity, Rule, WINDOWS, When, WhenError, catalogue::Catalogue, in_windows},
     text::short,
     view::Standard,
 };

@@ -54,9 +54,9 @@ use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
 use self::section::{Field, Log};
 use self::sink::write_headers;
 use crate::{
-    alert::rule::Rule,
     interface::{self, Way},
     names::{GeoFiles, Network},
+    rule::Rule,
     view::{Standard, View},
 };
 

@@ -14,7 +14,6 @@ use super::{
     section::{Field, Section},
     units,
 };
-use crate::spool::Limits;
 
 /// The spool of every sink that delivers to others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,11 +67,6 @@ impl Spool {
             Where::Memory => None,
             Where::Folder(folder) => Some(folder.clone()),
         }
-    }
-
-    /// What each spool may hold; each sink's queue says what may wait in memory.
-    pub fn limits(&self) -> Limits {
-        Limits { bytes: self.max_size, age: self.max_age, memory: 1, sync: self.fsync == Fsync::Report }
     }
 }
 

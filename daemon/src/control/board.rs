@@ -8,8 +8,7 @@ use std::{
 use super::status::{Identity, Status};
 use crate::{
     question::Views,
-    report::{REPORTS_KEPT, Report},
-    sink::Encoded,
+    report::{Encoded, REPORTS_KEPT, Report},
 };
 
 /// What is told without asking the coordinator.

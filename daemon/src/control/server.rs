@@ -27,7 +27,7 @@ use crate::{
     clock,
     question::{Ask, Views},
     reload::{Outcome, Request},
-    sink::Encoded,
+    report::Encoded,
     waker::Waker,
 };
 
@@ -375,7 +375,6 @@ mod tests {
         },
         reload::Reloaded,
         report::Report,
-        sink::Encoded,
     };
 
     /// Ends the server when it is dropped.

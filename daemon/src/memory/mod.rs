@@ -28,6 +28,7 @@ use crate::{
     measure::{lane::LATE_BYTES, shard::Shard},
     question::Views,
     report::REPORTS_KEPT,
+    spool,
     text::grouped,
 };
 
@@ -131,7 +132,7 @@ impl Memory {
         let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
         let taps = tap::count(&config.interfaces, has_programs);
         let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
-        let spool = DELIVERY_BYTES + if is_on_disk { config.spool.limits().index_bytes() } else { 0 };
+        let spool = DELIVERY_BYTES + if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
         Self {
             cpus: if has_programs { online as u64 } else { 0 },
             workers: if has_programs { online.min(WORKERS_MAX) as u64 } else { 0 },

@@ -7,11 +7,14 @@
 mod account;
 mod alert;
 pub mod compose;
+mod encoded;
 pub(crate) mod grid;
+pub(crate) mod ids;
 mod rates;
 mod schema;
 mod sizes;
 mod tables;
+mod tombstone;
 mod union;
 pub(crate) mod units;
 mod view;
@@ -25,9 +28,12 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::names::protocol::protocol_name;
 pub use alert::{Alert, Evidence};
+pub use encoded::Encoded;
+pub use ids::Ids;
 pub use rates::InterfaceRates;
 pub use schema::{report_schema, tombstone_schema};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
+pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 

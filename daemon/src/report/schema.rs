@@ -7,8 +7,7 @@ use schemars::{
 };
 use serde_json::json;
 
-use super::Report;
-use crate::spool::Tombstone;
+use super::{Report, Tombstone};
 
 /// The JSON Schema (draft 2020-12) of a report, indented, with a newline at its end.
 ///

@@ -7,8 +7,8 @@ use std::{
 
 use super::DeliveryError;
 use crate::{
-    report::{SinkMetrics, SinkSpool},
-    spool::{Holding, Reason, Spool},
+    report::{Reason, SinkMetrics, SinkSpool},
+    spool::{Holding, Spool},
 };
 
 /// A sink's account. Its rule: every report that was offered, or that an earlier weir has left, waits, is delivered or is lost.

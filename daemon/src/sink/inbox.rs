@@ -6,8 +6,8 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Encoded, account::Account};
-use crate::spool::Ids;
+use super::account::Account;
+use crate::report::{Encoded, Ids};
 
 /// Reports that are not in the spool yet. While its disk hangs they are more and more, up to a limit: then the oldest goes.
 #[derive(Debug)]

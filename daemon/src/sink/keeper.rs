@@ -13,7 +13,8 @@ use super::{
 use crate::{
     clock,
     config::Addresses,
-    spool::{Ids, Reason, Spool},
+    report::{Ids, Reason},
+    spool::Spool,
 };
 
 /// The thread.

@@ -21,7 +21,6 @@ mod stdout;
 use std::{
     borrow::Cow,
     io::{self, Write},
-    sync::Arc,
     time::Duration,
 };
 
@@ -38,25 +37,7 @@ pub use self::{
     standing::Standing,
     stdout::Stdout,
 };
-use crate::{report::Report, spool::Parcel};
-
-/// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    /// Its id, which no other one has; the same in every attempt.
-    pub id: String,
-    /// It as one line of JSON, its newline included.
-    pub line: Arc<[u8]>,
-}
-
-impl Encoded {
-    /// Encodes a report.
-    pub fn new(report: &Report) -> Self {
-        let mut line = serde_json::to_vec(report).expect("a report has text keys and writes into memory");
-        line.push(b'\n');
-        Self { id: report.id.clone(), line: line.into() }
-    }
-}
+use crate::spool::Parcel;
 
 /// Where reports go.
 pub trait Sink: Send {
@@ -133,6 +114,7 @@ fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Encoded, Report};
 
     /// The reports with these numbers, of one run.
     pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Parcel; N] {

@@ -14,7 +14,7 @@ use crossbeam::channel::{self, Receiver, Sender};
 use tracing::{info, warn};
 
 use super::{
-    Encoded, Sink,
+    Sink,
     account::Account,
     courier::{Courier, now},
     inbox::Inbox,
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     config::Addresses,
     privileges,
-    report::SinkMetrics,
+    report::{Encoded, SinkMetrics},
     spool::{Limits, Spool, place::Place},
 };
 

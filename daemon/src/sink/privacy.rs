@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 
-use super::Encoded;
-use crate::config::Addresses;
+use crate::{config::Addresses, report::Encoded};
 
 /// The part of a report that tells who measured: its addresses are not those of anybody's traffic.
 const OBSERVER: &str = "observer";

@@ -9,16 +9,16 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{
-    ANSWER, REPORT_BYTES_MAX, Tombstone,
+    ANSWER, REPORT_BYTES_MAX,
     delivery::{encoded, unpack},
     files::{Files, Folder},
     name::{Content, Name},
     place::{LOCK, folders},
     remove_refused,
-    tombstone::Reason,
 };
 use crate::{
     lock::Lock,
+    report::{Reason, Tombstone},
     text::{grouped, visible},
 };
 

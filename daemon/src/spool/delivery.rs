@@ -8,12 +8,12 @@ use std::{
 use flate2::read::GzDecoder;
 
 use super::{
-    ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Reason, Spool, State, Tombstone,
+    ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
     line::{Entry, What},
     name::{Content, Name, Stored},
     remove_refused,
 };
-use crate::sink::Encoded;
+use crate::report::{Encoded, Reason, Tombstone};
 
 impl Spool {
     /// Waits until nobody else delivers, and has it so as long as the guard lives.

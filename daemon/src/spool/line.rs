@@ -2,12 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{
-    ids::Ids,
-    name::{Content, Name, Stored},
-    tombstone::Reason,
-};
-use crate::sink::Encoded;
+use super::name::{Content, Name, Stored};
+use crate::report::{Encoded, Ids, Reason};
 
 /// A file takes whole blocks, and an empty one its place in a directory.
 const BLOCK: u64 = 4096;

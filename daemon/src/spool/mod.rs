@@ -4,20 +4,18 @@
 //! content is the report's JSON, packed with gzip: `zcat` reads it. There is nothing else, so nothing else can break. A crash in
 //! the middle of writing leaves a file named `unfinished`. A file that is not what its name says costs that one report.
 //!
-//! A report that has to go before it was delivered leaves a [`Tombstone`] in its place. So who reads the reports knows which ones
+//! A report that has to go before it was delivered leaves a [tombstone](crate::report::Tombstone) in its place. So who reads the reports knows which ones
 //! are missing, and why. What a disk does not take waits in memory, by the same rules.
 
 pub mod command;
 mod delivery;
 mod files;
-mod ids;
 mod line;
 mod name;
 pub mod place;
 mod recovery;
 #[cfg(test)]
 mod tests;
-mod tombstone;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,11 +30,11 @@ use self::{
     line::{Entry, Line, What, charge},
     name::{Content, Name, Stored},
 };
-pub use self::{
-    ids::Ids,
-    tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone},
+use crate::{
+    config,
+    gzip::gzip,
+    report::{Encoded, Ids, Reason},
 };
-use crate::{gzip::gzip, sink::Encoded};
 
 /// The name of a file while it is written.
 const UNFINISHED: &str = "unfinished";
@@ -121,6 +119,11 @@ pub struct Parcel {
 }
 
 impl Limits {
+    /// What each spool may hold, by the configuration; each sink's queue says what may wait in memory.
+    pub fn of(config: &config::Spool) -> Self {
+        Self { bytes: config.max_size, age: config.max_age, memory: 1, sync: config.fsync == config::Fsync::Report }
+    }
+
     /// The limits of a spool without a disk.
     pub const fn in_memory(reports: usize) -> Self {
         Self { bytes: 0, age: None, memory: reports, sync: false }

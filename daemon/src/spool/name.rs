@@ -9,10 +9,7 @@
 
 use std::fmt;
 
-use super::{
-    ids::{Ids, number},
-    tombstone::Reason,
-};
+use crate::report::{Ids, Reason, ids::number};
 
 const REPORT: &str = ".json.gz";
 const REFUSED: &str = ".refused";

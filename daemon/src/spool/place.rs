@@ -151,8 +151,8 @@ fn checksum(target: &str) -> String {
 mod tests {
     use std::fs;
 
-    use super::{super::Reason, *};
-    use crate::sink::Encoded;
+    use super::*;
+    use crate::report::{Encoded, Reason};
 
     #[test]
     fn each_target_has_a_folder_of_its_own() {

@@ -8,8 +8,8 @@ use super::{
     files::Files,
     line::{Entry, Line, What},
     name::{Content, Name},
-    tombstone::Reason,
 };
+use crate::report::Reason;
 
 /// Reports that may have been on their way when an earlier weir ended. A collector may have them, so none of them is dropped.
 const ON_THEIR_WAY: usize = 100;

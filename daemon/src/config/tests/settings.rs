@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    alert::{catalogue::Catalogue, rule::When},
     config::units::{show_bytes, show_duration},
+    rule::{When, catalogue::Catalogue},
     view::{Condition, FLOW, Measure, Of, Values},
 };
 

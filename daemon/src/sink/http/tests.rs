@@ -21,13 +21,10 @@ use tiny_http::{Header, Method, Response, Server};
 use ureq::http::{HeaderName, Uri};
 
 use super::{
-    super::{
-        Encoded,
-        tests::{id, parcels},
-    },
+    super::tests::{id, parcels},
     *,
 };
-use crate::config::Tls;
+use crate::{config::Tls, report::Encoded};
 
 /// Far longer than anything here takes; only a failing test waits for it.
 pub(in crate::sink) const LONG: Duration = Duration::from_secs(20);

@@ -22,8 +22,7 @@ use super::{
 use crate::{
     config::Compress,
     memory::ENTRY_MESSAGES_BYTES,
-    sink::Encoded,
-    spool::{Ids, Reason, Tombstone},
+    report::{Encoded, Ids, Reason, Tombstone},
 };
 
 const GOLDEN: &str = include_str!("../../../tests/golden/report.json");

@@ -7,7 +7,7 @@ use super::{
     metrics::{Metrics, Name, text},
     of_resource,
 };
-use crate::spool::Tombstone;
+use crate::report::Tombstone;
 
 /// The tombstone as one resource. `time` is when the window of its first report ended, in seconds since 1970. So it is the
 /// same in every attempt, unlike the time of sending.

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    super::{Limits, Reason, files::Files},
+    super::{Limits, files::Files},
     ROOMY, Received,
     disk::{Disk, Rest},
     open, report,
 };
+use crate::report::Reason;
 
 /// Of so many pending changes all combinations are tried, and of more only some.
 const ALL_COMBINATIONS: usize = 7;

@@ -6,7 +6,8 @@ mod rules;
 
 use std::sync::Arc;
 
-use super::{Encoded, Limits, Reason, Spool, files::Files};
+use super::{Limits, Spool, files::Files};
+use crate::report::{Encoded, Reason, Tombstone};
 
 /// The report with this number, of one run.
 fn report(seq: u64) -> Encoded {
@@ -56,7 +57,7 @@ impl Received {
                 assert_eq!(parcel.encoded, report(seq), "a report comes as it was kept");
                 self.reports.push(seq);
             } else {
-                let stone: super::Tombstone = serde_json::from_slice(&parcel.encoded.line).expect("a tombstone");
+                let stone: Tombstone = serde_json::from_slice(&parcel.encoded.line).expect("a tombstone");
                 self.lost.push((stone.first_seq, stone.last_seq, stone.reason));
             }
         }

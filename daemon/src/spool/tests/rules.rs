@@ -3,11 +3,12 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
-    super::{Limits, Reason, Spool},
+    super::{Limits, Spool},
     ROOMY, Received,
     disk::Disk,
     open, report,
 };
+use crate::report::{Encoded, Reason};
 
 fn keep(spool: &Spool, seqs: impl IntoIterator<Item = u64>) {
     seqs.into_iter().for_each(|seq| spool.keep(report(seq), 1000 + seq).unwrap());
@@ -201,7 +202,7 @@ fn messages_that_are_no_reports_stay_in_memory_and_leave_no_tombstone() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { memory: 1, ..ROOMY });
     for nth in 1..=4 {
-        let message = super::Encoded { id: format!("7f3c9a52/0000b41d/{nth}/flood"), line: b"{}\n".as_slice().into() };
+        let message = Encoded { id: format!("7f3c9a52/0000b41d/{nth}/flood"), line: b"{}\n".as_slice().into() };
         spool.keep(message, 1000).unwrap();
     }
     assert!(disk.names().is_empty());

@@ -1,10 +1,16 @@
-//! A rule: which numbers, on which side of which limit, and for how long.
+//! A rule of an alert: which numbers, on which side of which limit, and for how long.
+//!
+//! A rule compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all subjects. How a
+//! report is judged by rules, [`alert`](crate::alert) knows.
+
+pub mod catalogue;
+pub mod subject;
+pub mod unit;
 
 use std::fmt;
 
-use super::{
+use self::{
     catalogue::Catalogue,
-    number::Number,
     subject::Subject,
     unit::{Dimension, Unit},
 };
@@ -88,19 +94,13 @@ impl Operator {
         matches!(self, Self::Above | Self::AtLeast)
     }
 
-    /// The bound by which a number is judged: if even this one is beyond the limit, the truth is.
-    pub const fn judged(self, number: Number) -> f64 {
-        if self.is_upward() { number.lower } else { number.upper }
-    }
-
-    /// Whether a number is on this side of the limit for certain.
-    pub fn holds(self, number: Number, limit: f64) -> bool {
-        let judged = self.judged(number);
+    /// Whether a number is on this side of the limit.
+    pub fn holds(self, number: f64, limit: f64) -> bool {
         match self {
-            Self::Above => judged > limit,
-            Self::AtLeast => judged >= limit,
-            Self::Below => judged < limit,
-            Self::AtMost => judged <= limit,
+            Self::Above => number > limit,
+            Self::AtLeast => number >= limit,
+            Self::Below => number < limit,
+            Self::AtMost => number <= limit,
         }
     }
 }

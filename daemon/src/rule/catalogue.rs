@@ -3,8 +3,7 @@
 use weir_common::ledger::{Loss, Skip};
 
 use super::{
-    number::Number,
-    subject::{Account, Amount, Read, Subject, busiest, by_protocol, normalized, total_bytes},
+    subject::{Account, Amount, Column, Flag, OfEntropy, OfInterface, Place, Subject, Sum},
     unit::Dimension,
 };
 use crate::view::{Measure, Standard, View};
@@ -61,15 +60,15 @@ impl Catalogue {
     }
 
     /// Numbers that a report has once.
-    fn add(&mut self, names: &[&str], dimension: Dimension, read: Read) -> Option<&mut Subject> {
-        self.insert(names.iter().map(|name| (*name).to_owned()).collect(), dimension, read)
+    fn add(&mut self, names: &[&str], dimension: Dimension, place: Place) -> Option<&mut Subject> {
+        self.insert(names.iter().map(|name| (*name).to_owned()).collect(), dimension, place)
     }
 
     /// Under those names that are not taken.
-    fn insert(&mut self, names: Vec<String>, dimension: Dimension, read: Read) -> Option<&mut Subject> {
+    fn insert(&mut self, names: Vec<String>, dimension: Dimension, place: Place) -> Option<&mut Subject> {
         let names: Vec<_> = names.into_iter().filter(|name| self.find(name).is_none()).collect();
         let name = names.first()?.clone();
-        let subject = Subject { name, dimension, is_listed: false, is_per_interface: false, standard: None, read };
+        let subject = Subject { name, dimension, is_listed: false, is_per_interface: false, standard: None, place };
         self.0.push(Named { names, subject });
         self.0.last_mut().map(|named| &mut named.subject)
     }
@@ -78,51 +77,44 @@ impl Catalogue {
         let View { name: view_name, by, measure, per_interface, has_entropy, .. } = view;
         let is_one = by.is_empty() && !per_interface;
         let names = |what: &str| vec![format!("{view_name}.{what}"), format!("views.{view_name}.{what}")];
-        let mut put = |names: Vec<String>, dimension, is_listed, read| {
-            if let Some(subject) = self.insert(names, dimension, read) {
+        let mut put = |names: Vec<String>, dimension, is_listed, place| {
+            if let Some(subject) = self.insert(names, dimension, place) {
                 (subject.is_listed, subject.is_per_interface, subject.standard) = (is_listed, *per_interface, standard);
             }
         };
+        let rows = |column| Place::Rows(view_name.clone(), column);
         let counted = match measure {
             Measure::Bytes | Measure::Packets => {
                 for amount in Amount::ALL {
                     let (name, dimension) = (amount.name(), amount.dimension());
-                    let total = Read::Total(view_name.clone(), amount);
+                    let total = Place::Total(view_name.clone(), amount);
                     let total_names = names(&format!("total.{name}"));
                     // All that a view without a key has is its total, which is there in every window.
                     if is_one {
                         put([names(name), total_names].concat(), dimension, false, total);
                         continue;
                     }
-                    let rows: Read = match amount {
-                        Amount::Packets => Read::Rows(view_name.clone(), |row| row.packets),
-                        Amount::Bytes => Read::Rows(view_name.clone(), |row| row.bytes),
-                    };
-                    put(names(name), dimension, true, rows);
+                    put(names(name), dimension, true, rows(Column::Amount(amount)));
                     // An interface without packets has no table.
                     put(total_names, dimension, *per_interface, total);
                 }
                 None
             }
-            Measure::Flows => Some(("flows", Dimension::Count, Read::Rows(view_name.clone(), |row| row.flows))),
-            Measure::NewFlows => {
-                Some(("new_flows", Dimension::Flows, Read::Rows(view_name.clone(), |row| row.new_flows)))
-            }
-            Measure::Distinct(_) => {
-                Some(("distinct", Dimension::Count, Read::Rows(view_name.clone(), |row| row.distinct)))
-            }
+            Measure::Flows => Some(("flows", Dimension::Count, rows(Column::Flows))),
+            Measure::NewFlows => Some(("new_flows", Dimension::Flows, rows(Column::NewFlows))),
+            Measure::Distinct(_) => Some(("distinct", Dimension::Count, rows(Column::Distinct))),
         };
-        if let Some((name, dimension, read)) = counted {
+        if let Some((name, dimension, place)) = counted {
             let short = [view_name.clone(), format!("views.{view_name}")];
-            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, read);
+            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, place);
         }
         if *has_entropy {
-            let mut entropy = |what: &str, dimension, read| {
-                put(names(&format!("entropy.{what}")), dimension, false, Read::Entropy(view_name.clone(), read));
+            let mut entropy = |what: &str, dimension, of| {
+                put(names(&format!("entropy.{what}")), dimension, false, Place::Entropy(view_name.clone(), of));
             };
-            entropy("bits", Dimension::Number, |entropy| entropy.bits.into());
-            entropy("normalized", PART, normalized);
-            entropy("keys", Dimension::Count, |entropy| entropy.keys.into());
+            entropy("bits", Dimension::Number, OfEntropy::Bits);
+            entropy("normalized", PART, OfEntropy::Normalized);
+            entropy("keys", Dimension::Count, OfEntropy::Keys);
         }
     }
 
@@ -133,8 +125,8 @@ impl Catalogue {
             self.add_view(&view, Some(standard));
             return;
         }
-        let mut put = |names: Vec<String>, dimension, read| {
-            if let Some(subject) = self.insert(names, dimension, read) {
+        let mut put = |names: Vec<String>, dimension, place| {
+            if let Some(subject) = self.insert(names, dimension, place) {
                 (subject.is_listed, subject.standard) = (true, Some(standard));
             }
         };
@@ -142,7 +134,7 @@ impl Catalogue {
             let names =
                 ["distinct", ""].map(|what| if what.is_empty() { name.to_owned() } else { format!("{name}.{what}") });
             let spellings = names.clone().map(|name| format!("spread.{name}"));
-            put(names.into_iter().chain(spellings).collect(), Dimension::Count, Read::Spread(standard));
+            put(names.into_iter().chain(spellings).collect(), Dimension::Count, Place::Spread(standard));
             return;
         }
         for amount in Amount::ALL {
@@ -154,38 +146,37 @@ impl Catalogue {
                 let other = (amount == Amount::Packets).then(|| format!("top_by_packets.{short}"));
                 [short].into_iter().chain(long).chain(other).collect()
             };
-            put(names(by), amount.dimension(), Read::Top(standard, amount));
+            put(names(by), amount.dimension(), Place::Top(standard, amount));
             if standard.of_addresses().is_some() {
-                put(names(&format!("beyond.{by}")), amount.dimension(), Read::Beyond(standard, amount));
+                put(names(&format!("beyond.{by}")), amount.dimension(), Place::Beyond(standard, amount));
             }
         }
     }
 
     fn add_sums(&mut self) {
         use Dimension::{Bytes, Count, Flows, Packets};
-        self.add(&["totals.packets", "packets"], Packets, Read::One(|r| Number::count(r.totals.packets)));
-        self.add(&["totals.bytes", "bytes"], Bytes, Read::One(total_bytes));
-        let by_protocol: [(&[&str], _); 6] = [
-            (&["totals.ipv4_packets"], Read::One(|r| by_protocol(r, r.totals.ipv4_packets))),
-            (&["totals.ipv6_packets"], Read::One(|r| by_protocol(r, r.totals.ipv6_packets))),
-            (&["totals.tcp_packets"], Read::One(|r| by_protocol(r, r.totals.tcp_packets))),
-            (&["totals.udp_packets"], Read::One(|r| by_protocol(r, r.totals.udp_packets))),
-            (&["totals.icmp_packets"], Read::One(|r| by_protocol(r, r.totals.icmp_packets))),
-            (&["totals.other_packets"], Read::One(|r| by_protocol(r, r.totals.other_packets))),
-        ];
-        for (names, read) in by_protocol {
-            self.add(names, Packets, read);
+        for (names, dimension, sum) in [
+            (&["totals.packets", "packets"] as &[&str], Packets, Sum::Total(Amount::Packets)),
+            (&["totals.bytes", "bytes"], Bytes, Sum::Total(Amount::Bytes)),
+            (&["totals.ipv4_packets"], Packets, Sum::Ipv4),
+            (&["totals.ipv6_packets"], Packets, Sum::Ipv6),
+            (&["totals.tcp_packets"], Packets, Sum::Tcp),
+            (&["totals.udp_packets"], Packets, Sum::Udp),
+            (&["totals.icmp_packets"], Packets, Sum::Icmp),
+            (&["totals.other_packets"], Packets, Sum::Other),
+            (&["unique.src_ip", "unique.src_ip.value"], Count, Sum::Sources),
+            (&["unique.dst_ip", "unique.dst_ip.value"], Count, Sum::Destinations),
+            (&["unique.flows", "unique.flows.value"], Count, Sum::Flows),
+            (&["new_flows", "new_flows.value"], Flows, Sum::NewFlows),
+            (&["new_flows.fill"], PART, Sum::SeenFill),
+        ] {
+            self.add(names, dimension, Place::Sum(sum));
         }
-        self.add(&["unique.src_ip", "unique.src_ip.value"], Count, Read::One(|r| r.unique.src_ip.into()));
-        self.add(&["unique.dst_ip", "unique.dst_ip.value"], Count, Read::One(|r| r.unique.dst_ip.into()));
-        self.add(&["unique.flows", "unique.flows.value"], Count, Read::One(|r| r.unique.flows.into()));
-        self.add(&["new_flows", "new_flows.value"], Flows, Read::One(|r| r.new_flows.into()));
-        self.add(&["new_flows.fill"], PART, Read::One(|r| Number::exact(r.new_flows.fill)));
     }
 
     fn add_interfaces(&mut self) {
-        let mut put = |names: &[&str], dimension, read| {
-            if let Some(subject) = self.add(names, dimension, read) {
+        let mut put = |names: &[&str], dimension, place| {
+            if let Some(subject) = self.add(names, dimension, place) {
                 subject.is_per_interface = true;
             }
         };
@@ -211,63 +202,36 @@ impl Catalogue {
                 let long = [format!("ledger.{full}"), format!("{place}.{full}")];
                 let names: Vec<_> = [full].into_iter().chain(short).chain(long).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                put(&names, amount.dimension(), Read::Ledger(account, amount));
+                put(&names, amount.dimension(), Place::Interface(OfInterface::Ledger(account, amount)));
             }
         }
-        let packets = Dimension::Packets;
-        put(
-            &["tcp.syn", "interfaces.tcp.syn"],
-            packets,
-            Read::Interface(|one| Some((one.tcp.syn, one.tcp.bounds.map(|bounds| bounds.syn)).into())),
-        );
-        put(
-            &["tcp.syn_ack", "interfaces.tcp.syn_ack"],
-            packets,
-            Read::Interface(|one| Some((one.tcp.syn_ack, one.tcp.bounds.map(|bounds| bounds.syn_ack)).into())),
-        );
-        put(
-            &["tcp.rst", "interfaces.tcp.rst"],
-            packets,
-            Read::Interface(|one| Some((one.tcp.rst, one.tcp.bounds.map(|bounds| bounds.rst)).into())),
-        );
-        put(
-            &["tcp.fin", "interfaces.tcp.fin"],
-            packets,
-            Read::Interface(|one| Some((one.tcp.fin, one.tcp.bounds.map(|bounds| bounds.fin)).into())),
-        );
-        let coverage = Dimension::Share { may_exceed: true };
-        put(&["coverage", "interfaces.coverage"], coverage, Read::Interface(|one| one.coverage.map(Number::exact)));
-        put(&["kept", "interfaces.kept"], PART, Read::Interface(|one| Some(Number::exact(one.kept))));
-        put(
-            &["sampling", "interfaces.sampling"],
-            Dimension::Number,
-            Read::Interface(|one| Some(Number::exact(f64::from(one.sampling)))),
-        );
-        let busiest_second: [(&[&str], _, _); 2] = [
-            (
-                &["rates.packets.max", "rates.packets"],
-                Dimension::PacketsOfSecond,
-                Read::Rates(|rates| busiest(rates, rates.packets.max)),
-            ),
-            (
-                &["rates.bytes.max", "rates.bytes"],
-                Dimension::BytesOfSecond,
-                Read::Rates(|rates| busiest(rates, rates.bytes.max)),
-            ),
-        ];
-        for (names, dimension, read) in busiest_second {
-            put(names, dimension, read);
+        for (names, dimension, of) in [
+            (["tcp.syn", "interfaces.tcp.syn"], Dimension::Packets, OfInterface::Tcp(Flag::Syn)),
+            (["tcp.syn_ack", "interfaces.tcp.syn_ack"], Dimension::Packets, OfInterface::Tcp(Flag::SynAck)),
+            (["tcp.rst", "interfaces.tcp.rst"], Dimension::Packets, OfInterface::Tcp(Flag::Rst)),
+            (["tcp.fin", "interfaces.tcp.fin"], Dimension::Packets, OfInterface::Tcp(Flag::Fin)),
+            (["coverage", "interfaces.coverage"], Dimension::Share { may_exceed: true }, OfInterface::Coverage),
+            (["kept", "interfaces.kept"], PART, OfInterface::Kept),
+            (["sampling", "interfaces.sampling"], Dimension::Number, OfInterface::Sampling),
+        ] {
+            put(&names, dimension, Place::Interface(of));
+        }
+        for (names, dimension, amount) in [
+            (["rates.packets.max", "rates.packets"], Dimension::PacketsOfSecond, Amount::Packets),
+            (["rates.bytes.max", "rates.bytes"], Dimension::BytesOfSecond, Amount::Bytes),
+        ] {
+            put(&names, dimension, Place::BusiestSecond(amount));
         }
     }
 
     fn add_self(&mut self) {
-        self.add(&["self.rings.peak_fill"], PART, Read::One(|r| Number::exact(r.self_metrics.rings.peak_fill)));
-        self.add(&["self.cache_hit_rate"], PART, Read::One(|r| Number::exact(r.self_metrics.cache_hit_rate)));
-        self.add(
-            &["self.cpu_ns_per_packet"],
-            Dimension::Number,
-            Read::One(|r| Number::exact(r.self_metrics.cpu_ns_per_packet)),
-        );
-        self.add(&["self.rss_bytes"], Dimension::Number, Read::One(|r| Number::count(r.self_metrics.rss_bytes)));
+        for (name, dimension, sum) in [
+            ("self.rings.peak_fill", PART, Sum::RingFill),
+            ("self.cache_hit_rate", PART, Sum::CacheHitRate),
+            ("self.cpu_ns_per_packet", Dimension::Number, Sum::CpuPerPacket),
+            ("self.rss_bytes", Dimension::Number, Sum::ResidentBytes),
+        ] {
+            self.add(&[name], dimension, Place::Sum(sum));
+        }
     }
 }

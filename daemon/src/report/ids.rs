@@ -22,7 +22,7 @@ impl Ids {
     }
 
     /// Reads the parts as they are written in names of files.
-    pub(super) fn read(observer: &str, run: &str, first: &str, last: &str) -> Option<Self> {
+    pub(crate) fn read(observer: &str, run: &str, first: &str, last: &str) -> Option<Self> {
         let (first, last) = (number(first)?, number(last)?);
         let ids = Self { observer: word(observer)?, run: word(run)?, first, last };
         (first <= last).then_some(ids)
@@ -79,7 +79,7 @@ fn word(text: &str) -> Option<u32> {
 }
 
 /// A number without signs and leading zeros.
-pub(super) fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     let is_written_so = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     is_written_so.then(|| text.parse().ok()).flatten()
 }

@@ -1,0 +1,23 @@
+//! A report as it is sent.
+
+use std::sync::Arc;
+
+use super::Report;
+
+/// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Its id, which no other one has; the same in every attempt.
+    pub id: String,
+    /// It as one line of JSON, its newline included.
+    pub line: Arc<[u8]>,
+}
+
+impl Encoded {
+    /// Encodes a report.
+    pub fn new(report: &Report) -> Self {
+        let mut line = serde_json::to_vec(report).expect("a report has text keys and writes into memory");
+        line.push(b'\n');
+        Self { id: report.id.clone(), line: line.into() }
+    }
+}
