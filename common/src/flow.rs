@@ -7,7 +7,7 @@ use core::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::packet::proto;
+use crate::proto;
 
 /// An IP address as 128 bits in network byte order; IPv4 is mapped (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2).
 ///

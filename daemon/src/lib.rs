@@ -17,14 +17,17 @@
 //! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last report to who
 //! scrapes them. [`serve`] is the HTTP server of both.
 //!
-//! What is asked: a [`view`] is a question, [`config`] is all that the user asked for, and a [`question`] is a view that is
-//! ready to be asked. [`names`] says what addresses and numbers are called, [`interface`] which packets of which interface.
-//! Each of these imports only those before it in the order interface, names, view, config, question. But [`config`] also
-//! takes the rules from [`alert`] and the limits from [`spool`].
+//! What is asked: a [`view`] is a question, a [`rule`] is what an alert is about, [`config`] is all that the user asked for,
+//! and a [`question`] is a view that is ready to be asked. [`names`] says what addresses and numbers are called,
+//! [`interface`] which packets of which interface. Each of these imports only those before it in the order interface, names,
+//! view, rule, config, question.
 //!
-//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports, [`state`] what is known after a restart, [`signals`] when to
-//! end, [`privileges`] and [`sandbox`] which rights are given up. [`clock`] alone reads a clock, [`log`] never waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes
-//! numbers and errors for people.
+//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports,
+//! [`state`] what is known after a restart, [`signals`] when to end, [`privileges`] and [`sandbox`] which rights are given
+//! up. [`spool`] keeps reports until they are delivered. [`clock`] alone reads a clock, [`log`] never waits for a reader,
+//! `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
+//!
+//! No two of these need each other, directly or by others; `tests/docs/modules.rs` holds them to that.
 
 #![deny(unsafe_code)]
 

@@ -26,7 +26,8 @@ use aya_ebpf::{
 use weir_common::{
     control::egress,
     ledger::{Skip, Tally},
-    packet::{Link, Parsed, REACH_MAX, common, proto, walk},
+    packet::{Link, Parsed, REACH_MAX, common, walk},
+    proto,
 };
 
 use crate::{

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir::{
     config::Config,
-    sink::{Encoded, Outbox, open},
+    report::Encoded,
+    sink::{Outbox, open},
 };
 use weir_tests::{collecting::TIMEOUT, scratch::Scratch};
 

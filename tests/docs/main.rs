@@ -3,6 +3,7 @@
 
 mod commands;
 mod fields;
+mod modules;
 mod page;
 mod paths;
 mod readme;

@@ -20,9 +20,9 @@ use libtest_mimic::Arguments;
 use serde_json::{Value, json};
 use weir::{
     config::Config,
-    report::SinkMetrics,
-    sink::{Encoded, Outbox, open},
-    spool::place::Place,
+    report::{Encoded, SinkMetrics},
+    sink::{Outbox, open},
+    spool::{Limits, place::Place},
 };
 use weir_tests::{
     clock,
@@ -78,7 +78,7 @@ impl Router {
         let spool = folder.join("spool");
         let text = format!("spool: {{path: {}, fsync: never}}\nsinks: [{sinks}]", spool.display());
         let config = Config::parse(&text, "weir.yaml")?;
-        let place = Place::take(&spool, config.spool.limits())?;
+        let place = Place::take(&spool, Limits::of(&config.spool))?;
         let sinks = open(&config.sinks, Some(&place))?;
         Ok(Self { sinks, spool })
     }

@@ -1,7 +1,10 @@
 //! A short cut for common packets, which are nearly all packets.
 
-use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, proto, tunnel};
-use crate::flow::{Address, FlowKey, class};
+use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, tunnel};
+use crate::{
+    flow::{Address, FlowKey, class},
+    proto,
+};
 
 /// The result of `found` for a whole TCP or UDP packet over IPv4 without options, or over IPv6 without extension
 /// headers, in an untagged Ethernet frame. `None` for every other packet.

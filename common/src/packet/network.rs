@@ -1,9 +1,10 @@
 //! The IP header, its extension headers, fragments.
 
-use super::{Bytes, EXTENSION_HEADERS_MAX, Layer, Parsed, Window, proto, transport::transport};
+use super::{Bytes, EXTENSION_HEADERS_MAX, Layer, Parsed, Window, transport::transport};
 use crate::{
     flow::{Address, FlowKey, class},
     ledger::Skip,
+    proto,
 };
 
 /// The bits of IPv4's flags and fragment offset (RFC 791 section 3.1) that say: more fragments follow, or this is not

@@ -1,7 +1,7 @@
 //! The transport header.
 
-use super::{Bytes, Parsed, Window, proto};
-use crate::flow::class;
+use super::{Bytes, Parsed, Window};
+use crate::{flow::class, proto};
 
 /// Reads ports, or the type and code of ICMP, and the flags of TCP.
 ///

@@ -3,8 +3,8 @@
 //! Tunnels are recognised by their protocol or by their UDP destination port (IANA), as in the kernel's own
 //! decapsulation.
 
-use super::{Bytes, Layer, Payload, Window, ethertype, link, proto};
-use crate::flow::class;
+use super::{Bytes, Layer, Payload, Window, ethertype, link};
+use crate::{flow::class, proto};
 
 /// The most GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
 const GTP_EXTENSION_HEADERS_MAX: usize = 4;

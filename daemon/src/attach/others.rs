@@ -8,7 +8,12 @@ use weir_common::{
     ledger::Ledger,
 };
 
-use super::{ladder::Hold, netlink::Device, obtained::Obtained, plan::Wanted, slots::successor};
+use super::{
+    ladder::Hold,
+    netlink::Device,
+    obtained::Obtained,
+    plan::{Wanted, successor},
+};
 use crate::{
     config::Interface,
     interface::Way,

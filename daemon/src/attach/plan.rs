@@ -49,6 +49,21 @@ pub fn passes_on(from: &Interface, to: &Interface) -> bool {
     from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
 }
 
+/// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
+/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name and
+/// whether it carries a default route.
+pub fn successor(
+    before: &[Interface],
+    rule: usize,
+    rules: &[Interface],
+    (name, carries_default): (&str, bool),
+    way: Way,
+) -> Option<usize> {
+    let next = rule_of(rules, name, carries_default)?;
+    let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
+    stays.then_some(next)
+}
+
 /// Everything that `rules` ask for among these interfaces.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();

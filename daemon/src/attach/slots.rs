@@ -15,7 +15,7 @@ use super::{
     netlink::Device,
     obtained::{Obtained, reason_for_missing},
     others::Others,
-    plan::{Wanted, passes_on, rule_of},
+    plan::{Wanted, passes_on, successor},
 };
 use crate::{
     config::{self, Interface},
@@ -176,21 +176,6 @@ impl Slots {
         let taken = self.iter().filter(|one| one.rule == rule && !one.is_leaving).count();
         rules[rule].slots().saturating_sub(taken)
     }
-}
-
-/// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
-/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name and
-/// whether it carries a default route.
-pub fn successor(
-    before: &[Interface],
-    rule: usize,
-    rules: &[Interface],
-    (name, carries_default): (&str, bool),
-    way: Way,
-) -> Option<usize> {
-    let next = rule_of(rules, name, carries_default)?;
-    let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
-    stays.then_some(next)
 }
 
 impl Attachment {

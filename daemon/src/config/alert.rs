@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use ureq::http::Uri;
 
+use super::interface::interface_name;
 use super::limits::{ALERT_NAME_BYTES, ALERT_RULES_MAX, ALERT_WINDOWS, QUEUE, TIMEOUT};
-use super::read::{interface_name, size};
 use super::section::{Field, Section};
 use super::sink::{headers, url};
 use super::suggest::nearest_few;
@@ -218,7 +218,7 @@ fn webhook(s: &mut Section<'_>) -> Option<Webhook> {
     let url = s.require("url", "where to post to, such as https://alerts.example.net/weir", |f| url(&f));
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
-    let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
+    let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
     Some(Webhook { url: url?, timeout, headers, queue })
 }
 

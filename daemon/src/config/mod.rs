@@ -6,6 +6,7 @@
 
 mod alert;
 mod files;
+mod interface;
 mod key;
 pub mod limits;
 mod locate;
@@ -33,12 +34,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use ureq::http::{HeaderName, HeaderValue, Uri};
-use weir_common::{
-    control::{self, Feeds},
-    packet,
-};
+use weir_common::packet;
 
 pub use self::files::Files;
+pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::secret::Exposed;
@@ -50,11 +49,10 @@ pub use self::sink::{
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, Where};
 
-use self::limits::{DEFAULT_ROUTES_MAX, FILE_MAX};
+use self::limits::FILE_MAX;
 use self::section::{Field, Log};
 use self::sink::write_headers;
 use crate::{
-    interface::{self, Way},
     names::{GeoFiles, Network},
     rule::Rule,
     view::{Standard, View},
@@ -112,114 +110,6 @@ pub struct Observer {
     pub name: Option<String>,
     /// The place or group that reports name, if any.
     pub site: Option<String>,
-}
-
-/// A network interface to measure, all whose names fit a pattern, or all that a default route leaves by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Interface {
-    /// Its name, as Linux allows it; `*` and `?` make it a pattern. Or [`interface::DEFAULT_ROUTE`].
-    pub name: String,
-    /// How to attach to it.
-    pub mode: Mode,
-    /// Which of its packets.
-    pub direction: Direction,
-    /// Which of these feed totals and lists; `None` leaves that to weir.
-    #[serde(serialize_with = "write_feeds")]
-    pub feeds: Option<Feeds>,
-}
-
-fn write_feeds<S: Serializer>(feeds: &Option<Feeds>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(feeds.map_or(AUTO, Feeds::name))
-}
-
-impl Interface {
-    /// Whether the name is a pattern.
-    pub fn is_pattern(&self) -> bool {
-        interface::is_pattern(&self.name)
-    }
-
-    /// Whether it means whatever carries the default route.
-    pub fn is_default_route(&self) -> bool {
-        self.name == interface::DEFAULT_ROUTE
-    }
-
-    /// Whether it names one interface, which is waited for. What others mean comes and goes.
-    pub fn is_named(&self) -> bool {
-        !self.is_pattern() && !self.is_default_route()
-    }
-
-    /// How many slots it may need.
-    pub fn slots(&self) -> usize {
-        if self.is_pattern() {
-            SLOTS_MAX
-        } else if self.is_default_route() {
-            DEFAULT_ROUTES_MAX * self.direction.ways().len()
-        } else {
-            self.direction.ways().len()
-        }
-    }
-
-    /// Whether this is about the interface `name`, which a default route leaves by or not. A pattern never matches the
-    /// loopback.
-    pub fn covers(&self, name: &str, carries_default: bool) -> bool {
-        if self.is_pattern() {
-            name != "lo" && interface::fits(&self.name, name)
-        } else {
-            self.name == name || carries_default && self.is_default_route()
-        }
-    }
-}
-
-const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
-
-/// How many slots these interfaces need: one for each direction, some for the default route, or all slots if there is a
-/// pattern. All of them include
-/// the one that interfaces share.
-pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
-    interfaces.into_iter().map(Interface::slots).sum::<usize>().min(SLOTS_MAX)
-}
-
-/// How the program is attached to an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// The best way that works for the interface.
-    #[default]
-    Auto,
-    /// In the driver, or not at all.
-    Native,
-    /// In the network stack, on any interface.
-    Generic,
-    /// At the tc hook, by TCX (from Linux 6.6 on).
-    Tcx,
-    /// At the tc hook, by a classic filter.
-    Tc,
-    /// By a packet socket, without eBPF.
-    AfPacket,
-}
-
-/// Which of an interface's packets are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// Those that it receives.
-    #[default]
-    Ingress,
-    /// Those that it sends.
-    Egress,
-    /// Both, each with its own ledger.
-    Both,
-}
-
-impl Direction {
-    /// The directions that this means.
-    pub const fn ways(self) -> &'static [Way] {
-        match self {
-            Self::Ingress => &[Way::Ingress],
-            Self::Egress => &[Way::Egress],
-            Self::Both => &[Way::Ingress, Way::Egress],
-        }
-    }
 }
 
 /// When and how much is reported.

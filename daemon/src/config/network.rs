@@ -10,7 +10,6 @@ use serde::Serializer;
 
 use super::{
     limits::*,
-    read::path,
     section::{Field, Section},
     units::show_bytes,
 };
@@ -108,7 +107,7 @@ impl<'t> Reading<'t> {
             field.refuse("the list is empty and there is no `file`, but a network has one prefix or more");
         }
         let file = file.and_then(|field| {
-            let path = path(&field)?;
+            let path = field.file_path()?;
             let prefixes = self.file(nth, &field, &path);
             fields.file = Some((field, path.clone()));
             Some(PrefixFile { path, prefixes })

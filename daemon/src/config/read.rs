@@ -1,12 +1,10 @@
 //! From the tree of values to [`Config`]: one function per section, in the order of the file.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_common::control::Feeds;
-
+use super::interface::interfaces;
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::network::networks;
@@ -15,33 +13,10 @@ use super::sink::sinks;
 use super::spool::spool;
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Alerts, Config, Control, Datapath, Direction, Estimates, HashKey, Interface, Mode, NONE, Observer, Packets,
-    Prometheus, Report, Sampling, SeenFlows, Tunnels,
+    AUTO, Alerts, Config, Control, Datapath, Estimates, HashKey, NONE, Observer, Packets, Prometheus, Report, Sampling,
+    SeenFlows, Tunnels,
 };
-use crate::{
-    interface::{DEFAULT_ROUTE, Way},
-    names::GeoFiles,
-    text::short,
-    view::Standard,
-};
-
-const MODES: [(&str, Mode); 6] = [
-    ("auto", Mode::Auto),
-    ("native", Mode::Native),
-    ("generic", Mode::Generic),
-    ("tcx", Mode::Tcx),
-    ("tc", Mode::Tc),
-    ("afpacket", Mode::AfPacket),
-];
-
-const DIRECTIONS: [(&str, Direction); 3] =
-    [("ingress", Direction::Ingress), ("egress", Direction::Egress), ("both", Direction::Both)];
-
-/// The directions that a view may match.
-pub(super) const WAYS: [(&str, Way); 2] = [("ingress", Way::Ingress), ("egress", Way::Egress)];
-
-const FEEDS: [(&str, Option<Feeds>); 4] =
-    [(AUTO, None), ("all", Some(Feeds::All)), ("local", Some(Feeds::Local)), ("none", Some(Feeds::None))];
+use crate::{names::GeoFiles, text::short, view::Standard};
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
@@ -118,102 +93,8 @@ fn name(field: &Field<'_>) -> Option<String> {
     None
 }
 
-fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
-    let mut taken: Vec<(Field<'_>, Interface)> = Vec::new();
-    for field in field.list(INTERFACES_MAX, "[eth0, eth1]")? {
-        let Some(interface) = interface(&field) else { continue };
-        match taken.iter().find(|(_, earlier)| earlier.name == interface.name) {
-            Some((earlier, _)) => field.refuse(format!("{} is listed already, as {}", interface.name, earlier.path())),
-            None => taken.push((field, interface)),
-        }
-    }
-    let ways_of = |interface: &Interface| match interface.is_pattern() {
-        true => interface.direction.ways().len(),
-        false => interface.slots(),
-    };
-    let ways: usize = taken.iter().map(|(_, interface)| ways_of(interface)).sum();
-    if ways > INTERFACES_MAX {
-        field.refuse(format!(
-            "{ways} directions of interfaces are more than the {INTERFACES_MAX} allowed (`direction: both` counts twice, \
-             `default route` as {DEFAULT_ROUTES_MAX} interfaces)"
-        ));
-    }
-    Some(taken.into_iter().map(|(_, interface)| interface).collect())
-}
-
-/// A name, or a map of a name and more.
-fn interface(field: &Field<'_>) -> Option<Interface> {
-    if !field.is_map() {
-        return Some(Interface {
-            name: interface_or_route(field)?,
-            mode: Mode::default(),
-            direction: Direction::default(),
-            feeds: None,
-        });
-    }
-    let (name, mode, direction, feeds) = field.section("{name: eth0}", |s| {
-        let name = s.require("name", "the interface, such as eth0", |f| interface_or_route(&f));
-        let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
-        let direction = s.get("direction", Direction::default(), |f| direction(&f, mode));
-        (name, mode, direction, s.get("feeds", None, |f| feeds(&f, mode, direction)))
-    })?;
-    Some(Interface { name: name?, mode, direction, feeds })
-}
-
-/// What feeds totals and lists. For `both`, `local` is about the packets that are sent.
-fn feeds(field: &Field<'_>, mode: Mode, direction: Direction) -> Option<Option<Feeds>> {
-    let feeds = field.choice(&FEEDS)?;
-    if feeds == Some(Feeds::Local) && direction == Direction::Ingress {
-        field.refuse("`local` is about packets that the interface sends: add `direction: egress` or `direction: both`");
-        return None;
-    }
-    if feeds == Some(Feeds::Local) && mode == Mode::AfPacket {
-        field.refuse(
-            "a packet socket does not tell which packets are the router's own: use another `mode`, `all` or `none`",
-        );
-        return None;
-    }
-    Some(feeds)
-}
-
-/// The direction. `both` may have any mode: packets that the interface sends are then measured by TCX.
-fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
-    let direction = field.choice(&DIRECTIONS)?;
-    if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
-        field.refuse("XDP sees only packets that an interface receives: leave out `mode`, or use `mode: tcx`");
-        return None;
-    }
-    Some(direction)
-}
-
-/// An interface's name, or what stands for the default route.
-fn interface_or_route(field: &Field<'_>) -> Option<String> {
-    let name = field.text()?;
-    if name == DEFAULT_ROUTE { Some(name.to_owned()) } else { device_name(field, name) }
-}
-
-pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
-    device_name(field, field.text()?)
-}
-
-/// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
-fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
-    let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    if !INTERFACE_NAME_BYTES.contains(&name.len()) {
-        let (min, max) = INTERFACE_NAME_BYTES.into_inner();
-        field.refuse(format!("{:?} has {} bytes, but an interface name {min} to {max}", short(name), name.len()));
-    } else if name.contains(wrong) || name == "." || name == ".." {
-        field.refuse(format!(
-            "{name:?} cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'"
-        ));
-    } else {
-        return Some(name.to_owned());
-    }
-    None
-}
-
 fn geo(s: &mut Section<'_>) -> GeoFiles {
-    let file = |f: Field<'_>| path(&f).map(Some);
+    let file = |f: Field<'_>| f.file_path().map(Some);
     GeoFiles { asn: s.get("asn", None, file), country: s.get("country", None, file) }
 }
 
@@ -247,7 +128,7 @@ fn socket(field: &Field<'_>) -> Option<Option<PathBuf>> {
     if field.is_word_of(&[NONE]) {
         return Some(None);
     }
-    let path = path(field)?;
+    let path = field.file_path()?;
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_BYTES {
         field.refuse(format!(
@@ -265,7 +146,7 @@ fn report(s: &mut Section<'_>) -> Report {
     let default = Report::default();
     Report {
         interval: s.get("interval", default.interval, |f| interval(&f)),
-        top: s.get("top", default.top, |f| size(&f, TOP)),
+        top: s.get("top", default.top, |f| f.size(TOP)),
     }
 }
 
@@ -293,7 +174,7 @@ fn estimates(s: &mut Section<'_>) -> Estimates {
     Estimates {
         unique_error: s.get("unique_error", default.unique_error, |f| f.ratio(UNIQUE_ERROR)),
         top_error: s.get("top_error", default.top_error, |f| f.ratio(TOP_ERROR)),
-        top_candidates: s.get("top_candidates", default.top_candidates, |f| size(&f, TOP_CANDIDATES)),
+        top_candidates: s.get("top_candidates", default.top_candidates, |f| f.size(TOP_CANDIDATES)),
     }
 }
 
@@ -395,7 +276,7 @@ fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> 
 fn hash_key(field: &Field<'_>) -> Option<HashKey> {
     if field.is_map() {
         let file = field.section("{file: /etc/weir/hash.key}", |s| {
-            s.require("file", "the path of a file with 32 hex digits", |f| path(&f))
+            s.require("file", "the path of a file with 32 hex digits", |f| f.file_path())
         });
         return file?.map(HashKey::File);
     }
@@ -407,19 +288,4 @@ fn hash_key(field: &Field<'_>) -> Option<HashKey> {
         field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
     }
     key.map(HashKey::Given)
-}
-
-/// The path of a file.
-pub(super) fn path(field: &Field<'_>) -> Option<PathBuf> {
-    let path = field.text()?;
-    if path.is_empty() || path.contains('\0') {
-        field.refuse("not a path: it is empty or contains a NUL byte");
-        return None;
-    }
-    Some(PathBuf::from(path))
-}
-
-/// A count of things in memory; every such limit is far below 2^32.
-pub(super) fn size(field: &Field<'_>, range: RangeInclusive<u64>) -> Option<usize> {
-    field.count(range).and_then(|count| usize::try_from(count).ok())
 }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{LOCATED_MAX, MISTAKES_MAX};
@@ -217,6 +218,21 @@ impl<'t> Field<'t> {
                 None
             }
         }
+    }
+
+    /// A count of things in memory; every such limit is far below 2^32.
+    pub(super) fn size(&self, range: RangeInclusive<u64>) -> Option<usize> {
+        self.count(range).and_then(|count| usize::try_from(count).ok())
+    }
+
+    /// The path of a file.
+    pub(super) fn file_path(&self) -> Option<PathBuf> {
+        let path = self.text()?;
+        if path.is_empty() || path.contains('\0') {
+            self.refuse("not a path: it is empty or contains a NUL byte");
+            return None;
+        }
+        Some(PathBuf::from(path))
     }
 
     /// A prefix or an address. Without quotes some IPv6 addresses are something else to YAML.

@@ -10,7 +10,6 @@ use serde::{Serialize, Serializer};
 use super::{
     AUTO, NONE,
     limits::{SPOOL_AGE, SPOOL_SIZE},
-    read::path,
     section::{Field, Section},
     units,
 };
@@ -100,5 +99,5 @@ fn place(field: &Field<'_>) -> Option<Where> {
     if field.is_word_of(&[NONE]) {
         return Some(Where::Memory);
     }
-    path(field).map(Where::Folder)
+    field.file_path().map(Where::Folder)
 }

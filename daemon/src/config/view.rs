@@ -2,11 +2,11 @@
 
 use std::ops::RangeInclusive;
 
+use super::interface::{SLOTS_MAX, WAYS, interface_name};
 use super::limits::{
     CONDITION_VALUES_MAX, DISTINCT_ERROR, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, UNIQUE_ERROR,
     VIEW_NAME_BYTES, VIEWS_MAX,
 };
-use super::read::{WAYS, interface_name};
 use super::section::{Field, Section};
 use super::suggest::nearest;
 use super::{Config, Estimates};
@@ -125,7 +125,7 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     }
     let interface = view.per_interface.then_some(F::Interface);
     let all: Vec<F> = view.by.iter().copied().chain(interface).collect();
-    match By::new(&all, super::SLOTS_MAX) {
+    match By::new(&all, SLOTS_MAX) {
         Ok(_) => (),
         Err(Unpackable::Addresses) => by.refuse("a key has at most two addresses"),
         Err(Unpackable::Bits(bits)) => {
@@ -232,7 +232,7 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
                         f.refuse("names no field");
                     } else if has_host {
                         f.refuse("`host` is two addresses of each record: count `src_ip` or `dst_ip`");
-                    } else if let Err(why) = By::new(of, super::SLOTS_MAX) {
+                    } else if let Err(why) = By::new(of, SLOTS_MAX) {
                         f.refuse(match why {
                             Unpackable::Addresses => "at most two addresses".to_owned(),
                             Unpackable::Bits(bits) => format!("these fields take {bits} bits, of 63 at most"),

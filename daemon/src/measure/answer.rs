@@ -11,6 +11,7 @@ use super::{
     entropy::{Distribution, Entropy, Others},
     heavy_hitters::Held,
     order::Closed,
+    ranking::{Ranked, Ranking, keep_largest},
     shard::with_prefixes,
     view::ViewSketch,
 };
@@ -50,35 +51,6 @@ pub enum Rows {
     Prefixes(RankedPrefixes),
     /// Flows, new flows, or distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
-}
-
-/// The largest keys, in two orders.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranking<K> {
-    /// By bytes.
-    pub by_bytes: Vec<Ranked<K>>,
-    /// By packets.
-    pub by_packets: Vec<Ranked<K>>,
-}
-
-impl<K> Default for Ranking<K> {
-    fn default() -> Self {
-        Self { by_bytes: Vec::new(), by_packets: Vec::new() }
-    }
-}
-
-/// One of the largest keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ranked<K> {
-    /// The key.
-    pub key: K,
-    /// Its packets.
-    pub packets: Estimate,
-    /// Its bytes.
-    pub bytes: Estimate,
-    /// What was sampled of it: where the rate changed, what was taken at a lower one counts for less. `None` if every
-    /// packet was taken.
-    pub sampled: Option<Tally>,
 }
 
 impl Answer {
@@ -312,16 +284,6 @@ impl Measure {
     }
 }
 
-/// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a
-/// window's end must not depend on the number of candidates.
-pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
-    let place = list.partition_point(|kept| order(kept) < order(&new));
-    if place < top {
-        list.truncate(top - 1);
-        list.insert(place, new);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{net::IpAddr, sync::Arc};
@@ -481,19 +443,5 @@ mod tests {
         }
         let (_, all) = rows(3)[0];
         assert!(all.lower <= flows.len() as u64 && flows.len() as u64 <= all.upper, "all go to one destination");
-    }
-
-    #[test]
-    fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {
-        let numbers: Vec<u64> = (0..500).map(|n| n * 7919 % 500).collect();
-        let mut sorted = numbers.clone();
-        sorted.sort_unstable_by_key(|n| Reverse(*n));
-        for top in [0, 1, 10, 499, 1_000] {
-            let mut kept = Vec::with_capacity(top);
-            let capacity = kept.capacity();
-            numbers.iter().for_each(|n| keep_largest(&mut kept, top, *n, |n| Reverse(*n)));
-            assert_eq!(kept, sorted[..top.min(500)]);
-            assert_eq!(kept.capacity(), capacity);
-        }
     }
 }

@@ -6,10 +6,10 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
 
 use super::{
-    answer::{Ranked, Ranking, keep_largest},
     doubt::ViewDoubt,
     heavy_hitters::Held,
     prefixes::Prefix,
+    ranking::{Ranked, Ranking, keep_largest},
 };
 use crate::view::ViewKey;
 

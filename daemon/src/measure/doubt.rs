@@ -4,8 +4,8 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
 
 use super::{
-    answer::Ranked,
     heavy_hitters::Held,
+    ranking::Ranked,
     sampling_error::{Sampling, SamplingError},
 };
 

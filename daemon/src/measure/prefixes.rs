@@ -232,7 +232,7 @@ mod tests {
         config::{Config, Estimates},
         datapath::edge::Edge,
         measure::{
-            answer::Ranked, beyond::RankedPrefix, new_flows::Asked, order::Closed, shard::Shard, summary::Summary,
+            beyond::RankedPrefix, new_flows::Asked, order::Closed, ranking::Ranked, shard::Shard, summary::Summary,
         },
         question::Views,
         view::{Side, Standard, field::network},

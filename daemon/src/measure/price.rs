@@ -9,7 +9,7 @@ use weir_common::{
 use weir_sketch::hash::{Key, KeyedHash, mix};
 
 use super::{
-    shard::{Item, TOGETHER, Transposed},
+    columns::{Item, TOGETHER, Transposed},
     view::ViewSketch,
 };
 use crate::{

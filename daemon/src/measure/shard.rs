@@ -22,193 +22,28 @@
 
 use std::sync::Arc;
 
-use weir_common::{
-    control::INTERFACES_MAX, flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::proto, record::Record,
-};
+use weir_common::{control::INTERFACES_MAX, hash::FlowHashes, ledger::Tally, record::Record};
 use weir_sketch::{
-    HyperLogLog, Seen,
+    Seen,
     hash::{Key, KeyedHash},
 };
 
-use super::{pool::Pool, recent::Recent, view::ViewSketch};
+use super::{
+    columns::{Item, TOGETHER, Transposed},
+    pool::Pool,
+    protocols::Protocols,
+    recent::Recent,
+    unique::Unique,
+    view::ViewSketch,
+};
 use crate::{
     config::Estimates,
     question::{Question, Repeated, Views},
-    view::{Kind, Measure},
+    view::Measure,
 };
 
-/// Records that are taken through the sketches together.
-pub const TOGETHER: usize = 32;
 /// Records that leave the pool before they are taken through the sketches: 16 KiB.
 const READY: usize = 256;
-// Which of them are of new flows is a word of bits.
-const _: () = assert!(TOGETHER <= u32::BITS as usize);
-
-/// A record on its way through the sketches.
-#[derive(Clone, Copy, Default)]
-pub struct Item {
-    /// Of the flow and its parts.
-    pub hashes: FlowHashes,
-    /// The record.
-    pub record: Record,
-    /// Its packets and bytes, scaled by its sampling rate.
-    pub tally: Tally,
-}
-
-impl Item {
-    /// What a record is to the sketches.
-    #[inline(always)]
-    pub fn new(hash: &KeyedHash, record: &Record) -> Self {
-        Self::with_hashes(FlowHashes::new(hash, &record.key), record)
-    }
-
-    /// The same with these hashes.
-    #[inline(always)]
-    fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
-        // The packets that were taken also stand for those that were left out.
-        let (counted, rate) = (record.tally(), u64::from(record.sampling));
-        Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
-    }
-}
-
-/// Some records in columns: what many sketches take from all of them.
-#[derive(Clone, Copy)]
-pub struct Columns<'a> {
-    /// The records.
-    pub items: &'a [Item],
-    /// What each adds.
-    pub tallies: &'a [Tally],
-    /// What all add.
-    pub total: Tally,
-    hashes: &'a Hashes,
-}
-
-/// By [`Kind`], of those that share hashes.
-type Hashes = [[u64; TOGETHER]; 5];
-
-/// Room for the columns of [`TOGETHER`] records.
-#[derive(Default)]
-pub struct Transposed {
-    tallies: [Tally; TOGETHER],
-    hashes: Hashes,
-}
-
-impl Transposed {
-    /// The columns of at most [`TOGETHER`] records.
-    #[inline]
-    pub fn columns<'a>(&'a mut self, items: &'a [Item]) -> Columns<'a> {
-        for (nth, item) in items.iter().enumerate().take(TOGETHER) {
-            let FlowHashes { source, destination, pair, flow, service } = item.hashes;
-            self.tallies[nth] = item.tally;
-            for (column, hash) in self.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
-                column[nth] = hash;
-            }
-        }
-        let Self { tallies, hashes } = self;
-        let tallies = &tallies[..items.len()];
-        Columns { items, tallies, total: tallies.iter().copied().sum(), hashes }
-    }
-}
-
-impl<'a> Columns<'a> {
-    /// The hashes that views of this kind share, if they do.
-    #[inline]
-    pub fn hashes(&self, kind: Kind) -> Option<&'a [u64]> {
-        let column = match kind {
-            Kind::Flow => 0,
-            Kind::Source => 1,
-            Kind::Destination => 2,
-            Kind::Pair => 3,
-            Kind::Service => 4,
-            Kind::PairOfInterface | Kind::Network | Kind::Other => return None,
-        };
-        Some(&self.hashes[column][..self.items.len()])
-    }
-}
-
-/// Packet counts by version and protocol: exact if every packet is taken, otherwise estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protocols {
-    /// IPv4 packets.
-    pub ipv4: u64,
-    /// IPv6 packets.
-    pub ipv6: u64,
-    /// TCP packets.
-    pub tcp: u64,
-    /// UDP packets.
-    pub udp: u64,
-    /// ICMP and `ICMPv6` packets.
-    pub icmp: u64,
-    /// Packets of every other protocol.
-    pub other: u64,
-}
-
-impl Protocols {
-    #[inline]
-    fn add(&mut self, key: &FlowKey, packets: u64) {
-        *(if key.is_v6() { &mut self.ipv6 } else { &mut self.ipv4 }) += packets;
-        *(match key.proto() {
-            proto::TCP => &mut self.tcp,
-            proto::UDP => &mut self.udp,
-            proto::ICMP | proto::ICMPV6 => &mut self.icmp,
-            _ => &mut self.other,
-        }) += packets;
-    }
-
-    /// Adds another shard's counts.
-    pub fn merge(&mut self, other: &Self) {
-        let Self { ipv4, ipv6, tcp, udp, icmp, other: rest } = other;
-        self.ipv4 += ipv4;
-        self.ipv6 += ipv6;
-        self.tcp += tcp;
-        self.udp += udp;
-        self.icmp += icmp;
-        self.other += rest;
-    }
-}
-
-/// Distinct sources, destinations and flows.
-pub struct Unique {
-    /// Sources.
-    pub sources: HyperLogLog,
-    /// Destinations.
-    pub destinations: HyperLogLog,
-    /// Flows.
-    pub flows: HyperLogLog,
-}
-
-impl Unique {
-    /// Empty sketches for keys with this fingerprint.
-    pub fn new(settings: &Estimates, key_id: u64) -> Self {
-        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
-        Self { sources: distinct(), destinations: distinct(), flows: distinct() }
-    }
-
-    /// Counts flows and their addresses.
-    #[inline]
-    pub fn insert_batch(&mut self, columns: Columns<'_>) {
-        let Self { sources, destinations, flows } = self;
-        for (sketch, kind) in [(sources, Kind::Source), (destinations, Kind::Destination), (flows, Kind::Flow)] {
-            sketch.insert_batch(columns.hashes(kind).unwrap_or_default());
-        }
-    }
-
-    fn clear(&mut self) {
-        let Self { sources, destinations, flows } = self;
-        [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
-    }
-
-    fn rekey(&mut self, key_id: u64) {
-        let Self { sources, destinations, flows } = self;
-        [sources, destinations, flows].into_iter().for_each(|sketch| sketch.rekey(key_id));
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let Self { sources, destinations, flows } = self;
-        [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
-    }
-}
-
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
@@ -508,11 +343,18 @@ pub(super) fn with_prefixes<'a>(
 
 #[cfg(test)]
 mod tests {
-    use weir_common::flow::{Address, FlowKey, Scope, class};
-    use weir_sketch::hash::mix;
+    use weir_common::{
+        flow::{Address, FlowKey, Scope, class},
+        proto,
+    };
+    use weir_sketch::{HyperLogLog, hash::mix};
 
     use super::*;
-    use crate::{config::Config, question::Structure, view::Standard};
+    use crate::{
+        config::Config,
+        question::Structure,
+        view::{Kind, Standard},
+    };
 
     fn record(flow: u64) -> Record {
         let [src, dst] = [mix(flow) as u32 % 500, mix(!flow) as u32 % 300].map(Address::from_v4_word);

@@ -8,12 +8,14 @@ use weir_common::{
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
-    answer::{Answer, Ranked},
+    answer::Answer,
     doubt::{Doubt, largest},
     new_flows::{Asked, Counted, NewFlows},
     order::Closed,
+    protocols::Protocols,
+    ranking::Ranked,
     sampling_error::Sampling,
-    shard::{Protocols, Shard},
+    shard::Shard,
     tcp::TcpCounts,
 };
 use crate::{

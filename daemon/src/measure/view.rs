@@ -4,9 +4,9 @@ use weir_common::{ledger::Tally, record::Record};
 use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
 
 use super::{
+    columns::{Columns, Item, TOGETHER},
     heavy_hitters::{HeavyHitters, Held},
     prefixes::{Prefix, Prefixes},
-    shard::{Columns, Item, TOGETHER},
     spreaders::Spreaders,
 };
 use crate::{

@@ -15,14 +15,8 @@ use super::{
 };
 use crate::{
     measure::{
-        answer::{Answer, Ranked},
-        beyond::RankedPrefix,
-        interface::MeasuredInterface,
-        prefixes::Prefix,
-        shard::Protocols,
-        summary::Summary,
-        tcp::TcpCounts,
-        window::Span,
+        answer::Answer, beyond::RankedPrefix, interface::MeasuredInterface, prefixes::Prefix, protocols::Protocols,
+        ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
     },
     question::{Ask, Views},
     view::{By, Standard, ViewKey},
@@ -267,12 +261,10 @@ fn prefixes(views: &Views, answers: &[Answer], standard: Standard, by: &str) -> 
 
 fn estimates(ranked: &Ranked<ViewKey>) -> [Estimate; 2] {
     let Ranked { key: _, packets, bytes, sampled } = *ranked;
-    [estimate(packets, sampled.map(|sampled| sampled.packets)), estimate(bytes, sampled.map(|sampled| sampled.bytes))]
-}
-
-pub(super) fn estimate(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Estimate {
-    let weir_sketch::Estimate { value, lower, upper } = estimate;
-    Estimate { value, lower, upper, sampled }
+    [
+        Estimate::new(packets, sampled.map(|sampled| sampled.packets)),
+        Estimate::new(bytes, sampled.map(|sampled| sampled.bytes)),
+    ]
 }
 
 #[cfg(test)]

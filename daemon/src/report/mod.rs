@@ -18,7 +18,6 @@ mod tombstone;
 mod union;
 pub(crate) mod units;
 mod view;
-mod view_table;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -493,6 +492,14 @@ pub struct Estimate {
     /// rate counts for less. Absent if every packet was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u64>,
+}
+
+impl Estimate {
+    /// What a sketch says, and how many were sampled of it, if not all were.
+    pub(crate) fn new(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Self {
+        let weir_sketch::Estimate { value, lower, upper } = estimate;
+        Self { value, lower, upper, sampled }
+    }
 }
 
 /// Distributions.

@@ -1,21 +1,9 @@
 //! Packet sizes in a report: finely of all interfaces together, and in few classes of each.
 
 use hdrhistogram::Histogram as Distribution;
-use weir_common::{
-    ledger::PacketSizes,
-    size::{COARSE_CLASSES, COARSE_EDGES},
-};
+use weir_common::{ledger::PacketSizes, size::COARSE_EDGES};
 
-use super::{
-    Histogram, Interface,
-    grid::{
-        Align::{Left, Right},
-        Cell, Grid,
-        Tone::Faint,
-    },
-    tables::ratio,
-    units::percent,
-};
+use super::Histogram;
 
 /// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged segments.
 const EDGES: [u64; 12] = {
@@ -59,27 +47,6 @@ pub(super) fn histogram(sizes: &Distribution<u64>) -> Histogram {
 /// The packets of one interface: each class as its upper edge, and how many packets it has.
 pub(super) fn buckets(sizes: PacketSizes) -> Vec<(u64, u64)> {
     COARSE_EDGES.into_iter().chain([LAST_EDGE]).zip(sizes.0).collect()
-}
-
-/// A line for each interface: which share of its packets has which size. Nothing unless there are several to compare.
-pub(super) fn grid(interfaces: &[Interface]) -> Option<Grid> {
-    if interfaces.len() < 2 {
-        return None;
-    }
-    let mut grid = Grid::new([Left, Left].into_iter().chain([Right; COARSE_CLASSES]));
-    let captions = COARSE_EDGES.map(|edge| format!("≤ {edge}")).into_iter().chain(["larger".to_owned()]);
-    let captions = [String::new(), String::new()].into_iter().chain(captions);
-    grid.row(captions.map(|caption| Cell::new(caption, Faint)));
-    for Interface { name, direction, packet_sizes, .. } in interfaces {
-        let all = packet_sizes.iter().fold(0_u64, |all, (_, packets)| all.saturating_add(*packets));
-        let shares = packet_sizes.iter().map(|(_, packets)| match packets {
-            0 => Cell::new("-", Faint),
-            packets => percent(ratio(*packets, all)).into(),
-        });
-        let names = [name.clone(), direction.clone().unwrap_or_default()].map(Cell::from);
-        grid.row(names.into_iter().chain(shares));
-    }
-    Some(grid)
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weir_sketch::{Estimate as Sketched, hyperloglog::CONFIDENCE};
 
-use super::{Estimate, compose};
+use super::Estimate;
 use crate::{
     measure::{
-        answer::{Answer, Ranked, Rows, Table},
+        answer::{Answer, Rows, Table},
         entropy::Entropy as Measured,
         interface::MeasuredInterface,
+        ranking::Ranked,
     },
     question::{Ask, Question, Views},
     view::{Measure, Standard, ViewKey},
@@ -107,7 +108,7 @@ impl Entropy {
             upper: (upper * PARTS).ceil() / PARTS,
         };
         let normalized = (entropy.normalized() * PARTS).round() / PARTS;
-        Self { bits, normalized, keys: compose::estimate(keys, None), confidence }
+        Self { bits, normalized, keys: Estimate::new(keys, None), confidence }
     }
 }
 
@@ -269,7 +270,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
         }
         Rows::Distinct(counted) => {
             let row = |(rank, (row, count)): (u32, &(ViewKey, Sketched))| {
-                let counted = Some(compose::estimate(*count, None));
+                let counted = Some(Estimate::new(*count, None));
                 let amount = match question.view.measure {
                     Measure::Flows => Row { flows: counted, ..Row::default() },
                     Measure::NewFlows => Row { new_flows: counted, ..Row::default() },
@@ -294,8 +295,8 @@ impl Sums {
     fn new<K>(sums: &Ranked<K>) -> Self {
         let Ranked { key: _, packets, bytes, sampled } = sums;
         Self {
-            packets: compose::estimate(*packets, sampled.map(|sampled| sampled.packets)),
-            bytes: compose::estimate(*bytes, sampled.map(|sampled| sampled.bytes)),
+            packets: Estimate::new(*packets, sampled.map(|sampled| sampled.packets)),
+            bytes: Estimate::new(*bytes, sampled.map(|sampled| sampled.bytes)),
         }
     }
 }

@@ -8,14 +8,16 @@
 pub mod by;
 pub mod condition;
 pub mod field;
+mod key;
 mod network;
 pub mod standard;
 mod written;
 
 pub use self::{
-    by::{By, Kind, Narrow, Unpackable, ViewKey},
+    by::{By, Kind, Narrow, Unpackable},
     condition::{Condition, Of, Values},
     field::{Field, Lengths, Side},
+    key::ViewKey,
     network::Network,
     standard::Standard,
 };

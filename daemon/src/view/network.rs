@@ -4,8 +4,8 @@ use weir_common::flow::FlowKey;
 use weir_sketch::hash::KeyedHash;
 
 use super::{
-    by::{BITS_MAX, SHARED, ViewKey, WORDS},
     field::{Field, Mask, Side},
+    key::{BITS_MAX, SHARED, ViewKey, WORDS},
 };
 
 /// Which network of a flow.

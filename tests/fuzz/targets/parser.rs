@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use weir_common::{
     flow::{Address, class},
-    packet::{Link, Parsed, REACH_MAX, Tunnels, parse, proto, walk},
+    packet::{Link, Parsed, REACH_MAX, Tunnels, parse, walk},
+    proto,
 };
 
 fuzz_target!(|input: &[u8]| {

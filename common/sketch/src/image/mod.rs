@@ -32,6 +32,7 @@ use super::Sketch;
 
 mod error;
 mod key;
+mod literal;
 mod reader;
 mod writer;
 
@@ -42,8 +43,9 @@ mod tests;
 
 pub use error::ImageError;
 pub use key::PlainKey;
+pub use literal::Literal;
 pub use reader::Reader;
-pub use writer::{Literal, Writer};
+pub use writer::Writer;
 
 const MAGIC: [u8; 4] = *b"weir";
 const VERSION: u8 = 1;

@@ -104,6 +104,15 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at, allowed: core::mem::take(&mut self.allowed) })
     }
 
+    fn literal(&mut self, literal: Literal, field: &'static str) -> Result<u64, ImageError> {
+        match literal {
+            Literal::Byte => self.u8(field).map(u64::from),
+            Literal::Short => self.u16(field).map(u64::from),
+            Literal::Word => self.u64(field),
+            Literal::Varint => self.varint(field),
+        }
+    }
+
     /// Reads `count` numbers that [`Writer::numbers`](super::Writer::numbers) wrote. It calls `put` with the index and
     /// the value of each number that is not 0. `put` may refuse one, with a text that says what is expected.
     pub fn numbers(
@@ -121,7 +130,7 @@ impl<'a> Reader<'a> {
                 if is_literal {
                     for number in done..done + run {
                         let at = self.at;
-                        let found = literal.read(self, field)?;
+                        let found = self.literal(literal, field)?;
                         if found != 0 {
                             put(number, found).map_err(|expected| ImageError::Value { field, at, found, expected })?;
                         }

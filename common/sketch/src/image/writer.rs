@@ -1,42 +1,9 @@
-//! Writes what [`Reader`] reads.
+//! Writes what [`Reader`](super::Reader) reads.
 
 use alloc::vec::Vec;
 
-use super::{ImageError, Reader};
+use super::Literal;
 use crate::weight::Weight;
-
-/// How numbers that are not 0 are written.
-#[derive(Clone, Copy, Debug)]
-pub enum Literal {
-    /// In one byte: registers, fingerprints.
-    Byte,
-    /// In two bytes, little endian.
-    Short,
-    /// In eight bytes, little endian: bits.
-    Word,
-    /// In as many bytes as they need, seven bits each: counters.
-    Varint,
-}
-
-impl Literal {
-    fn write(self, number: u64, bytes: &mut Writer) {
-        match self {
-            Self::Byte => bytes.0.push(number as u8),
-            Self::Short => bytes.0.extend((number as u16).to_le_bytes()),
-            Self::Word => bytes.word(number),
-            Self::Varint => bytes.varint(number),
-        }
-    }
-
-    pub(super) fn read(self, reader: &mut Reader, field: &'static str) -> Result<u64, ImageError> {
-        match self {
-            Self::Byte => reader.u8(field).map(u64::from),
-            Self::Short => reader.u16(field).map(u64::from),
-            Self::Word => reader.u64(field),
-            Self::Varint => reader.varint(field),
-        }
-    }
-}
 
 /// The bytes of a payload that is being written.
 #[derive(Debug, Default)]
@@ -51,6 +18,15 @@ impl Writer {
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
+    }
+
+    fn literal(&mut self, literal: Literal, number: u64) {
+        match literal {
+            Literal::Byte => self.0.push(number as u8),
+            Literal::Short => self.0.extend((number as u16).to_le_bytes()),
+            Literal::Word => self.word(number),
+            Literal::Varint => self.varint(number),
+        }
     }
 
     /// Writes a word in eight bytes.
@@ -109,7 +85,7 @@ impl Writer {
         if zeros + literals.len() > 0 {
             self.varint(zeros as u64);
             self.varint(literals.len() as u64);
-            literals.iter().for_each(|number| literal.write(*number, self));
+            literals.iter().for_each(|number| self.literal(literal, *number));
         }
     }
 }

@@ -9,7 +9,6 @@ use super::{
         NONE,
         limits::{FILE_SIZE, FILES_KEPT},
         place,
-        read::{path, size},
         section::Section,
         units,
     },
@@ -61,7 +60,7 @@ impl File {
 pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
     let max_size =
         s.get("max_size", None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.bytes(FILE_SIZE).map(Some) });
-    let keep = s.get("keep", File::KEEP, |f| size(&f, FILES_KEPT));
+    let keep = s.get("keep", File::KEEP, |f| f.size(FILES_KEPT));
     let compress = s.get("compress", Compress::None, |f| {
         let compress = f.choice(&COMPRESS)?;
         if compress != Compress::None && max_size.is_none() {
@@ -69,7 +68,7 @@ pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
         }
         Some(compress)
     });
-    Some(File { path: s.require("path", "the file to append to", |f| path(&f))?, max_size, keep, compress })
+    Some(File { path: s.require("path", "the file to append to", |f| f.file_path())?, max_size, keep, compress })
 }
 
 /// The name of the `nth` renamed file if it is packed like this; the first one is the newest.

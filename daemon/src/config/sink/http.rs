@@ -8,7 +8,6 @@ use ureq::http::{HeaderName, HeaderValue, Uri, header};
 use super::super::{
     NONE,
     limits::{HEADERS_MAX, TIMEOUT},
-    read::path,
     secret::is_credential,
     section::{Field, Section},
     units,
@@ -143,11 +142,12 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
         if is_header(&header::AUTHORIZATION) {
             f.refuse("`headers` has an Authorization already: keep one of them");
         }
-        path(&f).map(Some)
+        f.file_path().map(Some)
     });
     let is_given = |name: &HeaderName| is_header(name) || token_file.is_some() && *name == header::AUTHORIZATION;
-    let header_files =
-        s.get("header_files", Vec::new(), |f| by_header(&f, "{X-Api-Key: /etc/weir/api.key}", is_given, path));
+    let header_files = s.get("header_files", Vec::new(), |f| {
+        by_header(&f, "{X-Api-Key: /etc/weir/api.key}", is_given, |f| f.file_path())
+    });
     let tls = s.get("tls", Tls::default(), |f| tls(&f));
     let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
     Some(Http {
@@ -167,7 +167,7 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
 
 pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {
     let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
-        let mut file = |name| s.get(name, None, |f| path(&f).map(Some));
+        let mut file = |name| s.get(name, None, |f| f.file_path().map(Some));
         Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }
     })?;
     if tls.certificate_file.is_some() != tls.key_file.is_some() {

@@ -23,7 +23,6 @@ pub use self::{
 use super::{
     Config, NONE,
     limits::{QUEUE, SINKS_MAX},
-    read::size,
     section::{Field, Section},
 };
 
@@ -214,7 +213,7 @@ pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> 
 }
 
 fn sink(s: &mut Section<'_>) -> Option<Sink> {
-    let queue = s.get("queue", Sink::QUEUE, |f| size(&f, QUEUE));
+    let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
     let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
     let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
     let kind = s.require("type", "stdout, file, http, ipfix, nats or otlp", |f| {

@@ -8,7 +8,6 @@ use ureq::http::Uri;
 use super::{
     super::{
         limits::{NATS_SUBJECT_BYTES, NATS_USER_BYTES, TIMEOUT},
-        read::path,
         section::{Field, Section},
         units,
     },
@@ -90,11 +89,11 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     };
     let credentials_file = s.get("credentials_file", None, |f| {
         once(&f, "credentials_file");
-        path(&f).map(Some)
+        f.file_path().map(Some)
     });
     let token_file = s.get("token_file", None, |f| {
         once(&f, "token_file");
-        path(&f).map(Some)
+        f.file_path().map(Some)
     });
     let both = ["user", "password_file"].map(|key| s.field(key));
     if let [Some(alone), None] | [None, Some(alone)] = &both {
@@ -105,7 +104,7 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
         once(&f, "user");
         self::user(&f)
     });
-    let password_file = password_file.and_then(|f| path(&f));
+    let password_file = password_file.and_then(|f| f.file_path());
     let tls = s.get("tls", Tls::default(), |f| {
         let tls = tls(&f)?;
         if tls != Tls::default() && url.as_ref().is_some_and(|url| !url.is_tls) {

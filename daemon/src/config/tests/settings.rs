@@ -1,5 +1,7 @@
 //! What can be set: each setting is read, limited and written as it is read, and the files that ship are right.
 
+use weir_common::control::Feeds;
+
 use super::*;
 use crate::{
     config::units::{show_bytes, show_duration},
@@ -35,7 +37,7 @@ fn shipped_file_tells_the_limits() {
         ("name", told(limits::NAME_BYTES, usize::to_string)),
         ("site", told(limits::NAME_BYTES, usize::to_string)),
         ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
-        ("interfaces", format!("at most {DEFAULT_ROUTES_MAX}, that a default route")),
+        ("interfaces", format!("at most {}, that a default route", limits::DEFAULT_ROUTES_MAX)),
         ("networks", format!("at most {} networks", limits::NETWORKS_MAX)),
         ("networks", format!("{} bytes", told(limits::NETWORK_NAME_BYTES, usize::to_string))),
         ("networks", format!("at most {} prefixes", limits::PREFIXES_MAX)),

@@ -3,7 +3,8 @@
 
 use weir_common::{
     ledger::Tally,
-    packet::{Link, REACH_MAX, proto},
+    packet::{Link, REACH_MAX},
+    proto,
 };
 
 /// A VLAN tag, in bytes.

@@ -26,7 +26,10 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt::socket_error},
     param::page_size,
 };
-use weir_common::packet::{self, REACH_MAX, proto};
+use weir_common::{
+    packet::{self, REACH_MAX},
+    proto,
+};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;

@@ -1,18 +1,20 @@
 //! A report as tables for a terminal of about a hundred columns.
 //!
-//! `accounts` has what is exact, `lists` what is largest, `words` how numbers and names are written.
+//! `accounts` has what is exact, `lists` what is largest, `views` the rows of views, `sizes` those of packet sizes, and `words`
+//! how numbers and names are written.
 
 mod accounts;
 mod lists;
+mod sizes;
+mod views;
 mod words;
 
 use std::io::{self, Write};
 
-pub(super) use self::words::{Aliases, in_column, measured, ratio, with_name};
 use self::{
     accounts::{chart, costs, distinct, ledgers, quantiles, shares},
     lists::{Entry, flow_entry, prefixes_grid, ranking},
-    words::{address, aliases, confidence_text, entropy_text, service, towards},
+    words::{Aliases, address, aliases, confidence_text, entropy_text, service, towards},
 };
 use super::{
     Observer, Report, Row, Spread, Top, Totals, Union, View, Window, alert,
@@ -21,9 +23,8 @@ use super::{
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    rates, sizes,
+    rates,
     units::scaled,
-    view_table,
 };
 use crate::text::grouped;
 
@@ -91,7 +92,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         page.view(view, window, &aliases)?;
     }
     if !answers.is_empty() {
-        page.section("ANSWERS", "", &view_table::answers(answers, window.seconds))?;
+        page.section("ANSWERS", "", &views::answers(answers, window.seconds))?;
     }
     let all = &histograms.packet_size_bytes;
     page.section("PACKET SIZES", &quantiles(all), &chart(all))?;
@@ -151,7 +152,7 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
 /// Those of `out`.
 pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
     let mut page = Page { style: Style::default(), together: false, out };
-    page.section("ANSWERS", &interval(window), &view_table::answers(answers, window.seconds))
+    page.section("ANSWERS", &interval(window), &views::answers(answers, window.seconds))
 }
 
 /// Where sections are written to.
@@ -199,7 +200,7 @@ impl<W: Write> Page<'_, W> {
         ];
         for (title, counted, rows) in lists {
             let remark = format!("± for the whole list at {}", confidence_text(*confidence));
-            self.section(title, if rows.is_empty() { "none" } else { &remark }, &view_table::spread(counted, rows))?;
+            self.section(title, if rows.is_empty() { "none" } else { &remark }, &views::spread(counted, rows))?;
         }
         Ok(())
     }
@@ -223,7 +224,7 @@ impl<W: Write> Page<'_, W> {
             } else {
                 remark
             };
-            let mut grid = view_table::grid(view, (rows, total), window.seconds, aliases);
+            let mut grid = views::grid(view, (rows, total), window.seconds, aliases);
             if let Some(entropy) = entropy {
                 grid.across([Cell::from(entropy_text(entropy))]);
             }

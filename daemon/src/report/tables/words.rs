@@ -29,7 +29,7 @@ pub(super) fn confidence_text(confidence: f64) -> String {
 }
 
 /// An estimate and how far the truth may be off, both for a column.
-pub(in crate::report) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
+pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;
     let error = match off(value, lower, upper) {
         0 => "exact  ".to_owned(),
@@ -39,7 +39,7 @@ pub(in crate::report) fn measured(estimate: &Estimate, text: impl Fn(u64) -> Str
 }
 
 /// Makes the numbers of a flush-right column stand below each other: what has no prefix gets a blank in its place.
-pub(in crate::report) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
+pub(super) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
     let blanks = if unit.is_empty() { "  " } else { " " };
     move |value| if value < 1000 { text(value) + blanks } else { text(value) }
 }
@@ -64,7 +64,7 @@ pub(super) fn service(proto: &str, port: u16) -> String {
 }
 
 /// A number with its name for people.
-pub(in crate::report) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String {
+pub(super) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String {
     match name {
         Some(name) => format!("{number} ({})", name.as_ref()),
         None => number,
@@ -72,7 +72,7 @@ pub(in crate::report) fn with_name(number: String, name: Option<impl AsRef<str>>
 }
 
 /// What the operator calls each interface.
-pub(in crate::report) struct Aliases<'r>(BTreeMap<&'r str, &'r str>);
+pub(super) struct Aliases<'r>(BTreeMap<&'r str, &'r str>);
 
 pub(super) fn aliases(interfaces: &[Interface]) -> Aliases<'_> {
     Aliases(interfaces.iter().filter_map(|one| Some((one.name.as_str(), one.alias.as_deref()?))).collect())
@@ -80,7 +80,7 @@ pub(super) fn aliases(interfaces: &[Interface]) -> Aliases<'_> {
 
 impl Aliases<'_> {
     /// An interface's name, with its alias if it has one.
-    pub(in crate::report) fn show(&self, name: &str) -> String {
+    pub(super) fn show(&self, name: &str) -> String {
         with_name(name.to_owned(), self.0.get(name).map(|alias| shortened(alias, ALIAS_MAX)))
     }
 }
@@ -101,6 +101,6 @@ pub(super) const fn off(value: u64, lower: u64, upper: u64) -> u64 {
     if below > above { below } else { above }
 }
 
-pub(in crate::report) fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

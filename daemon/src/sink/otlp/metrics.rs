@@ -34,6 +34,13 @@ pub(super) fn text(key: &str, value: &str) -> KeyValue {
     attribute(key, any_value::Value::StringValue(value.to_owned()))
 }
 
+/// The attributes of an interface.
+pub(super) fn interface_attributes(name: &str, direction: Option<&String>) -> Attributes {
+    let mut attributes = vec![text("interface", name)];
+    attributes.extend(direction.map(|direction| text("direction", direction)));
+    attributes
+}
+
 /// An attribute with a field of the report, in its own type.
 pub(super) fn field(key: &str, value: &Value) -> KeyValue {
     use any_value::Value::{BoolValue, DoubleValue, IntValue, StringValue};

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
 use super::{
     NAME,
-    metrics::{Attributes, Metrics, Name, Told, text},
+    metrics::{Attributes, Metrics, Name, Told, interface_attributes, text},
     of_resource, rows,
 };
 use crate::report::{
@@ -63,13 +63,6 @@ fn of_totals(metrics: &mut Metrics, totals: &Totals) {
     let protocols = [("tcp", tcp_packets), ("udp", udp_packets), ("icmp", icmp_packets), ("other", other_packets)]
         .map(|(one, number)| (vec![text("proto", one)], number));
     metrics.sum(Name("weir.protocol.packets", "{packet}", "Packets of flows, by protocol."), protocols);
-}
-
-/// The attributes of an interface.
-pub(super) fn interface_attributes(name: &str, direction: Option<&String>) -> Attributes {
-    let mut attributes = vec![text("interface", name)];
-    attributes.extend(direction.map(|direction| text("direction", direction)));
-    attributes
 }
 
 /// The attributes of an interface, and one more.

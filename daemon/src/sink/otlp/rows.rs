@@ -1,9 +1,6 @@
 //! Rows of views. There are as many as the view has keys, but at most its `top` at a time.
 
-use super::{
-    metrics::{Attributes, Metrics, Name, field, text},
-    report::interface_attributes,
-};
+use super::metrics::{Attributes, Metrics, Name, field, interface_attributes, text};
 use crate::report::{Bits, Estimate, Row, Sums, View};
 
 /// A part of a name with its unit, and the number that it means.

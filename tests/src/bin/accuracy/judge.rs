@@ -3,10 +3,7 @@
 use std::{collections::HashMap, net::IpAddr};
 
 use weir::{
-    measure::{
-        answer::{Answer, Ranking},
-        summary::Summary,
-    },
+    measure::{answer::Answer, ranking::Ranking, summary::Summary},
     question::Views,
     view::ViewKey,
 };

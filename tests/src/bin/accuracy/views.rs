@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 use weir::{
     config::Config,
     measure::{
-        answer::{Answer, Ranking, Rows, Table},
+        answer::{Answer, Rows, Table},
         beyond::RankedPrefix,
+        ranking::Ranking,
     },
     names::Network,
     question::{Question, Structure, Views},

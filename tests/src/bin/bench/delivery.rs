@@ -12,7 +12,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use weir::{
     config::{Addresses, Compress},
-    sink::{Encoded, Http, Options, Outbox},
+    report::Encoded,
+    sink::{Http, Options, Outbox},
     spool::{Limits, place::Place},
 };
 use weir_tests::{clock, collecting, collecting::Collecting, netns, scratch::Scratch, table};

@@ -29,8 +29,7 @@ use weir::{
     memory::Memory,
     observer::Observer,
     question::Views,
-    report::Report,
-    sink::Encoded,
+    report::{Encoded, Report},
 };
 use weir_common::{
     control::{Flush, INTERFACES_MAX},

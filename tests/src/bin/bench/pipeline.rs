@@ -6,8 +6,10 @@ use anyhow::{Context, Result, ensure};
 use weir::{
     config::{Config, Estimates},
     measure::{
+        columns::{Item, TOGETHER, Transposed},
         heavy_hitters::Held,
-        shard::{Item, Shard, TOGETHER, Transposed, Unique},
+        shard::Shard,
+        unique::Unique,
         view::ViewSketch,
     },
     question::Views,

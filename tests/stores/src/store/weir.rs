@@ -2,7 +2,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use weir::{
-    sink::Encoded,
+    report::Encoded,
     spool::{Limits, Spool, place::Place},
 };
 

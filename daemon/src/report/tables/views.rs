@@ -3,14 +3,16 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Estimate, Row, Sums, View,
-    grid::{
-        Align::{Left, Right},
-        Cell, Grid,
-        Tone::{Faint, Plain},
+    super::{
+        Estimate, Row, Sums, View,
+        grid::{
+            Align::{Left, Right},
+            Cell, Grid,
+            Tone::{Faint, Plain},
+        },
+        units::{bytes, count, percent, scaled},
     },
-    tables::{Aliases, in_column, measured, ratio, with_name},
-    units::{bytes, count, percent, scaled},
+    words::{Aliases, in_column, measured, ratio, with_name},
 };
 use crate::names::{dscp::dscp_name, services::service_name};
 
