@@ -6,8 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const INTERFACES_MAX: u32 = 256;
 /// The slot of all interfaces that have none of their own. It is in use only where all slots are.
 pub const OTHERS: u32 = INTERFACES_MAX - 1;
-/// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want the
-/// same places than there are.
+/// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want
+/// the same places than there are.
 pub const INTERFACE_TABLE: u32 = 4096;
 /// How many places of that table an interface index may have.
 pub const INTERFACE_PROBES: u32 = 4;
@@ -106,8 +106,8 @@ pub enum FlushOrder {
     Close = 0,
     /// End the window, and keep packets away from the cache: the CPU was offline a moment ago.
     Claim = 1,
-    /// Close the window: the next part of it. For a call on another CPU. The CPU was offline after a [`Self::Claim`], so
-    /// no packet is half counted there. If it comes online now, its packets leave the cache alone.
+    /// Close the window: the next part of it. For a call on another CPU. The CPU was offline after a [`Self::Claim`],
+    /// so no packet is half counted there. If it comes online now, its packets leave the cache alone.
     CloseOffline = 2,
     /// Let packets use the cache again.
     Release = 3,

@@ -136,8 +136,8 @@ impl Scope {
         self.0 & REPEATED != 0
     }
 
-    /// Whether it leaves the rest of a key alone, as every scope does: the kernel's program tells the compiler, who would
-    /// not know for sure that the IP version stays.
+    /// Whether it leaves the rest of a key alone, as every scope does: the kernel's program tells the compiler, who
+    /// would not know for sure that the IP version stays.
     #[inline(always)]
     pub const fn is_apart(self) -> bool {
         self.0 & (REPEATED - 1) == 0

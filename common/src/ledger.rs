@@ -130,8 +130,8 @@ reasons! {
         /// describe the buffer. The socket counts buffers, so packets that an offload had merged count as one. Their
         /// bytes are an estimate: see [`Counters::lost`].
         SocketDrop = "socket_drop",
-        /// An earlier weir had read its record, and was killed before it could report it. The next weir finds out how many
-        /// these are.
+        /// An earlier weir had read its record, and was killed before it could report it. The next weir finds out how
+        /// many these are.
         Restart = "restart",
     }
 }

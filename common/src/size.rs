@@ -49,17 +49,17 @@ pub const fn class_bytes(class: usize) -> u64 {
 
 /// How many coarse classes there are.
 pub const COARSE_CLASSES: usize = 8;
-/// The largest size of each coarse class, in bytes; the last class has all that is larger. They are those of RFC 2819 and
-/// the one behind them: 1,518 bytes are the longest ordinary packet with one VLAN tag, and up to 2,047 are those that
-/// have more tags or labels.
+/// The largest size of each coarse class, in bytes; the last class has all that is larger. They are those of RFC 2819
+/// and the one behind them: 1,518 bytes are the longest ordinary packet with one VLAN tag, and up to 2,047 are those
+/// that have more tags or labels.
 pub const COARSE_EDGES: [u64; COARSE_CLASSES - 1] = [64, 127, 255, 511, 1023, 1518, 2047];
 
 /// The coarse class of the packets of a fine class ([`size_class`]), always below [`COARSE_CLASSES`].
 ///
 /// Sizes of real traffic are of all classes in turn, so a chain of comparisons would mislead the processor: this is a
-/// look-up. Of its table most traffic uses a few cache lines. It looks up the class and not the size, because that would
-/// need a comparison that the fine class needs, too. The verifiers of Linux 6.1 and before follow a second one the same
-/// way and the other way, and refuse what they find there.
+/// look-up. Of its table most traffic uses a few cache lines. It looks up the class and not the size, because that
+/// would need a comparison that the fine class needs, too. The verifiers of Linux 6.1 and before follow a second one
+/// the same way and the other way, and refuse what they find there.
 #[inline(always)]
 pub const fn coarse_class(class: usize) -> usize {
     COARSE_TABLE[class] as usize % COARSE_CLASSES

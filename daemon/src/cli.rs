@@ -97,8 +97,8 @@ pub struct ReplayArgs {
     /// Send every packet through the real XDP program (as root)
     #[arg(long)]
     pub kernel: bool,
-    /// Derive the hash key from this number, so that the same captures give the same report (but with `--kernel`, sampling
-    /// is the kernel's own draw)
+    /// Derive the hash key from this number, so that the same captures give the same report (but with `--kernel`,
+    /// sampling is the kernel's own draw)
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }

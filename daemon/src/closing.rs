@@ -1,5 +1,5 @@
-//! The end of a window: the filter of seen flows is rotated, the shards are merged, the report is composed. The daemon and
-//! replay both end their windows here.
+//! The end of a window: the filter of seen flows is rotated, the shards are merged, the report is composed. The daemon
+//! and replay both end their windows here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -64,9 +64,9 @@ impl Closing {
     /// Rotates the filter of seen flows if it is time. The new generation has the key of the latest window. Returns the
     /// rate of false positives of the generation that was emptied then.
     ///
-    /// No flow of the next window may be asked before: the rate of this window's report says nothing of it. So the daemon
-    /// rotates before it orders the workers to close the window, because afterwards some of them have begun the next one.
-    /// Replay, which has one thread, rotates after the report.
+    /// No flow of the next window may be asked before: the rate of this window's report says nothing of it. So the
+    /// daemon rotates before it orders the workers to close the window, because afterwards some of them have begun the
+    /// next one. Replay, which has one thread, rotates after the report.
     pub fn rotate(&mut self, times: Times) -> Option<f64> {
         let Times { span: _, begin, end } = times;
         let is_due = self.rotation.is_due(begin, end, self.seen.should_rotate());
@@ -79,8 +79,9 @@ impl Closing {
         self.keys.advance(next, &self.seen);
     }
 
-    /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is not whole. `emptied` is what [`Closing::rotate`] returned if it was
-    /// called within the window. `account` makes the list of interfaces out of their ledgers; `sinks` is their account.
+    /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is not whole. `emptied` is
+    /// what [`Closing::rotate`] returned if it was called within the window. `account` makes the list of interfaces out
+    /// of their ledgers; `sinks` is their account.
     ///
     /// # Errors
     ///
@@ -112,8 +113,8 @@ impl Closing {
         Ok(report)
     }
 
-    /// What is known of these keys in the window that was reported last, whose first part had all shards merged into it.
-    /// Nothing before the first report.
+    /// What is known of these keys in the window that was reported last, whose first part had all shards merged into
+    /// it. Nothing before the first report.
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
         let doubt = self.doubt.as_ref()?;
         let window = std::slice::from_ref(first);

@@ -282,8 +282,8 @@ impl Coordinator<'_, '_> {
         pulse.look(now.monotonic, since_second(now), |slot| self.seen(slot));
     }
 
-    /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that is
-    /// another one. Tells whether anybody measured: else the watchdog has a reason to bite.
+    /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that
+    /// is another one. Tells whether anybody measured: else the watchdog has a reason to bite.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Edge { span, now, next, patience } = edge;
         let Self {

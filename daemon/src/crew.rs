@@ -3,8 +3,8 @@
 //! Every worker has one shard to fill, and the crew holds as many spare ones: an order to close a window takes a spare
 //! along, the closed window brings a full one back, and once it is reported that shard is empty and a spare again.
 //!
-//! A worker that does not answer in time is late: the window ends without its part, which belongs to the window in which
-//! it comes. Until it came, the worker gets no other order.
+//! A worker that does not answer in time is late: the window ends without its part, which belongs to the window in
+//! which it comes. Until it came, the worker gets no other order.
 
 use std::{
     io,
@@ -170,8 +170,8 @@ impl<'scope> Crew<'scope> {
         Ok(parts)
     }
 
-    /// Takes the shards back for later windows; in the place of each that does not answer the questions of these `views`
-    /// another one, which `make` gives.
+    /// Takes the shards back for later windows; in the place of each that does not answer the questions of these
+    /// `views` another one, which `make` gives.
     pub fn take_back(
         &mut self,
         closed: impl IntoIterator<Item = Closed>,

@@ -1,8 +1,8 @@
 //! Which worker reads which CPU's ring, and what happens when a CPU comes or goes.
 //!
-//! The ring of a CPU that comes goes to the worker that has the fewest. It is there before, and holds the CPU's records until
-//! then. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may
-//! come back.
+//! The ring of a CPU that comes goes to the worker that has the fewest. It is there before, and holds the CPU's records
+//! until then. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may come
+//! back.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! The keys of the sketches: one for each day, the same on every router that has the same secret.
 //!
-//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. If he also sends packets, he
-//! learns a little about the key with each window. So what he learns must not be of use for long:
+//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. If he also sends packets,
+//! he learns a little about the key with each window. So what he learns must not be of use for long:
 //!
 //! - The key of a window follows from the secret and from the UTC day on which the window begins.
 //! - The coins of the top lists do not follow from the secret of a fleet. Each shard gets new ones for each window.
@@ -54,7 +54,8 @@ impl Keys {
 
     /// Goes on to the window that begins at `start`.
     ///
-    /// The filter of seen flows may be rotated at this moment, and the new generation may have the key of either window.
+    /// The filter of seen flows may be rotated at this moment, and the new generation may have the key of either
+    /// window.
     pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
         let before = std::mem::replace(&mut self.window, of_day(self.secret, start));
         let generations = seen.key_ids();

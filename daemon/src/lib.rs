@@ -9,23 +9,25 @@
 //! | [`alert`] | a report | what the rules of the configuration say of it |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
-//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each window,
-//! and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and [`keys`] has
-//! the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
-//! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can do.
+//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each
+//! window, and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and
+//! [`keys`] has the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
+//! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can
+//! do.
 //!
-//! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last report to who
-//! scrapes them. [`serve`] is the HTTP server of both.
+//! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last
+//! report to who scrapes them. [`serve`] is the HTTP server of both.
 //!
-//! What is asked: a [`view`] is a question, a [`rule`] is what an alert is about, [`config`] is all that the user asked for,
-//! and a [`question`] is a view that is ready to be asked. [`names`] says what addresses and numbers are called,
-//! [`interface`] which packets of which interface. Each of these imports only those before it in the order interface, names,
-//! view, rule, config, question.
+//! What is asked: a [`view`] is a question, a [`rule`] is what an alert is about, [`config`] is all that the user asked
+//! for, and a [`question`] is a view that is ready to be asked. [`names`] says what addresses and numbers are called,
+//! [`interface`] which packets of which interface. Each of these imports only those before it in the order interface,
+//! names, view, rule, config, question.
 //!
-//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who reports,
-//! [`state`] what is known after a restart, [`signals`] when to end, [`privileges`] and [`sandbox`] which rights are given
-//! up. [`spool`] keeps reports until they are delivered. [`clock`] alone reads a clock, [`log`] never waits for a reader,
-//! `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes numbers and errors for people.
+//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who
+//! reports, [`state`] what is known after a restart, [`signals`] when to end, [`privileges`] and [`sandbox`] which
+//! rights are given up. [`spool`] keeps reports until they are delivered. [`clock`] alone reads a clock, [`log`] never
+//! waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes numbers
+//! and errors for people.
 //!
 //! No two of these need each other, directly or by others; `tests/docs/modules.rs` holds them to that.
 

@@ -47,7 +47,8 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another weir".to_owned(), |pid| format!("the weir with process id {pid}"))
 }
 
-/// A folder that is this process's as long as it lives. The kernel takes the lock away when the process ends, however it ends.
+/// A folder that is this process's as long as it lives. The kernel takes the lock away when the process ends, however
+/// it ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] File);
 

@@ -290,7 +290,8 @@ fn write_bundle(path: &Path, config: &Config, diagnosis: &Diagnosis) -> Result<(
     })
 }
 
-/// The socket of the weir that is asked. Who may not read the configuration can still be a member of the socket's group.
+/// The socket of the weir that is asked. Who may not read the configuration can still be a member of the socket's
+/// group.
 fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure> {
     if let Some(socket) = socket {
         return Ok(socket.clone());

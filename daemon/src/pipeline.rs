@@ -311,8 +311,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     })
 }
 
-/// Reads what earlier weirs have left into the first window: records into `batch`, and counters into the edge that it gives
-/// back.
+/// Reads what earlier weirs have left into the first window: records into `batch`, and counters into the edge that it
+/// gives back.
 fn inherit(
     inheritance: Inheritance,
     attachments: &mut Attachments<'_>,

@@ -4,8 +4,8 @@
 //! attaches its programs to further interfaces. Only what makes something new in the kernel needs capabilities: maps,
 //! programs, filters of the classic tc hook, and packet sockets.
 //!
-//! Linux has capabilities for each thread, and a thread has those of the one that starts it. So each thread gives up its
-//! own when it begins, and the first one when everything is attached.
+//! Linux has capabilities for each thread, and a thread has those of the one that starts it. So each thread gives up
+//! its own when it begins, and the first one when everything is attached.
 
 use std::io;
 

@@ -1,9 +1,10 @@
 //! Rates within a window: what an interface carried in each second.
 //!
 //! The counters of the kernel's programs are read once a second, at full seconds of the wall clock: [`Pulse`]. What was
-//! counted between two looks, divided by the time between them, is the rate of that second. A look that comes late makes a
-//! second longer: then it stands for as many seconds as it took, at their mean. Packets that weir itself counts, those of
-//! captures and of packet sockets, are cut by their own times: [`Seconds`]. Either way each packet is in one second.
+//! counted between two looks, divided by the time between them, is the rate of that second. A look that comes late
+//! makes a second longer: then it stands for as many seconds as it took, at their mean. Packets that weir itself
+//! counts, those of captures and of packet sockets, are cut by their own times: [`Seconds`]. Either way each packet is
+//! in one second.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! What outlives the daemon: the number and the id of its last report, in the state directory.
 //!
 //! A number is written before its report is sent. So a crash in between loses a report, and `previous` of the next one
-//! names it; no number is given twice. Nothing that is wrong with the directory stops the daemon: it says so and goes on.
+//! names it; no number is given twice. Nothing that is wrong with the directory stops the daemon: it says so and goes
+//! on.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -26,8 +26,9 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// A character as a terminal may show it: control characters, and those that change the direction of the text around them
-/// (Unicode's bidirectional controls) or break lines, are replaced. A text may come from anywhere, and a terminal obeys them.
+/// A character as a terminal may show it: control characters, and those that change the direction of the text around
+/// them (Unicode's bidirectional controls) or break lines, are replaced. A text may come from anywhere, and a terminal
+/// obeys them.
 pub fn visible(character: char) -> char {
     let obeyed =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

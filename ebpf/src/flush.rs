@@ -2,9 +2,9 @@
 //!
 //! The first call opens the next epoch by one store. From then on packets count in the other set of counters, and their
 //! keys differ from every record of the closed window. So no packet is torn between two windows, however many calls
-//! follow: the closed window has the records with its epoch, and its counters stand still. The first call hands over those
-//! that wait for the ring, and each further one those of a part of the cache. They go through a map and never through the
-//! ring: its lock sleeps on real-time kernels before 6.12, and an interrupt must not sleep.
+//! follow: the closed window has the records with its epoch, and its counters stand still. The first call hands over
+//! those that wait for the ring, and each further one those of a part of the cache. They go through a map and never
+//! through the ring: its lock sleeps on real-time kernels before 6.12, and an interrupt must not sleep.
 //!
 //! A call comes in one of three ways:
 //!

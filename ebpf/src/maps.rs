@@ -1,7 +1,7 @@
 //! The maps: all memory that the kernel side uses, allocated when it is loaded.
 //!
-//! What belongs to a CPU is an element of a plain array, not of a per-CPU one. Then it lies in one piece, it begins at a
-//! cache line (an array that could be mapped begins at a page), and finding it takes no load.
+//! What belongs to a CPU is an element of a plain array, not of a per-CPU one. Then it lies in one piece, it begins at
+//! a cache line (an array that could be mapped begins at a page), and finding it takes no load.
 
 use core::arch::asm;
 
@@ -76,8 +76,8 @@ static INTERFACE_COUNT: u32 = 1;
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
 
-/// Reads a constant that the loader sets: one load, at the place where the value is needed. The compiler can neither move
-/// nor drop a volatile read, and for a plain read it would put in the value that stands here.
+/// Reads a constant that the loader sets: one load, at the place where the value is needed. The compiler can neither
+/// move nor drop a volatile read, and for a plain read it would put in the value that stands here.
 macro_rules! constant {
     ($name:ident, $instruction:literal, $at:expr) => {{
         let value: u64;
@@ -123,8 +123,8 @@ pub fn interface_count() -> u32 {
     constant!(INTERFACE_COUNT) as u32
 }
 
-/// Whether a tunnelled packet belongs to the outer or to the inner flow. The verifier reads this constant too, and skips
-/// the code that cannot run.
+/// Whether a tunnelled packet belongs to the outer or to the inner flow. The verifier reads this constant too, and
+/// skips the code that cannot run.
 #[inline(always)]
 pub fn tunnels() -> Tunnels {
     match constant!(LOOK_INTO_TUNNELS) {

@@ -67,8 +67,8 @@ pub trait Packet: Copy {
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
     let entry = interface_slot(packet.interface())?;
-    // SAFETY: this CPU's block: no other packet is measured on this CPU before this one's end, and `flush` goes away when
-    // it finds `in_packet`.
+    // SAFETY: this CPU's block: no other packet is measured on this CPU before this one's end, and `flush` goes away
+    // when it finds `in_packet`.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
     store(&mut cpu.in_packet, 1);
     let counted = count_seen(packet, cpu, entry, tally);

@@ -98,7 +98,8 @@ fn forget(at: usize, zero: usize) -> usize {
     forgotten
 }
 
-/// One load at any alignment. Packets are unaligned, and the compiler would build an unaligned read out of single bytes.
+/// One load at any alignment. Packets are unaligned, and the compiler would build an unaligned read out of single
+/// bytes.
 macro_rules! load {
     ($window:expr, $at:ident of $n:ident, $type:ty, $instruction:literal) => {{
         const { assert!($at + size_of::<$type>() <= $n, "the read lies within the window") };

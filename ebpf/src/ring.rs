@@ -18,8 +18,8 @@ use crate::{
 /// Does not wake the reader, who looks by itself several times a second.
 const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 
-/// Evicts a record. It waits until there are [`EVICTED_MAX`], because a reservation in the ring costs some 50 ns and one
-/// serves for all of them. If the ring has no room for these, the record is counted as lost, in its own window and
+/// Evicts a record. It waits until there are [`EVICTED_MAX`], because a reservation in the ring costs some 50 ns and
+/// one serves for all of them. If the ring has no room for these, the record is counted as lost, in its own window and
 /// interface.
 #[inline(always)]
 pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
@@ -59,8 +59,8 @@ fn write<T>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
     ring.output_untyped::<T>(entry, flags).map_err(|_| Loss::RingFull)
 }
 
-/// Wakes the reader at the one write that finds the ring a quarter full. The reader also looks by itself several times a
-/// second. A wake-up takes an interrupt, which costs 10 us where a hypervisor delivers it.
+/// Wakes the reader at the one write that finds the ring a quarter full. The reader also looks by itself several times
+/// a second. A wake-up takes an interrupt, which costs 10 us where a hypervisor delivers it.
 #[inline(always)]
 fn wakeup(id: u32, ring_bytes: u32) -> u64 {
     const WRITE_BYTES: u64 = size_of::<[Record; EVICTED_MAX]>() as u64 + 8;

@@ -5,8 +5,8 @@ use weir_common::{cpu::Cpu, sampling::Valve};
 
 use crate::maps::VALVES;
 
-/// How many packets this one stands for; `None` if it is left out. Each packet that is taken makes one draw, which tells
-/// how many are left out after it.
+/// How many packets this one stands for; `None` if it is left out. Each packet that is taken makes one draw, which
+/// tells how many are left out after it.
 #[inline(always)]
 pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     if cpu.rate == 0 {

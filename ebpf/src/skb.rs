@@ -3,15 +3,15 @@
 //! TCX attaches weir before all other programs, so that weir counts packets that those drop. weir returns [`NEXT`], so
 //! that those run. At this hook a packet may differ from the packet on the wire. weir counts the packet on the wire:
 //!
-//! - An offload may have merged several packets into one (GRO), or may have to split one later (GSO). They are counted as
-//!   the packets that they were or will be, each with its own headers.
+//! - An offload may have merged several packets into one (GRO), or may have to split one later (GSO). They are counted
+//!   as the packets that they were or will be, each with its own headers.
 //! - The outer VLAN tag may be in the buffer's metadata: its four bytes are counted.
 //! - Headers may lie outside of the buffer's linear part.
-//! - The router's own multicast and broadcast packets come back as copies for its own sockets, without a link header. The
-//!   interface did not receive them, and they are not counted.
+//! - The router's own multicast and broadcast packets come back as copies for its own sockets, without a link header.
+//!   The interface did not receive them, and they are not counted.
 //!
-//! Common packets, whose headers have fixed places, are read in place, if the linear part has the headers and the tag is
-//! not in the metadata. For all other packets the parser reads a copy of the beginning, as it was on the wire:
+//! Common packets, whose headers have fixed places, are read in place, if the linear part has the headers and the tag
+//! is not in the metadata. For all other packets the parser reads a copy of the beginning, as it was on the wire:
 //! `bpf_skb_load_bytes` copies it from all parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would
 //! rearrange the buffer, and copy a shared one.
 
@@ -111,8 +111,8 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         unsafe { (*self.0).vlan_present != 0 }
     }
 
-    /// What a merged buffer is on the wire: `segments` packets with at most `segment` bytes of payload each. A buffer that
-    /// was made outside of this kernel (by a guest, or at a tap) may not tell how many: then `segments` is 0.
+    /// What a merged buffer is on the wire: `segments` packets with at most `segment` bytes of payload each. A buffer
+    /// that was made outside of this kernel (by a guest, or at a tap) may not tell how many: then `segments` is 0.
     #[inline(always)]
     fn merged(self, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
         let headers = self.header_bytes();
@@ -123,8 +123,8 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
             // `segment` is never 0 here, but the compiler would keep a panic for that case.
             (payload + segment).saturating_sub(1).checked_div(segment).unwrap_or(1).max(1)
         };
-        // Headers inside a tunnel are not looked for. But all headers together have at least the bytes that full payloads
-        // leave; that is exact if the last packet is full.
+        // Headers inside a tunnel are not looked for. But all headers together have at least the bytes that full
+        // payloads leave; that is exact if the last packet is full.
         let headers = headers.max(length.saturating_sub(packets * segment));
         Tally::new(packets, length + tag + (packets - 1) * (headers + tag))
     }

@@ -26,8 +26,8 @@ pub fn weir(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// As [`weir`], for kernels before Linux 5.18: they do not know packets in several pieces, and refuse a program that says
-/// it takes them.
+/// As [`weir`], for kernels before Linux 5.18: they do not know packets in several pieces, and refuse a program that
+/// says it takes them.
 #[xdp]
 pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(Linear(ctx.as_ptr().cast()));
@@ -120,7 +120,8 @@ impl Captured {
         if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
             return None;
         }
-        // SAFETY: the header lies within the metadata, by the check above; 4-byte alignment is the kernel's rule for it.
+        // SAFETY: the header lies within the metadata, by the check above; 4-byte alignment is the kernel's rule for
+        // it.
         Some(unsafe { *(header as *const ReplayHeader) })
     }
 

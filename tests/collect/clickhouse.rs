@@ -1,4 +1,5 @@
-//! The recipe of `docs/collectors/clickhouse.md`, with ClickHouse as a library (chdb) behind the HTTP interface that sinks use.
+//! The recipe of `docs/collectors/clickhouse.md`, with ClickHouse as a library (chdb) behind the HTTP interface that
+//! sinks use.
 
 use std::{
     fs,

@@ -1,7 +1,8 @@
 //! The documentation tells the truth: what it names exists, its commands are understood, and it explains every field
-//! of a report.
+//! of a report. Comments fit a screen, and no modules need each other in a circle.
 
 mod commands;
+mod comments;
 mod fields;
 mod modules;
 mod page;

@@ -1,5 +1,5 @@
-//! `ARCHITECTURE.md` says that no modules of one folder need each other in a circle. This reads the imports of every source
-//! file, and holds that against them.
+//! `ARCHITECTURE.md` says that no modules of one folder need each other in a circle. This reads the imports of every
+//! source file, and holds that against them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -188,8 +188,8 @@ impl Tree {
         std::iter::successors(Some(module), |one| self.0[*one].parent).collect()
     }
 
-    /// The same between modules that are in one: where they or what is in them need each other. A module and what is in it
-    /// are one thing here.
+    /// The same between modules that are in one: where they or what is in them need each other. A module and what is in
+    /// it are one thing here.
     fn among_siblings(&self, edges: &Edges) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut lifted: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (from, to) in edges.keys() {
@@ -275,7 +275,8 @@ fn name_of(item: &Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// Every path, those in macros included. A name alone that begins with a small letter is left out: it may be a variable's.
+/// Every path, those in macros included. A name alone that begins with a small letter is left out: it may be a
+/// variable's.
 fn paths(tokens: TokenStream, found: &mut Vec<Names>) {
     let (mut path, mut colons) = (Names::new(), 0);
     let mut end = |path: &mut Names| {

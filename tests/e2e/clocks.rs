@@ -62,8 +62,8 @@ fn times(report: &Value) -> Result<[jiff::Timestamp; 2]> {
 }
 
 fn a_stepped_clock_disturbs_no_window() -> Result<()> {
-    /// Where the clock is set to, one after the other: two hours back, a day forward, and twice by less than what counts
-    /// as a step.
+    /// Where the clock is set to, one after the other: two hours back, a day forward, and twice by less than what
+    /// counts as a step.
     const SET_MS: [i64; 5] = [0, -7_200_000, 79_200_000, 79_199_700, 79_200_100];
     let clock = Clock::new()?;
     let program = weir_with(&[("LD_PRELOAD", &clock.library())], &clock.scratch)?;

@@ -1,5 +1,5 @@
-//! Every report that the disk has arrives exactly once, or a tombstone says why not: whatever the collector does, however often
-//! weir is killed, and whatever its disk does.
+//! Every report that the disk has arrives exactly once, or a tombstone says why not: whatever the collector does,
+//! however often weir is killed, and whatever its disk does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -162,8 +162,8 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// How many reports are nowhere. The next one that came names each such gap: it names the number before its own, and
-    /// reports are numbered from one.
+    /// How many reports are nowhere. The next one that came names each such gap: it names the number before its own,
+    /// and reports are numbered from one.
     fn missing(&self) -> Result<u64> {
         for (seq, report) in self.reports.range(2..) {
             let previous = report["previous"].as_str().with_context(|| format!("report {seq} names none before it"))?;

@@ -1,5 +1,5 @@
-//! From one weir to the next under a real systemd: restarts and crashes beside traffic. The programs stay on the interface,
-//! and each packet is in exactly one report, or is declared to be lost with what was killed.
+//! From one weir to the next under a real systemd: restarts and crashes beside traffic. The programs stay on the
+//! interface, and each packet is in exactly one report, or is declared to be lost with what was killed.
 
 use std::{
     collections::BTreeSet,
@@ -122,8 +122,8 @@ fn seen(reports: &[Value]) -> Result<u64> {
 }
 
 impl Outcome {
-    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. So many reports may
-    /// be missing that a killed weir had made and not delivered: the next one names it.
+    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. So many
+    /// reports may be missing that a killed weir had made and not delivered: the next one names it.
     fn is_whole(&self, missing_most: usize) -> Result<()> {
         let Self { sent, flows: _, reports, log } = self;
         let mut missing = 0;
@@ -182,7 +182,8 @@ fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
     Ok(())
 }
 
-/// The watchdog ends what does not answer. What came meanwhile is counted by the programs, and reported by the next weir.
+/// The watchdog ends what does not answer. What came meanwhile is counted by the programs, and reported by the next
+/// weir.
 fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     const WATCHDOG: &str = "[Service]\nWatchdogSec=3s\nTimeoutAbortSec=1s\nRestartSec=50ms\n";
     let path = "etc/systemd/system/weir.service.d/watchdog.conf";

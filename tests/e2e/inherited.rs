@@ -1,5 +1,5 @@
-//! What may be different when the next weir begins under a real systemd: the mode of an interface, its name, the network
-//! namespace, and when the last window ended. The ledger stays exact.
+//! What may be different when the next weir begins under a real systemd: the mode of an interface, its name, the
+//! network namespace, and when the last window ended. The ledger stays exact.
 
 use std::{
     fs,

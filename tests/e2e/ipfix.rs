@@ -315,8 +315,8 @@ fn over_tcp_nothing_is_missing_after_an_outage() -> Result<()> {
         serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let (mut found, expected) = (Flows::new(), of_rows(rows_by_interface(&reports), None)?);
     flows_of_tshark(&decoded, &mut found)?;
-    // What the collector had not acknowledged when it cut the connection came again: none is missing, and a few may be there
-    // twice.
+    // What the collector had not acknowledged when it cut the connection came again: none is missing, and a few may be
+    // there twice.
     for (key, (packets, bytes)) in &expected {
         let (sent, sent_bytes) = found.get(key).copied().unwrap_or_default();
         ensure!(

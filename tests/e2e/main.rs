@@ -1,7 +1,7 @@
 //! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
 //!
-//! One file per promise. Needs root, and is ignored without. Tests beside which nothing else may run come first, one after
-//! the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
+//! One file per promise. Needs root, and is ignored without. Tests beside which nothing else may run come first, one
+//! after the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
 
 use std::process::ExitCode;
 
@@ -101,8 +101,8 @@ const ALONE: [Suite; 13] = [
     Suite::in_namespaces("memory", memory::ALONE),
 ];
 
-/// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first, so
-/// that none of them is left over at the end.
+/// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
+/// so that none of them is left over at the end.
 const PATIENT: [Suite; 38] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },

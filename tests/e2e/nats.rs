@@ -55,8 +55,8 @@ impl Delivery {
         Ok(daemon)
     }
 
-    /// The ids of what waits on the disk for the server. The file has a spool of its own, and a report that is in there may have
-    /// been only half written for the server when weir was killed.
+    /// The ids of what waits on the disk for the server. The file has a spool of its own, and a report that is in there
+    /// may have been only half written for the server when weir was killed.
     fn waiting(&self) -> Result<BTreeSet<String>> {
         let mut command = Command::new(weir_binary()?);
         let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(self.state.file("spool")))?;

@@ -1,5 +1,5 @@
-//! A receiver of OTLP that knows nothing of weir gets the numbers of each report, exactly once. It decodes with the official
-//! definitions of OpenTelemetry.
+//! A receiver of OTLP that knows nothing of weir gets the numbers of each report, exactly once. It decodes with the
+//! official definitions of OpenTelemetry.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -21,8 +21,8 @@ use crate::{
 
 tests![without_capabilities_it_measures_what_comes_later, what_is_still_needed_stays_and_is_told];
 
-/// Root's rights to files that are not its own (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`), which threads that write or read
-/// files keep. A service has none.
+/// Root's rights to files that are not its own (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`), which threads that write or
+/// read files keep. A service has none.
 const FILES: u64 = 0b110;
 const NET_ADMIN: u64 = 1 << 12;
 
@@ -47,8 +47,8 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Holds every thread against what it may have: `first` for the first one, which attaches. A thread gives up the rest when
-/// it gets its first turn on a CPU.
+/// Holds every thread against what it may have: `first` for the first one, which attaches. A thread gives up the rest
+/// when it gets its first turn on a CPU.
 fn check(daemon: &Daemon, first: u64) -> Result<()> {
     let settled = || Ok(check_now(daemon, first).ok());
     clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, first))

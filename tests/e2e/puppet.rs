@@ -1,4 +1,5 @@
-//! A thread of another process that makes the system calls that it is told to, as if somebody had taken that process over.
+//! A thread of another process that makes the system calls that it is told to, as if somebody had taken that process
+//! over.
 
 use std::fs;
 

@@ -1,6 +1,6 @@
-//! A router forwards numbered packets while its weir is restarted, reloaded and killed under a real systemd. Each packet comes
-//! through, once; the programs stay attached; and each packet is in exactly one report, or declared to be lost with what was
-//! killed.
+//! A router forwards numbered packets while its weir is restarted, reloaded and killed under a real systemd. Each
+//! packet comes through, once; the programs stay attached; and each packet is in exactly one report, or declared to be
+//! lost with what was killed.
 
 use std::{
     fs,
@@ -29,7 +29,8 @@ use crate::{
 
 alone![forwarding_never_notices_weir];
 
-/// How often weir is restarted and killed, unless `scripts/soak handover` says otherwise. It is reloaded ten times as often.
+/// How often weir is restarted and killed, unless `scripts/soak handover` says otherwise. It is reloaded ten times as
+/// often.
 const TIMES: u32 = 3;
 /// How long weir measures before it is killed.
 const LIFE: Duration = Duration::from_millis(300);
@@ -106,7 +107,8 @@ fn forwarding_never_notices_weir() -> Result<()> {
     Ok(())
 }
 
-/// Sends numbered packets while something happens to weir. Each of them comes through, and there is a program at each moment.
+/// Sends numbered packets while something happens to weir. Each of them comes through, and there is a program at each
+/// moment.
 fn beside(lab: &Lab, machine: &Machine, happens: impl FnOnce() -> Result<()>) -> Result<Passed> {
     let is_over = AtomicBool::new(false);
     let passed = thread::scope(|scope| {

@@ -157,7 +157,8 @@ fn account<'a>(report: &'a Value, collector: &Collector) -> Result<&'a Value> {
         .with_context(|| format!("no account of {address}"))
 }
 
-/// Every way by which weir tells something, while a collector refuses its token, takes it, and quotes it in its answers.
+/// Every way by which weir tells something, while a collector refuses its token, takes it, and quotes it in its
+/// answers.
 fn secrets_are_told_to_the_collector_alone() -> Result<()> {
     const IN_HEADER: &str = "s3cret-in-a-header";
     const IN_QUERY: &str = "s3cret-in-the-query";

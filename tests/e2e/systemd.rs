@@ -198,8 +198,8 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     Ok(())
 }
 
-/// A router boots: nobody starts weir, its interface is not there yet, and its collector does not answer. Later both come.
-/// Each report arrives there once, those among them that were made before.
+/// A router boots: nobody starts weir, its interface is not there yet, and its collector does not answer. Later both
+/// come. Each report arrives there once, those among them that were made before.
 fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
     let port = 9_400;
     let config = format!(

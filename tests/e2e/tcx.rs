@@ -120,8 +120,9 @@ fn copies_of_the_routers_own_multicast_are_not_received() -> Result<()> {
     check_own_multicast(watch("both")?)
 }
 
-/// The kernel hands a copy of each multicast packet that the router sends to the router's own sockets, at the hook of what
-/// the interface receives. It begins with the IP header: the first bytes of this address would pass for an `EtherType`.
+/// The kernel hands a copy of each multicast packet that the router sends to the router's own sockets, at the hook of
+/// what the interface receives. It begins with the IP header: the first bytes of this address would pass for an
+/// `EtherType`.
 pub fn check_own_multicast(watch: Watch) -> Result<()> {
     const PACKETS: u64 = 50;
     const OWN: Ipv4Addr = Ipv4Addr::new(8, 0, 69, 7);

@@ -28,7 +28,8 @@ views:
   - {name: pairs, by: [src_ip, dst_ip], per: interface, top: 100}
 ";
 
-/// Views that have a table for each interface: those that are there by default and list all that there is, and one more.
+/// Views that have a table for each interface: those that are there by default and list all that there is, and one
+/// more.
 const WHOLE: [&str; 4] = ["ip_versions", "protocols", "dscp", "pairs"];
 /// The longest table of the default view `talkers`.
 const TALKERS: usize = 5;

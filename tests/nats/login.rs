@@ -62,7 +62,8 @@ pub fn a_secret_is_read_anew_and_never_told() -> Result<()> {
     Ok(())
 }
 
-/// A JWT as NATS has it (<https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt>): `by` says who `about` is.
+/// A JWT as NATS has it (<https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt>): `by` says who `about`
+/// is.
 fn token(by: &KeyPair, about: &KeyPair, nats: &Value) -> Result<String> {
     let claims = json!({"jti": "test", "iat": 1, "iss": by.public_key(), "sub": about.public_key(), "name": "test", "nats": nats});
     let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});

@@ -1,5 +1,5 @@
-//! The sink `nats` and its spool against the real `nats-server`: what a report goes through until a stream has it, once and in
-//! order.
+//! The sink `nats` and its spool against the real `nats-server`: what a report goes through until a stream has it, once
+//! and in order.
 
 mod login;
 mod proxy;

@@ -340,8 +340,8 @@ fn marked(tos: u8, control: u16, flags: u8) -> Vec<u8> {
     frame
 }
 
-/// Packets of one flow come with every TOS byte and every VLAN, in turn: sums of their records by each are exact, and the
-/// flow does not evict its own records.
+/// Packets of one flow come with every TOS byte and every VLAN, in turn: sums of their records by each are exact, and
+/// the flow does not evict its own records.
 pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
     const VLANS: [u16; 7] = [0, 1, 2, 7, 100, 2048, 4095];
     const ROUNDS: usize = 20;
@@ -376,8 +376,8 @@ pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
         ensure!(found_vlan == by_vlan, "by VLAN: {found_vlan:?}\nshould be {by_vlan:?}");
         let identity = records[0].key.identity();
         ensure!(records.iter().all(|record| record.key.identity() == identity), "it is one flow");
-        // 1,792 combinations in 16,384 slots, and then 4,096: some share one. With one slot for all, each packet would be a
-        // record.
+        // 1,792 combinations in 16,384 slots, and then 4,096: some share one. With one slot for all, each packet would
+        // be a record.
         ensure!(records.len() < 1_792 * 3 / 2 + 4_096, "{} records of {} packets", records.len(), marks.len());
         Ok(())
     })

@@ -23,8 +23,8 @@ const PACKETS: u16 = 60_000;
 const GAPS: usize = 7_000;
 
 /// The gaps of both follow the geometric distribution: for each bin of gaps the number of them is held against the
-/// binomial distribution, and so is the number of short gaps that follow short ones, because gaps must not depend on each
-/// other. All of it together fails by chance once in a million runs.
+/// binomial distribution, and so is the number of short gaps that follow short ones, because gaps must not depend on
+/// each other. All of it together fails by chance once in a million runs.
 pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {
     let plan = Plan { sampling: Packets::OneIn(RATE), interfaces: 1, ..PLAN };
     let found = [in_userspace(&plan), in_the_kernel(plan)?];

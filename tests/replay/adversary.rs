@@ -1,8 +1,9 @@
 //! Attackers who send packets and read every report, and adapt. What they learn is worth something on the same day, to
 //! the extent that `docs/SECURITY.md` states, and nothing after midnight UTC.
 //!
-//! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and the key follows from
-//! the secret and the day. For the filter of seen flows, a replay of its own stands for a pause in which the filter forgets.
+//! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and the key follows
+//! from the secret and the day. For the filter of seen flows, a replay of its own stands for a pause in which the
+//! filter forgets.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
@@ -95,8 +96,8 @@ fn attacker(nth: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 + nth)
 }
 
-/// A window in which the attackers send first, `packets` each in turn, and then the victim. In between the attackers push
-/// all records out of the flow cache by many small flows of one source, so that theirs come to the sketches first.
+/// A window in which the attackers send first, `packets` each in turn, and then the victim. In between the attackers
+/// push all records out of the flow cache by many small flows of one source, so that theirs come to the sketches first.
 fn against_the_victim(attackers: &[u32], packets: usize, bytes: usize) -> Vec<(Udp, usize)> {
     const PUSHING: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
     let turns = (0..packets).flat_map(|_| attackers.iter().map(|nth| (from(attacker(*nth)), bytes)));
@@ -105,8 +106,8 @@ fn against_the_victim(attackers: &[u32], packets: usize, bytes: usize) -> Vec<(U
     turns.chain(pushing).chain([(from(VICTIM), BYTES); VICTIM_PACKETS]).collect()
 }
 
-/// The distance of the victim's bounds as a share of all bytes; `None` if it is not in the list. Every bound of the list
-/// has to hold.
+/// The distance of the victim's bounds as a share of all bytes; `None` if it is not in the list. Every bound of the
+/// list has to hold.
 fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     let mut truth = BTreeMap::new();
     packets.iter().for_each(|(flow, bytes)| *truth.entry(flow.source.to_string()).or_default() += *bytes as u64);
@@ -124,8 +125,8 @@ fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     Ok(victim)
 }
 
-/// Sources that widen the victim's bounds a little together, found by watching them; none of them can be spared. Also the
-/// number of reports that it took.
+/// Sources that widen the victim's bounds a little together, found by watching them; none of them can be spared. Also
+/// the number of reports that it took.
 fn those_that_widen(router: &Router) -> Result<(Vec<u32>, u64)> {
     let mut windows = 0;
     let widens = |set: &[u32]| {
@@ -171,10 +172,10 @@ impl Outcome {
 
 /// (a) and (b): tries to push the victim out of the list, or to make its bounds wide.
 ///
-/// Whoever watches the victim's bounds needs sources that fill its block of the candidates and one of its cells there, and
-/// others that fill each of its cells of the count-min, without being candidates: those have to be kept out of their own
-/// blocks by others again. So the search ends with hundreds of sources, and what they send widens bounds by less than the
-/// configured error.
+/// Whoever watches the victim's bounds needs sources that fill its block of the candidates and one of its cells there,
+/// and others that fill each of its cells of the count-min, without being candidates: those have to be kept out of
+/// their own blocks by others again. So the search ends with hundreds of sources, and what they send widens bounds by
+/// less than the configured error.
 pub fn the_lists() -> Result<()> {
     // A quarter of what the victim sends, each: it belongs at the head of the list.
     let less = VICTIM_PACKETS / 4;
@@ -210,7 +211,8 @@ fn flow(nth: u32) -> (Udp, usize) {
     (Udp { ports, ..from(Ipv4Addr::from_bits(0x0a00_0000 + nth / 50_000)) }, 100)
 }
 
-/// (c): finds flows that the filter of seen flows takes for known, because of other flows that the attacker sends first.
+/// (c): finds flows that the filter of seen flows takes for known, because of other flows that the attacker sends
+/// first.
 pub fn the_filter_of_seen_flows() -> Result<()> {
     const FILL: u32 = 1_000;
     const GROUP: u32 = 32;

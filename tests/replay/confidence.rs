@@ -1,5 +1,5 @@
-//! Unique counts are as exact as was asked for. Their bounds and those of new flows hold as often as the report says that
-//! they do: many replays of one capture, each with other hash keys.
+//! Unique counts are as exact as was asked for. Their bounds and those of new flows hold as often as the report says
+//! that they do: many replays of one capture, each with other hash keys.
 
 use anyhow::{Context, Error, Result, ensure};
 use weir::replay::Windows;
@@ -34,8 +34,8 @@ pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     ];
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");
-    // Nearly every packet has a flow and a source of its own: ten times as many as the sketch has registers, so that the
-    // error is what it is at any large count.
+    // Nearly every packet has a flow and a source of its own: ten times as many as the sketch has registers, so that
+    // the error is what it is at any large count.
     let plan = Plan { seed: 41, packets: 6_000, flows: 100_000, zipf: 0.0, mix: Mix::plain(), ..Plan::default() };
     let truth = capture(&file, plan)?;
     let config = small();

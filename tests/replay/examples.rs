@@ -127,8 +127,8 @@ const QUALITY_OF_SERVICE: [(&str, Says); 3] = [
 const SCANS_AND_FLOODS: [(&str, Says); 3] = [
     ("scanners", Items(|seen| item(true, src_ip(seen), json!([seen.flow.dst, seen.flow.dst_port])))),
     ("flooded", Items(|seen| item(true, dst_ip(seen), json!(seen.flow.src)))),
-    // The flags of a packet, where the view has those of a record: in this capture every packet of a flow has an ACK, or
-    // none of them.
+    // The flags of a packet, where the view has those of a record: in this capture every packet of a flow has an ACK,
+    // or none of them.
     ("syn_only", Rows(|seen| only(seen.tcp_flags & (SYN | ACK) == SYN, src_ip(seen)))),
 ];
 

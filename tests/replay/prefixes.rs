@@ -30,8 +30,8 @@ const LISTED: u8 = 10;
 const SEEDS: u64 = 100;
 const CONFIDENCE: f64 = 0.999;
 
-/// Hosts that are listed, each in a network of its own that has little besides; two crowds of small hosts in one network;
-/// and single hosts in many others. Each host sends and receives.
+/// Hosts that are listed, each in a network of its own that has little besides; two crowds of small hosts in one
+/// network; and single hosts in many others. Each host sends and receives.
 fn crowds_and_elephants() -> Vec<(Udp, usize)> {
     const PEER: (u16, u16) = (4_000, 53);
     let v4 = |network: u16, host: u8| -> IpAddr {

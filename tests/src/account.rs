@@ -86,8 +86,8 @@ impl Ledger {
     }
 }
 
-/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw, without what has
-/// fed them on another interface. Each interface's packet sizes are those of all packets that it saw.
+/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw, without what
+/// has fed them on another interface. Each interface's packet sizes are those of all packets that it saw.
 ///
 /// # Errors
 ///

@@ -58,8 +58,8 @@ impl Collecting {
         Self::start_in(Command::new(weir_binary()?), folder, folder, arguments)
     }
 
-    /// As [`Collecting::start`], by a command that runs weir with the arguments that are added, and with the database in
-    /// another folder than the log: one that only the command may see.
+    /// As [`Collecting::start`], by a command that runs weir with the arguments that are added, and with the database
+    /// in another folder than the log: one that only the command may see.
     ///
     /// # Errors
     ///

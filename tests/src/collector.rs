@@ -1,7 +1,8 @@
 //! A small collector, to which weir's HTTP sink sends its reports.
 //!
 //! It accepts what usual collectors accept (`POST` of `application/x-ndjson`, plain or gzip, one report a line) and
-//! keeps it. It is a webhook, too: a message of an alert is `application/json`. A test can make it fail in the ways in which collectors fail.
+//! keeps it. It is a webhook, too: a message of an alert is `application/json`. A test can make it fail in the ways in
+//! which collectors fail.
 
 use std::{
     collections::VecDeque,

@@ -116,7 +116,8 @@ impl<'a> Generator<'a> {
         Ok(Self { namespace, loaded, frame })
     }
 
-    /// Sends packets, at the rate if that is set, or as fast as one CPU makes them; goes on with the flows where the last call has ended.
+    /// Sends packets, at the rate if that is set, or as fast as one CPU makes them; goes on with the flows where the
+    /// last call has ended.
     ///
     /// # Errors
     ///

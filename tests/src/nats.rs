@@ -1,5 +1,6 @@
-//! Runs the real `nats-server`, and speaks its protocol (<https://docs.nats.io/reference/reference-protocols/nats-protocol>)
-//! without weir's client: what a stream has is read by somebody else than who wrote it.
+//! Runs the real `nats-server`, and speaks its protocol
+//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client: what a stream has is
+//! read by somebody else than who wrote it.
 
 use std::{
     fs::{self, File},

@@ -56,8 +56,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The namespace that a process is in, under a name of its own: `weir-<pid>-<number>-<role>`. The name goes on drop;
-    /// the namespace stays as long as its processes.
+    /// The namespace that a process is in, under a name of its own: `weir-<pid>-<number>-<role>`. The name goes on
+    /// drop; the namespace stays as long as its processes.
     fn of_process(number: u32, role: &str, process: u32) -> Result<Self> {
         let name = format!("weir-{}-{number}-{role}", process::id());
         ip(["netns", "attach", &name, &process.to_string()])?;

@@ -32,7 +32,8 @@ pub enum Dimension {
     Destinations,
     /// Pairs of source and destination address.
     Pairs,
-    /// Pairs of protocol and the lower of the two ports; packets that have no port count under port 0, and so does ICMP.
+    /// Pairs of protocol and the lower of the two ports; packets that have no port count under port 0, and so does
+    /// ICMP.
     Services,
 }
 

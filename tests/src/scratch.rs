@@ -45,8 +45,8 @@ impl Scratch {
 
     /// Puts a copy of a program into it that these users may run: `0o700` means its owner.
     ///
-    /// A process of its own writes it. What another thread starts at this moment inherits every file that this process has
-    /// open, and a program that anybody has open for writing cannot be run ("Text file busy").
+    /// A process of its own writes it. What another thread starts at this moment inherits every file that this process
+    /// has open, and a program that anybody has open for writing cannot be run ("Text file busy").
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A blocklist in two stages. A filter that fits into a cache lets nearly every request pass. The exact list, which may be
-//! on a disk or on another machine, decides about the rest. No decision is wrong.
+//! A blocklist in two stages. A filter that fits into a cache lets nearly every request pass. The exact list, which may
+//! be on a disk or on another machine, decides about the rest. No decision is wrong.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example blocklist

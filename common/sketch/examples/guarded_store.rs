@@ -1,5 +1,5 @@
-//! A store that never reads the disk for records that are not there: a filter in memory knows which records exist. Records
-//! come and go, so keys must be removable from the filter.
+//! A store that never reads the disk for records that are not there: a filter in memory knows which records exist.
+//! Records come and go, so keys must be removable from the filter.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example guarded_store

@@ -1,5 +1,5 @@
-//! Which of N nodes has a key? Each node publishes a filter of its keys. A client asks only the nodes whose filter says yes,
-//! and no node if none does.
+//! Which of N nodes has a key? Each node publishes a filter of its keys. A client asks only the nodes whose filter says
+//! yes, and no node if none does.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example which_node

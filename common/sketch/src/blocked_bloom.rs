@@ -218,7 +218,8 @@ impl Block {
     #[inline(always)]
     fn insert<const ROTATES: bool>(&mut self, word: u64) -> bool {
         let is_new = !self.covers::<ROTATES>(word);
-        // Where vectors cannot compare by a mask, compilers would do both of these lane by lane, if they did them together.
+        // Where vectors cannot compare by a mask, compilers would do both of these lane by lane, if they did them
+        // together.
         let block = if ROTATES { self } else { black_box(self) };
         block.0.iter_mut().zip(bits::<ROTATES>(word)).for_each(|(lane, bit)| *lane |= bit);
         is_new

@@ -111,8 +111,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         });
     }
 
-    /// Prefetches what the key with this hash will touch. Batches do so by themselves only where a sketch is so large that
-    /// its lines are probably far.
+    /// Prefetches what the key with this hash will touch. Batches do so by themselves only where a sketch is so large
+    /// that its lines are probably far.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         ask(&self.blocks, self.places().of(hash));

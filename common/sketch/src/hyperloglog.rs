@@ -38,8 +38,8 @@ pub const PRECISION_MAX: u32 = 18;
 /// The probability with which [`HyperLogLog::bounds`] hold.
 pub const CONFIDENCE: f64 = 0.999;
 /// So many keys more than were counted are allowed for above. While keys are few, they seldom share a register, and a
-/// normal distribution makes too little of those that do: with 65,536 registers, bounds of 66 to 73 keys would be too low
-/// with a probability of up to 0.076 % instead of 0.05 %.
+/// normal distribution makes too little of those that do: with 65,536 registers, bounds of 66 to 73 keys would be too
+/// low with a probability of up to 0.076 % instead of 0.05 %.
 const FEW: f64 = 0.125;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;

@@ -1,15 +1,15 @@
 //! The lowest rank that any register holds. A hash of this rank or a lower one can change nothing.
 //!
-//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is of this kind. One comparison
-//! of whole vectors rejects such hashes before their registers are looked for.
+//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is of this kind. One
+//! comparison of whole vectors rejects such hashes before their registers are looked for.
 
 /// How many hashes are compared together: one bit each in a word.
 pub(super) const GROUP: usize = u64::BITS as usize;
 
 /// A lower bound of the ranks of all registers.
 ///
-/// It is a shortcut and no part of a sketch's state: the registers are the same whatever it is. So all values compare as
-/// equal, and none is printed.
+/// It is a shortcut and no part of a sketch's state: the registers are the same whatever it is. So all values compare
+/// as equal, and none is printed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LowestRank {
     rank: u8,
@@ -18,8 +18,8 @@ pub(super) struct LowestRank {
 }
 
 impl LowestRank {
-    /// The bound before `fed` more hashes are added. It is updated once for as many hashes as there are `registers`, which
-    /// costs each hash a fraction of a cycle.
+    /// The bound before `fed` more hashes are added. It is updated once for as many hashes as there are `registers`,
+    /// which costs each hash a fraction of a cycle.
     #[inline]
     pub fn before(&mut self, fed: usize, registers: &[u8], rank: impl Fn(u8) -> u8) -> u8 {
         if self.age >= registers.len() {

@@ -2,8 +2,8 @@
 
 /// A normal variable lies within so many standard deviations of its mean, to both sides, with this probability.
 ///
-/// A probability of 1 or more gives the distance beyond which the remaining probability is less than the smallest number
-/// there is.
+/// A probability of 1 or more gives the distance beyond which the remaining probability is less than the smallest
+/// number there is.
 pub(crate) fn deviations(probability: f64) -> f64 {
     const MOST: f64 = 38.0;
     // The remaining probability falls with the distance, so halving finds it.

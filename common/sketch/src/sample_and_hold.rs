@@ -1,7 +1,7 @@
 //! Sample and hold: which few keys touch the most items, and how many, each with a counter of its own?
 //!
-//! The structure has room for a few keys. A key that it holds counts its items in memory that it shares with nobody: first in
-//! a set, and when that is full, in registers. For a pair (a key and an item) that comes:
+//! The structure has room for a few keys. A key that it holds counts its items in memory that it shares with nobody:
+//! first in a set, and when that is full, in registers. For a pair (a key and an item) that comes:
 //!
 //! ```text
 //! held?      count the item
@@ -15,18 +15,19 @@
 //! 2. A new key inherits the score of the key that it replaces. So scores only grow, and ever rarer pairs are needed: a
 //!    flood of small keys replaces some thousand keys, not all the time.
 //!
-//! **Errors**: what was counted since the key was held is exact up to some 0.4 items for each register; more is wrong both
-//! ways, by 0.761 / sqrt(registers). What the key touched before is missing: the lower bound leaves it out, and the upper
-//! bound allows for it. A key that touches many items from the start is held almost from the start.
+//! **Errors**: what was counted since the key was held is exact up to some 0.4 items for each register; more is wrong
+//! both ways, by 0.761 / sqrt(registers). What the key touched before is missing: the lower bound leaves it out, and
+//! the upper bound allows for it. A key that touches many items from the start is held almost from the start.
 //!
-//! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 832 items are counted exactly.
-//! A pair of a key that is not held takes a hash and a look into a small table; one of a held key takes its register, too, or
-//! two buckets of its set.
+//! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 832 items are counted
+//! exactly. A pair of a key that is not held takes a hash and a look into a small table; one of a held key takes its
+//! register, too, or two buckets of its set.
 //!
 //! **Papers**: sampling pairs by their hashes, to find who touches many: Venkataraman, Song, Gibbons and Blum, "New
-//! streaming algorithms for fast detection of superspreaders", 2005. Counting exactly what was sampled once: Estan and
-//! Varghese, "New directions in traffic measurement and accounting", 2002. A new key inherits the score of the smallest:
-//! Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005.
+//! streaming algorithms for fast detection of superspreaders", 2005. Counting exactly what was sampled once: Estan
+//! and Varghese, "New directions in traffic measurement and accounting", 2002. A new key inherits the score of the
+//! smallest: Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams"
+//! (2005).
 //! Registers and estimates are those of [`UltraLogLog`](super::UltraLogLog).
 //!
 //! **Why not a crate**: none has it. [`Spread`](super::Spread) answers for every key, with wider bounds, and merges
@@ -64,8 +65,8 @@ pub const KEYS_MAX: usize = 1 << 14;
 const CHANCES: u64 = 2;
 /// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
 const PLACES: usize = 1 << 13;
-/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left was
-/// more than it seemed, or it waited for longer than is likely.
+/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left
+/// was more than it seemed, or it waited for longer than is likely.
 const WAYS: f64 = 4.0;
 
 /// Distinct counts of a few keys: those that touch the most items.
@@ -104,7 +105,8 @@ pub struct SampleAndHold<K> {
     precision: u32,
     /// Where a key is held.
     index: Index,
-    /// At least so much does every held key have; 0 while there is room. A lower bound: scores grow without a look at it.
+    /// At least so much does every held key have; 0 while there is room. A lower bound: scores grow without a look at
+    /// it.
     price: u64,
     /// A pair's rarity must be at most this for its key to be held.
     limit: u64,
@@ -139,8 +141,8 @@ struct Held<K> {
 }
 
 impl<K: Copy> SampleAndHold<K> {
-    /// A structure that holds so many keys, at most [`KEYS_MAX`], whose counts have this relative standard error (within
-    /// 0.19 and 0.0015) where they are not exact.
+    /// A structure that holds so many keys, at most [`KEYS_MAX`], whose counts have this relative standard error
+    /// (within 0.19 and 0.0015) where they are not exact.
     ///
     /// To find the k keys that touch most, give it room for several times as many.
     pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
@@ -261,8 +263,8 @@ impl<K: Copy> SampleAndHold<K> {
         *times = times.saturating_add(1);
     }
 
-    /// What the bounds of all keys that are held, and of so many others, need to hold together, but with the probability
-    /// `failure`.
+    /// What the bounds of all keys that are held, and of so many others, need to hold together, but with the
+    /// probability `failure`.
     pub fn margin(&self, others: usize, failure: f64) -> Margin {
         // Also keys that were held and left: a list has those that chance has favoured.
         let keys = self.admitted.saturating_add(others as u64).max(1);
@@ -290,8 +292,8 @@ impl<K: Copy> SampleAndHold<K> {
         touched.collect()
     }
 
-    /// What a key that is not held touches at most, with bounds as a margin has them. The value is what the smallest held
-    /// key has: who touched much more would be held.
+    /// What a key that is not held touches at most, with bounds as a margin has them. The value is what the smallest
+    /// held key has: who touched much more would be held.
     pub fn estimate_unheld(&self, key_hash: u64, margin: &Margin) -> Estimate {
         let upper = self.most(self.missed_by(key_hash, margin.price), margin);
         Estimate { value: margin.price.min(upper), lower: 0, upper }
@@ -306,8 +308,8 @@ impl<K: Copy> SampleAndHold<K> {
         Missed::new(price, self.left[place_of_leaver(key_hash)])
     }
 
-    /// Merges another one into this one. Bounds hold for everything that both were fed. The keys with the largest scores
-    /// stay.
+    /// Merges another one into this one. Bounds hold for everything that both were fed. The keys with the largest
+    /// scores stay.
     ///
     /// # Errors
     ///
@@ -336,8 +338,8 @@ impl<K: Copy> SampleAndHold<K> {
         self.admitted = self.admitted.saturating_add(other.admitted);
         self.tables = self.tables.saturating_add(other.tables);
         self.set_price(price);
-        // The largest first: whoever finds no place that is worth less leaves with those behind it. Among equals the hash
-        // decides, so that it does not matter who merges whom.
+        // The largest first: whoever finds no place that is worth less leaves with those behind it. Among equals the
+        // hash decides, so that it does not matter who merges whom.
         arriving.sort_unstable_by_key(|(theirs, held)| Reverse((other.counters[*theirs].score(), held.hash)));
         for (theirs, held) in arriving {
             self.receive(held, other.counters[theirs], other.memory_of(theirs));

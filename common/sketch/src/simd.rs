@@ -98,8 +98,8 @@ pub fn prefetch<T>(value: &T) {
 /// Defines a function that is compiled for each [`Level`] and runs the best version that this CPU has.
 ///
 /// Whatever the body calls must be `#[inline(always)]` to be compiled for that level too. In the body, `ROTATES` says
-/// whether this version has an instruction that rotates each lane by a number of its own, and `MULTIPLIES` whether it has
-/// one that multiplies lanes of 64 bits.
+/// whether this version has an instruction that rotates each lane by a number of its own, and `MULTIPLIES` whether it
+/// has one that multiplies lanes of 64 bits.
 macro_rules! dispatch {
     (
         $(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $type:ty),* $(,)?)

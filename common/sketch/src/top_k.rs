@@ -120,8 +120,8 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     }
 
     /// Adds many weights, in order. The first column comes with a function that reads the hash of an element, which is
-    /// called several times. The second, which may be the same column, comes with one that reads key and weight, which is
-    /// called once. Stops at the end of the shorter column.
+    /// called several times. The second, which may be the same column, comes with one that reads key and weight, which
+    /// is called once. Stops at the end of the shorter column.
     #[inline]
     pub fn add_batch<H, T>(&mut self, hashes: (&[H], impl Fn(&H) -> u64), items: (&[T], impl FnMut(&T) -> (K, W))) {
         self.add_batch_and(hashes, items, &mut ());
@@ -181,8 +181,8 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         self.blocks.iter().zip(&self.rows).flat_map(|(block, row)| block.taken().map(|way| row.get(way)))
     }
 
-    /// What keys that are not held have, in groups: each such key is in one of them, and all of a group together have at
-    /// most this.
+    /// What keys that are not held have, in groups: each such key is in one of them, and all of a group together have
+    /// at most this.
     pub fn light(&self) -> impl Iterator<Item = W> {
         self.blocks.iter().flat_map(|block| block.light.cells())
     }
@@ -199,9 +199,9 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         self.merge_and(other, |_| 0, &mut (), |_, most| most)
     }
 
-    /// The same. `rest` is given what the candidates of both had that are candidates no longer. It must not have been merged
-    /// with the other table's rest before: each is asked for keys that are candidates in the one table and not in the
-    /// other. `hash_of` makes the hash of such a key; `at_most` is [`Rest::at_most`] of the other table's rest.
+    /// The same. `rest` is given what the candidates of both had that are candidates no longer. It must not have been
+    /// merged with the other table's rest before: each is asked for keys that are candidates in the one table and not
+    /// in the other. `hash_of` makes the hash of such a key; `at_most` is [`Rest::at_most`] of the other table's rest.
     ///
     /// # Errors
     ///
@@ -295,9 +295,9 @@ fn admit<K: Copy + Eq, W: Weight>(
         block.light.add(block.tag(way), leaves.lower());
         rest.give_back(&leaves.key, leaves.lower());
     }
-    // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none waited for
-    // nothing: it was as heavy before, and the price was lower. (It competes with the whole credit nevertheless, or one
-    // heavy key after the other would take the same place.)
+    // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none waited
+    // for nothing: it was as heavy before, and the price was lower. (It competes with the whole credit nevertheless, or
+    // one heavy key after the other would take the same place.)
     let credit = price.min(missed.score());
     let missed = rest.at_most(hash, missed);
     let likely = if coin.is_needed(price) { credit.min(missed.score()) } else { 0 };

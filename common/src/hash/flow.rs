@@ -82,15 +82,15 @@ mod tests {
         ("IPv6 networks in a row", |n| Address::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(n) << 64))),
     ];
 
-    /// Products of words with secret numbers promise that two keys are independent, and no more. Counts of distinct keys
-    /// need more: of three keys in a row the third follows from the other two, up to [`KeyedHash`]'s finaliser.
+    /// Products of words with secret numbers promise that two keys are independent, and no more. Counts of distinct
+    /// keys need more: of three keys in a row the third follows from the other two, up to [`KeyedHash`]'s finaliser.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn distinct_keys_in_rows_are_counted_as_surely_as_random_ones() {
         const SEEDS: u64 = 400;
         const COUNTS: [u64; 5] = [1, 72, 1_000, 6_000, 30_000];
-        // Eight or more of 400 bounds at 99.9 % fail once in 93 million runs; 260 or more of 400 at 50 % once in a billion.
-        // One of all 20 pairs of counts does so once in four million.
+        // Eight or more of 400 bounds at 99.9 % fail once in 93 million runs; 260 or more of 400 at 50 % once in a
+        // billion. One of all 20 pairs of counts does so once in four million.
         for (name, family) in FAMILIES {
             let mut failures = [[0; 2]; COUNTS.len()];
             for seed in 0..SEEDS {

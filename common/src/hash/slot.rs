@@ -36,10 +36,11 @@ pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
 /// flows (ports or addresses in a row), whose sums are similar.
 ///
 /// A product modulo 2^64 carries a difference only upwards: of a word that differs in its highest bit alone, it has one
-/// bit, and two such words cancel each other whatever the key. Of IPv6 addresses, senders choose every bit. So all but the
-/// last of their words are multiplied twice: as numbers and with their bytes reversed. Of any difference in these words, one
-/// of the two has a bit below 2^32, so the sums of the two flows are equal with a probability of 2^-32. Flows that differ
-/// in the last word alone never have the same sum, because its key is odd. In an IPv4 address no bit is that high.
+/// bit, and two such words cancel each other whatever the key. Of IPv6 addresses, senders choose every bit. So all but
+/// the last of their words are multiplied twice: as numbers and with their bytes reversed. Of any difference in these
+/// words, one of the two has a bit below 2^32, so the sums of the two flows are equal with a probability of 2^-32.
+/// Flows that differ in the last word alone never have the same sum, because its key is odd. In an IPv4 address no bit
+/// is that high.
 #[inline(always)]
 pub const fn place(key: &SlotKey, parsed: &Parsed) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -101,9 +102,9 @@ mod tests {
         }
     }
 
-    /// A product modulo 2^64 carries a difference only upwards, so those of high bits used to cancel each other: two flows
-    /// shared a slot with every key. Over many keys, each pair is a fair coin of 1 in 256: of 4,096 keys 16 on average,
-    /// and 60 with a probability below 10^-15.
+    /// A product modulo 2^64 carries a difference only upwards, so those of high bits used to cancel each other: two
+    /// flows shared a slot with every key. Over many keys, each pair is a fair coin of 1 in 256: of 4,096 keys 16 on
+    /// average, and 60 with a probability below 10^-15.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn no_two_flows_share_a_slot_with_every_key() {

@@ -1,7 +1,7 @@
 //! Alerts: what the [rules](crate::rule) say of each report.
 //!
-//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold for
-//! certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
+//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold
+//! for certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
 //! [`notice`] tells people.
 
 pub mod notice;
@@ -161,8 +161,8 @@ impl<'r> Found<'r> {
         found
     }
 
-    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the one of the
-    /// way back, or else the one that is nearest to it.
+    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the one of
+    /// the way back, or else the one that is nearest to it.
     fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
         let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
         let shown = self.farthest.iter().take(all);

@@ -8,8 +8,8 @@ use crate::{
     rule::Operator,
 };
 
-/// A number of a report. The truth lies between the bounds, at the confidence that the report states; an exact number has
-/// equal ones.
+/// A number of a report. The truth lies between the bounds, at the confidence that the report states; an exact number
+/// has equal ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
     /// The number.

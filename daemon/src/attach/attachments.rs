@@ -58,8 +58,8 @@ pub struct Attachments<'a> {
 }
 
 impl<'a> Attachments<'a> {
-    /// Attaches to all interfaces that are named and there, or fails; and to those that fit a pattern, as far as possible.
-    /// A named one that is not there yet is waited for, unless `strict` forbids it.
+    /// Attaches to all interfaces that are named and there, or fails; and to those that fit a pattern, as far as
+    /// possible. A named one that is not there yet is waited for, unless `strict` forbids it.
     ///
     /// # Errors
     ///
@@ -115,9 +115,10 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for stays
-    /// attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. What it
-    /// asks for besides is attached when the interfaces are followed the next time. Returns how many slots are in use.
+    /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for
+    /// stays attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends
+    /// now. What it asks for besides is attached when the interfaces are followed the next time. Returns how many slots
+    /// are in use.
     pub fn change(&mut self, interfaces: &[Interface], views: Arc<Views>, most: usize) -> usize {
         self.released = Released::Nothing;
         if self.rules != interfaces {
@@ -193,8 +194,8 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// Detaches from these interfaces, or from all, and leaves them alone until there is another configuration. Gives what
-    /// it has detached from, in words.
+    /// Detaches from these interfaces, or from all, and leaves them alone until there is another configuration. Gives
+    /// what it has detached from, in words.
     ///
     /// # Errors
     ///
@@ -505,8 +506,8 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Everything that was to be attached is: what was taken over goes with this weir from now on. Detaches from what an
-    /// earlier weir has measured and this one does not.
+    /// Everything that was to be attached is: what was taken over goes with this weir from now on. Detaches from what
+    /// an earlier weir has measured and this one does not.
     pub fn settle_inherited(&mut self) {
         self.ladder.inherited.clear();
         let presents = self.slots.iter_mut().filter_map(|attachment| attachment.present.as_mut());

@@ -1,12 +1,12 @@
 //! What feeds totals and lists: each packet once, however many measured interfaces carry it.
 //!
 //! A packet may pass several interfaces: a VLAN and its parent, a bridge and its port, a tunnel and the card below it,
-//! the interface that it comes by and the one that it leaves by. Each interface's ledger has it. This file decides where
-//! it feeds, out of what the interfaces are. It asks and changes nothing in the kernel.
+//! the interface that it comes by and the one that it leaves by. Each interface's ledger has it. This file decides
+//! where it feeds, out of what the interfaces are. It asks and changes nothing in the kernel.
 //!
-//! - **Received**: it feeds on the lowest measured interface. So an interface feeds `none` if measured interfaces below it
-//!   carry everything that it receives. Where they carry only a part (one port of a bridge), the upper one feeds, and
-//!   those below do not.
+//! - **Received**: it feeds on the lowest measured interface. So an interface feeds `none` if measured interfaces below
+//!   it carry everything that it receives. Where they carry only a part (one port of a bridge), the upper one feeds,
+//!   and those below do not.
 //! - **Sent**: it feeds unless it has fed when it was received, which the tc hook knows for each packet (`local`). On
 //!   stacks the lowest interface feeds here, too.
 //! - **Tunnels**: what a tunnel interface receives came inside packets of another interface. The kernel does not always

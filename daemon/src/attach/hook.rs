@@ -1,12 +1,12 @@
 //! The classic tc hook: for kernels without TCX (before Linux 6.6), or where it is asked for.
 //!
 //! A filter at this hook stays after its process has ended. So weir removes it itself: when it stops, when it starts
-//! (what an earlier weir has left), and by `weir detach`. A filter is weir's if its *program* is: names of filters can be
-//! anybody's. Filters of others stay.
+//! (what an earlier weir has left), and by `weir detach`. A filter is weir's if its *program* is: names of filters can
+//! be anybody's. Filters of others stay.
 //!
-//! Filters need a queueing discipline, `clsact`. weir adds one where there is none, and leaves it there: without filters
-//! it does nothing. To add or to remove one, the kernel stops what the interface sends for a moment, and drops it
-//! (`dev_deactivate()` in `qdisc_graft()`). So weir does that once for an interface, and not at each start and stop.
+//! Filters need a queueing discipline, `clsact`. weir adds one where there is none, and leaves it there: without
+//! filters it does nothing. To add or to remove one, the kernel stops what the interface sends for a moment, and drops
+//! it (`dev_deactivate()` in `qdisc_graft()`). So weir does that once for an interface, and not at each start and stop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -133,8 +133,8 @@ fn refused(name: &str, source: io::Error) -> AttachError {
     }
 }
 
-/// The least priority number that a `bpf` filter for all packets can have beside these: one has to agree with the others
-/// of its priority. Within a priority the kernel runs the newest first.
+/// The least priority number that a `bpf` filter for all packets can have beside these: one has to agree with the
+/// others of its priority. Within a priority the kernel runs the newest first.
 fn priority(filters: &[Filter]) -> u16 {
     let taken: HashSet<u16> =
         filters.iter().filter(|filter| !filter.is_for_every_packet()).map(|filter| filter.priority).collect();
@@ -210,8 +210,8 @@ impl Leftover {
 ///
 /// # Errors
 ///
-/// The kernel gives no answer. [`io::ErrorKind::PermissionDenied`]: there are filters of programs, and only root may ask
-/// whose these are.
+/// The kernel gives no answer. [`io::ErrorKind::PermissionDenied`]: there are filters of programs, and only root may
+/// ask whose these are.
 pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let mut traffic = Traffic::open()?;
     let mut found = Vec::new();

@@ -174,12 +174,13 @@ impl Ladder<'_> {
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    /// Detaches what an earlier weir has left for this direction in another way. With both, packets would count twice, and
-    /// the kernel has room for one XDP program.
+    /// Detaches what an earlier weir has left for this direction in another way. With both, packets would count twice,
+    /// and the kernel has room for one XDP program.
     fn make_room(&mut self, device: &Device, way: Way, rungs: &[Obtained]) {
         const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
         if let Some(programs) = &mut self.programs {
-            // Loaded before, so that the interface is without a program for a moment only. Why not is told when it is attached.
+            // Loaded before, so that the interface is without a program for a moment only. Why not is told when it is
+            // attached.
             rungs.iter().for_each(|rung| drop(programs.of(device, way, *rung)));
         }
         if self.inherited.detach(HOOKS[way as usize], device.ifindex) {

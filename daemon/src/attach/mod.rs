@@ -2,10 +2,10 @@
 //!
 //! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
 //! ([`netlink`]), the interfaces there are and the configuration give what should be measured (`plan`). What should no
-//! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`). How the
-//! interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is attached at
-//! the classic tc hook would outlive the daemon, and is removed by `hook`. At each window's edge what the programs saw is
-//! compared with what the interfaces counted (`coverage`).
+//! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`).
+//! How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
+//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`. At each window's edge what the
+//! programs saw is compared with what the interfaces counted (`coverage`).
 
 mod attachments;
 mod coverage;

@@ -34,8 +34,8 @@ pub fn list(devices: &mut Devices, rules: &[Interface]) -> io::Result<Vec<Device
     if rules.iter().any(Interface::is_default_route) { devices.list_with_routes() } else { devices.list() }
 }
 
-/// The rule for the interface of this name, which a default route leaves by or not. One with exactly that name comes before
-/// that for the default route, and this one before patterns; among patterns the first one counts.
+/// The rule for the interface of this name, which a default route leaves by or not. One with exactly that name comes
+/// before that for the default route, and this one before patterns; among patterns the first one counts.
 pub fn rule_of(rules: &[Interface], name: &str, carries_default: bool) -> Option<usize> {
     let kinds = [Interface::is_named, Interface::is_default_route, Interface::is_pattern];
     let first =
@@ -43,15 +43,15 @@ pub fn rule_of(rules: &[Interface], name: &str, carries_default: bool) -> Option
     kinds.into_iter().find_map(first)
 }
 
-/// Whether an interface that is measured by the one rule may go on so by the other one: both mean what comes and goes, and
-/// attach in the same way.
+/// Whether an interface that is measured by the one rule may go on so by the other one: both mean what comes and goes,
+/// and attach in the same way.
 pub fn passes_on(from: &Interface, to: &Interface) -> bool {
     from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
 }
 
 /// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
-/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name and
-/// whether it carries a default route.
+/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name
+/// and whether it carries a default route.
 pub fn successor(
     before: &[Interface],
     rule: usize,

@@ -82,9 +82,10 @@ impl Slots {
         Self(slots)
     }
 
-    /// Goes from the rules `before` to those of another configuration. What these still ask for keeps its slot, and what is
-    /// attached there, if it is to be attached in the same way; the rest is leaving. Named interfaces get their slots, there
-    /// or not; further slots are made if need be, at most for so many in all. `devices` are the interfaces that are there.
+    /// Goes from the rules `before` to those of another configuration. What these still ask for keeps its slot, and
+    /// what is attached there, if it is to be attached in the same way; the rest is leaving. Named interfaces get their
+    /// slots, there or not; further slots are made if need be, at most for so many in all. `devices` are the interfaces
+    /// that are there.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
         for attachment in self.iter_mut() {
             let name = attachment.name.as_str();
@@ -153,9 +154,9 @@ impl Slots {
         holds.filter(|hold| matches!(hold, Hold::Socket { .. })).count()
     }
 
-    /// The slot that an interface gets that is about to be attached: its own, or where it comes and goes the one that it had
-    /// in this window, or a free one. `None` where all are taken. The default route has only so many, and patterns leave
-    /// them free.
+    /// The slot that an interface gets that is about to be attached: its own, or where it comes and goes the one that
+    /// it had in this window, or a free one. `None` where all are taken. The default route has only so many, and
+    /// patterns leave them free.
     pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
         let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.present.is_none() && one.name == name;
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));

@@ -159,8 +159,8 @@ impl<'l> Stack<'l> {
         self.by_index.get(&device.master?).copied()
     }
 
-    /// The interfaces that feed packets which feed here, too: those below members of an interface that feeds because not
-    /// all of its members are measured.
+    /// The interfaces that feed packets which feed here, too: those below members of an interface that feeds because
+    /// not all of its members are measured.
     pub fn twice(&self, device: &Device, way: Way) -> Option<Carriers<'l>> {
         let members = self.members.get(&device.ifindex).filter(|_| self.partial.contains(&(device.ifindex, way)))?;
         let mut all = Carriers::default();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::{Config, File, HashKey, Http, Nats, Target, Tls};
 use crate::names::GeoFiles;
 
-/// The files that a configuration names, by what weir does with them; each with its setting, such as `sinks[1].path`. None of
-/// them need be there.
+/// The files that a configuration names, by what weir does with them; each with its setting, such as `sinks[1].path`.
+/// None of them need be there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Read, some of them again and again.

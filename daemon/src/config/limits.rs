@@ -32,8 +32,8 @@ pub const LOCATED_MAX: usize = 2 << 20;
 /// Bytes of an observer's name and site: a full domain name fits.
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// Directions of interfaces with an account of their own: a key tells them apart by one byte, and one value of it is for
-/// all others. Each costs a row of counters on every CPU.
+/// Directions of interfaces with an account of their own: a key tells them apart by one byte, and one value of it is
+/// for all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
 
 /// Interfaces that `default route` means. More uplinks are rare, and each costs a row of counters on every CPU.
@@ -113,8 +113,8 @@ pub const TOP: RangeInclusive<u64> = 1..=100;
 /// smallest, 2^9 for the largest.
 pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 
-/// Relative standard error of distinct counts by key, of the keys that touch most, where these are not exact: each takes
-/// 32 KiB at the smallest, 256 bytes at the largest.
+/// Relative standard error of distinct counts by key, of the keys that touch most, where these are not exact: each
+/// takes 32 KiB at the smallest, 256 bytes at the largest.
 pub const DISTINCT_ERROR: RangeInclusive<f64> = 0.005..=0.06;
 
 /// Error of top entries, of a window's total: 80,000 candidates for the smallest, 400 for the largest.

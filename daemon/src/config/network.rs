@@ -229,8 +229,8 @@ fn at_line(path: &Path, line: usize, message: &dyn std::fmt::Display) -> String 
     format!("{}:{line}: {message}", path.display())
 }
 
-/// Gives `take` each line that has more than a comment, with its number and without comment and white space; or the first
-/// byte that is not UTF-8. Ends with an error of `take`, or with why the file cannot be read on.
+/// Gives `take` each line that has more than a comment, with its number and without comment and white space; or the
+/// first byte that is not UTF-8. Ends with an error of `take`, or with why the file cannot be read on.
 fn read_file(path: &Path, mut take: impl FnMut(usize, Result<&str, u8>) -> Result<(), String>) -> Result<(), String> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let mut reader = BufReader::new(open_regular(path).map_err(unreadable)?.take(PREFIX_FILE_MAX + 1));

@@ -5,7 +5,8 @@ use std::{
     path::{Component, Path, PathBuf, absolute},
 };
 
-/// The file that a path leads to, which need not be there. What is known of links is taken from the directories that are.
+/// The file that a path leads to, which need not be there. What is known of links is taken from the directories that
+/// are.
 pub(super) fn of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| of_name(path))
 }

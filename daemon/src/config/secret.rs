@@ -8,7 +8,8 @@ use std::{
 
 use ureq::http::HeaderName;
 
-/// What a mode allows to users who are neither the owner nor in the group. The group may read: the service's own is one.
+/// What a mode allows to users who are neither the owner nor in the group. The group may read: the service's own is
+/// one.
 const OTHERS: u32 = 0o007;
 /// A file's permissions in its mode.
 const PERMISSIONS: u32 = 0o7777;

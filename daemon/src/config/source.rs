@@ -19,8 +19,8 @@ impl Source {
         Self { file: file.into(), text: without_mark(text).to_owned() }
     }
 
-    /// The file, with line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section around
-    /// it, if it is there.
+    /// The file, with line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section
+    /// around it, if it is there.
     pub fn place(&self, setting: &str) -> String {
         let Self { file, text } = self;
         let mut steps = Vec::new();

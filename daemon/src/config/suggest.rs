@@ -13,7 +13,8 @@ pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) 
     near(name, known).min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
 }
 
-/// The nearest ones, where they may be several: those that are near enough, and at most one slip farther than the nearest.
+/// The nearest ones, where they may be several: those that are near enough, and at most one slip farther than the
+/// nearest.
 pub(super) fn nearest_few<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let mut all: Vec<_> = near(name, known).collect();
     all.sort_by_key(|(slips, _)| *slips);

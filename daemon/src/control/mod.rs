@@ -1,5 +1,5 @@
-//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir ask`),
-//! and what they tell it (`weir reload`, `weir detach`).
+//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir
+//! ask`), and what they tell it (`weir reload`, `weir detach`).
 //!
 //! ```text
 //! client:       a line of JSON with a request    -> socket
@@ -7,9 +7,9 @@
 //! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window
 //! ```
 //!
-//! The server is one thread. It never waits for a client, so one that hangs or floods costs nobody else anything. Whoever
-//! may open the socket may read everything: its mode is 0660. What changes something is for root and for the user that weir
-//! runs as: the kernel tells who asks.
+//! The server is one thread. It never waits for a client, so one that hangs or floods costs nobody else anything.
+//! Whoever may open the socket may read everything: its mode is 0660. What changes something is for root and for the
+//! user that weir runs as: the kernel tells who asks.
 
 mod board;
 pub mod client;

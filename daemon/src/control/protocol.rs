@@ -58,7 +58,8 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report) or several, [`Asked`],
-    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]; as it came, so that a report is the same bytes for all who get it.
+    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]; as it came, so that a report is the same bytes for all
+    /// who get it.
     Answer(Box<RawValue>),
     /// The request was wrong.
     Refused(String),

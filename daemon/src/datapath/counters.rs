@@ -66,9 +66,9 @@ impl LiveCounters {
             + slot * size_of::<Counters>()
             + offset_of!(Counters, seen);
         let word = |offset: usize| {
-            // SAFETY: within the mapping, because the CPU, the set and the slot are below their numbers; aligned, because
-            // blocks are and these fields are words. The kernel may write it meanwhile: a volatile read of a word is one
-            // load, and any value will do.
+            // SAFETY: within the mapping, because the CPU, the set and the slot are below their numbers; aligned,
+            // because blocks are and these fields are words. The kernel may write it meanwhile: a volatile read of a
+            // word is one load, and any value will do.
             unsafe { self.memory.add(place + offset).cast::<u64>().read_volatile() }
         };
         Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)))

@@ -82,8 +82,9 @@ impl Cpus {
         Ok(Self { online, present, possible })
     }
 
-    /// What the maps hold if each CPU that is there has a cache of `flows` flows and a ring of `ring_bytes`, powers of two.
-    /// CPUs that may be added have a small cache and a small ring, so that they are measured when they come, in little memory.
+    /// What the maps hold if each CPU that is there has a cache of `flows` flows and a ring of `ring_bytes`, powers of
+    /// two. CPUs that may be added have a small cache and a small ring, so that they are measured when they come, in
+    /// little memory.
     ///
     /// # Errors
     ///

@@ -31,7 +31,8 @@ pub fn provide(cpus: u64, threads: u64, any_number: bool) -> Result<(), TooFew> 
     let limit = getrlimit(Resource::Nofile);
     let raised = raised((limit.current, limit.maximum), needed, any_number);
     if let Some(soft) = raised.map_err(|hard| TooFew { needed, cpus, hard })? {
-        // A system call filter may forbid it, though the limit allows it; if a descriptor is missing, its opening says so.
+        // A system call filter may forbid it, though the limit allows it; if a descriptor is missing, its opening says
+        // so.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
     }
     Ok(())

@@ -15,8 +15,8 @@ pub struct Edge {
     pub counters: Vec<Counters>,
     /// Packets by size class.
     pub sizes: Vec<u64>,
-    /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells the
-    /// rate of the packets that such a draw left out.
+    /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells
+    /// the rate of the packets that such a draw left out.
     pub sampling: (u32, u32),
     /// How much more than counted the lost packets may have been, where their sizes are not known exactly.
     pub lost_beyond: Tally,

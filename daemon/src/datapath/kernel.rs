@@ -255,8 +255,8 @@ impl Kernel {
 }
 
 impl Rings {
-    /// Makes the rings of all CPUs, those too that may come: later there may be no right to do so. What a CPU has to say
-    /// waits in its ring until somebody reads it.
+    /// Makes the rings of all CPUs, those too that may come: later there may be no right to do so. What a CPU has to
+    /// say waits in its ring until somebody reads it.
     ///
     /// # Errors
     ///

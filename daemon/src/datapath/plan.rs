@@ -58,7 +58,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The datapath that a configuration asks for on these CPUs; `key` is the one that all keys of this run derive from.
+    /// The datapath that a configuration asks for on these CPUs; `key` is the one that all keys of this run derive
+    /// from.
     pub fn new(config: &Config, key: Key, cpus: &Cpus) -> Self {
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         Self {

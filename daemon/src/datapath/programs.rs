@@ -16,8 +16,8 @@ use weir_common::{
 use super::{error::KernelError, maps::Blocks, syscall};
 use crate::interface::Way;
 
-/// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are, when
-/// weir may load none later.
+/// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are,
+/// when weir may load none later.
 pub struct TcPrograms<'a> {
     /// For packets that begin with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],

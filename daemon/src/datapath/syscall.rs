@@ -1,8 +1,8 @@
-//! bpf(2), as far as it concerns descriptors that another process has opened: aya makes programs and links only by itself,
-//! or from pins in a file system that a service may not write to.
+//! bpf(2), as far as it concerns descriptors that another process has opened: aya makes programs and links only by
+//! itself, or from pins in a file system that a service may not write to.
 //!
-//! The commands and their structures are the kernel's `include/uapi/linux/bpf.h`. The kernel takes what is left out at the
-//! end of a structure for zero.
+//! The commands and their structures are the kernel's `include/uapi/linux/bpf.h`. The kernel takes what is left out at
+//! the end of a structure for zero.
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
@@ -198,8 +198,8 @@ pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io
     Ok(order.result)
 }
 
-/// An element of an array, whose elements have so many bytes as a value of this type. aya hands elements around by value,
-/// and a thread's stack has no room for several large ones.
+/// An element of an array, whose elements have so many bytes as a value of this type. aya hands elements around by
+/// value, and a thread's stack has no room for several large ones.
 ///
 /// # Errors
 ///
@@ -213,8 +213,8 @@ pub fn look_up<T: FromBytes + IntoBytes + KnownLayout>(map: BorrowedFd<'_>, inde
         value: ptr::from_mut(&mut *value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: this structure is the one of this command; the kernel reads the index and writes as many bytes as an element has
-    // into `value`, which takes any bytes. Both live until then.
+    // SAFETY: this structure is the one of this command; the kernel reads the index and writes as many bytes as an
+    // element has into `value`, which takes any bytes. Both live until then.
     unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }?;
     Ok(value)
 }
@@ -232,8 +232,8 @@ pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: 
         value: ptr::from_ref(value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: this structure is the one of this command; the kernel only reads the index and as many bytes as an element has,
-    // which are those of `value`. Both live until then.
+    // SAFETY: this structure is the one of this command; the kernel only reads the index and as many bytes as an
+    // element has, which are those of `value`. Both live until then.
     unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
 }
 

@@ -38,8 +38,8 @@ pub struct UserspaceProgram {
     tunnels: Tunnels,
     cache: Vec<Record>,
     bits: u32,
-    /// The latest packets, until so many more have been parsed: meanwhile the CPU fetches their places in the cache. By the
-    /// number of the packet.
+    /// The latest packets, until so many more have been parsed: meanwhile the CPU fetches their places in the cache. By
+    /// the number of the packet.
     pending: [Option<Pending>; PENDING],
     /// Packets that were parsed.
     parsed: usize,

@@ -1,5 +1,5 @@
-//! What the next weir has to know: written in memory that outlives this process, at the end of each window and whenever an
-//! interface gets a slot.
+//! What the next weir has to know: written in memory that outlives this process, at the end of each window and whenever
+//! an interface gets a slot.
 
 use std::{
     fs::File,
@@ -126,8 +126,8 @@ impl Paper {
         self.file.as_fd()
     }
 
-    /// Writes a book in the place of the one before: whoever reads it later finds one or the other, whenever this process
-    /// is killed.
+    /// Writes a book in the place of the one before: whoever reads it later finds one or the other, whenever this
+    /// process is killed.
     ///
     /// # Errors
     ///

@@ -62,8 +62,8 @@ pub struct Inherited {
 }
 
 impl Estate {
-    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` gives the slot that
-    /// an interface has now.
+    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` gives the slot
+    /// that an interface has now.
     ///
     /// # Errors
     ///
@@ -211,7 +211,8 @@ fn add(sum: &mut Counters, counters: Counters) {
     *sum = ledger.counters;
 }
 
-/// What the earlier weir had read of these packets, and not reported: all that are in no record, and for no other reason.
+/// What the earlier weir had read of these packets, and not reported: all that are in no record, and for no other
+/// reason.
 fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
     let elsewhere: Tally = elsewhere;

@@ -24,8 +24,9 @@ pub fn write(seen: &Seen) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads them, if they are as large as those of the filter `planned` and have its key. (A generation that has the key of
-/// the day before would need that key, too: a restart within a generation after midnight begins with an empty filter.)
+/// Reads them, if they are as large as those of the filter `planned` and have its key. (A generation that has the key
+/// of the day before would need that key, too: a restart within a generation after midnight begins with an empty
+/// filter.)
 pub fn read(descriptor: OwnedFd, planned: &Seen) -> Option<Seen> {
     let mut file = File::from(descriptor);
     file.rewind().ok()?;

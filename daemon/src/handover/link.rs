@@ -45,8 +45,8 @@ impl Link {
         self.stays = true;
     }
 
-    /// From now on the program goes with this link. Before, one that was taken over stays: should this weir not come so far
-    /// as to measure, the next one takes it over.
+    /// From now on the program goes with this link. Before, one that was taken over stays: should this weir not come so
+    /// far as to measure, the next one takes it over.
     pub const fn settle(&mut self) {
         self.stays = false;
     }

@@ -1,7 +1,7 @@
 //! From one weir to the next without a gap: a restart, an upgrade, a crash.
 //!
-//! Where systemd keeps descriptors for a service ([`store`]), the programs stay on the interfaces when weir ends, and go on
-//! to count into its maps. The next weir
+//! Where systemd keeps descriptors for a service ([`store`]), the programs stay on the interfaces when weir ends, and
+//! go on to count into its maps. The next weir
 //!
 //! 1. loads its own programs and maps, of whatever version and size;
 //! 2. puts its programs in the place of the old ones, [`link`] by link: each packet meets one of the two;
@@ -9,8 +9,8 @@
 //!    stands in a [`book`], which the old weir wrote at the end of each window;
 //! 4. lets go of the old maps once its first report is made.
 //!
-//! What the old weir had read and not reported, because it was killed, is what the old counters tell and no record has: it
-//! is `lost.restart`, exactly.
+//! What the old weir had read and not reported, because it was killed, is what the old counters tell and no record has:
+//! it is `lost.restart`, exactly.
 //!
 //! systemd closes everything when the service is stopped for good, and the kernel then detaches the programs.
 
@@ -133,8 +133,8 @@ impl Inheritance {
         self.book()?.secret.map(Key)
     }
 
-    /// The flows that the latest of them has seen, and when the open generation of its filter began; if that filter was as
-    /// the one that is `planned`.
+    /// The flows that the latest of them has seen, and when the open generation of its filter began; if that filter was
+    /// as the one that is `planned`.
     pub fn seen(&mut self, planned: &Seen) -> Option<(Seen, Option<Duration>)> {
         let seen = filter::read(self.seen.take()?, planned)?;
         Some((seen, self.book()?.generation_begun))
@@ -249,8 +249,8 @@ impl Handover {
         })
     }
 
-    /// Everything is attached: this weir measures, and lets go of what earlier ones have left, under these names, with its
-    /// first report. One that does not come so far leaves nothing but links.
+    /// Everything is attached: this weir measures, and lets go of what earlier ones have left, under these names, with
+    /// its first report. One that does not come so far leaves nothing but links.
     pub fn take_over(&mut self, earlier: Vec<Name>) {
         self.earlier = earlier;
         self.own.clear();
@@ -268,16 +268,16 @@ impl Handover {
         self.reported.add(edge);
     }
 
-    /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after it;
-    /// what earlier weirs have left is needed no longer. `pages` are the interfaces now.
+    /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after
+    /// it; what earlier weirs have left is needed no longer. `pages` are the interfaces now.
     pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<Page>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(pages);
         self.earlier.drain(..).for_each(store::forget);
     }
 
-    /// Has systemd keep the flows that were seen, the open generation of which began at `begun`, and what was read after
-    /// the last window; weir ends now.
+    /// Has systemd keep the flows that were seen, the open generation of which began at `begun`, and what was read
+    /// after the last window; weir ends now.
     pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
         match filter::write(seen) {
             Ok(kept) => store::keep(Name::Seen(self.generation), kept),

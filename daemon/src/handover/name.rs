@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use crate::datapath::syscall::Hook;
 
-/// A descriptor that outlives its weir. All but links belong to one generation of the datapath: each weir that starts loads
-/// its own.
+/// A descriptor that outlives its weir. All but links belong to one generation of the datapath: each weir that starts
+/// loads its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A link: a program on an interface.

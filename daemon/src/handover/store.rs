@@ -1,5 +1,5 @@
-//! The store of file descriptors that systemd has for a service (`FDSTORE=1`): what is there outlives its process, and the
-//! next one gets it. systemd closes all of it when the service is stopped, and not when it is restarted.
+//! The store of file descriptors that systemd has for a service (`FDSTORE=1`): what is there outlives its process, and
+//! the next one gets it. systemd closes all of it when the service is stopped, and not when it is restarted.
 
 #![expect(unsafe_code, reason = "to own what systemd hands over, nothing else may: only the number tells")]
 
@@ -19,7 +19,8 @@ use crate::notify::{notify, notify_with};
 /// then, and systemd would let it go.
 const UNWATCHED: NotifyState<'_> = NotifyState::Custom("FDPOLL=0");
 
-/// Whether there is a store. systemd says how much it holds from version 254 on; before, it just takes what it is given.
+/// Whether there is a store. systemd says how much it holds from version 254 on; before, it just takes what it is
+/// given.
 pub fn is_there() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some() && env::var("FDSTORE").map_or(true, |most| most != "0")
 }

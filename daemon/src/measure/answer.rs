@@ -1,4 +1,5 @@
-//! What a view comes to in a window: the sketches of all shards merged, the largest keys chosen, and the bounds of each.
+//! What a view comes to in a window: the sketches of all shards merged, the largest keys chosen, and the bounds of
+//! each.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -54,8 +55,8 @@ pub enum Rows {
 }
 
 impl Answer {
-    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` are the answers of the
-    /// views before it, which were merged before.
+    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` are the answers of
+    /// the views before it, which were merged before.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@ pub struct RankedPrefixes {
 }
 
 impl RankedPrefixes {
-    /// The first `top` of these prefixes in each order. `listed` is the list of addresses, if there is one, and `look_up`
-    /// tells what the records of one of them add up to.
+    /// The first `top` of these prefixes in each order. `listed` is the list of addresses, if there is one, and
+    /// `look_up` tells what the records of one of them add up to.
     pub fn new(
         prefixes: impl Iterator<Item = Held<ViewKey>>,
         listed: Option<&Ranking<ViewKey>>,

@@ -3,10 +3,10 @@
 //! A number of trials need not be whole. Then the tail is that of the beta distribution to which binomial tails belong.
 //!
 //! **Papers**: the tail is a regularised incomplete beta function (Abramowitz and Stegun, "Handbook of mathematical
-//! functions", 1964, 26.5.24). Where the variance is large, that function's continued fraction would need more steps than
-//! it is given; there the tail is that of a normal variable by Peizer and Pratt, "A normal approximation for binomial, F,
-//! beta, and other common, related tail probabilities", 1968. The two agree to one part in 100,000, out to six standard
-//! deviations.
+//! functions", 1964, 26.5.24). Where the variance is large, that function's continued fraction would need more steps
+//! than it is given; there the tail is that of a normal variable by Peizer and Pratt, "A normal approximation for
+//! binomial, F, beta, and other common, related tail probabilities", 1968. The two agree to one part in 100,000, out to
+//! six standard deviations.
 
 use std::f64::consts::SQRT_2;
 

@@ -146,8 +146,8 @@ pub(super) mod tests {
     /// What one run of `flush` does: the state, records out of the cache, and what the ring has afterwards.
     pub(in crate::measure) type Run = (Flush, Vec<Record>, Drain);
 
-    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge. A ring
-    /// that was full has more.
+    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge. A
+    /// ring that was full has more.
     #[derive(Default)]
     pub(in crate::measure) struct Script {
         pub(in crate::measure) cpu: u32,
@@ -361,8 +361,8 @@ pub(super) mod tests {
         assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
     }
 
-    /// A CPU that does not come to its window's end, and one that stops half-way: every window balances all the same, and
-    /// together they have every packet once.
+    /// A CPU that does not come to its window's end, and one that stops half-way: every window balances all the same,
+    /// and together they have every packet once.
     #[test]
     fn a_late_cpu_holds_up_nobody_and_loses_nothing() {
         const LOST: u64 = 7;

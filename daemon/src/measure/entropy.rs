@@ -1,25 +1,25 @@
 //! Entropy: how evenly are packets or bytes spread over keys?
 //!
 //! Shannon's entropy, in bits: H = -sum p log2 p, where p is a key's part of the total. It is 0 if one key has all, and
-//! log2 n if n keys have the same. Of a table every key is known, so its entropy is exact. Otherwise some keys are known
-//! with bounds (candidates), and of all others: what they have together, how many they may be, and how large one of them
-//! may be. H is bounded by what of all that is possible.
+//! log2 n if n keys have the same. Of a table every key is known, so its entropy is exact. Otherwise some keys are
+//! known with bounds (candidates), and of all others: what they have together, how many they may be, and how large one
+//! of them may be. H is bounded by what of all that is possible.
 //!
-//! Where packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound divided
-//! by the largest total and its upper bound divided by the least. All below is about parts, which add up to 1.
+//! Where packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound
+//! divided by the largest total and its upper bound divided by the least. All below is about parts, which add up to 1.
 //!
-//! **Upper bound.** H is concave, so it is largest where all is as even as bounds allow: each key has the same part, or its
-//! bound if that is less or more (water that is poured into vessels has one level). The others are as many as there may be,
-//! from 0 on. Halving finds the level at which all parts add up to 1. And n keys have at most log2 n.
+//! **Upper bound.** H is concave, so it is largest where all is as even as bounds allow: each key has the same part, or
+//! its bound if that is less or more (water that is poured into vessels has one level). The others are as many as there
+//! may be, from 0 on. Halving finds the level at which all parts add up to 1. And n keys have at most log2 n.
 //!
-//! **Lower bound.** The sum of f(p) = p log2 p is convex: it is largest where all is in few keys. Every known key has its
-//! lower bound. What remains goes where it adds most. A convex function is below its chord: a known key adds at most the
-//! chord's slope between its bounds for each part that it takes. Other keys add at most log2 c for each part, if none of
-//! them has more than c: f(p) <= p log2 c up to there. The steepest are filled first. So the sum is nowhere larger, and H
-//! nowhere less.
+//! **Lower bound.** The sum of f(p) = p log2 p is convex: it is largest where all is in few keys. Every known key has
+//! its lower bound. What remains goes where it adds most. A convex function is below its chord: a known key adds at
+//! most the chord's slope between its bounds for each part that it takes. Other keys add at most log2 c for each part,
+//! if none of them has more than c: f(p) <= p log2 c up to there. The steepest are filled first. So the sum is nowhere
+//! larger, and H nowhere less.
 //!
-//! If there are at least n other keys, and all fit into j of them, then n - j have the least that a key may have, which is
-//! one packet or byte: to take from them and to give to a larger one makes the sum larger.
+//! If there are at least n other keys, and all fit into j of them, then n - j have the least that a key may have, which
+//! is one packet or byte: to take from them and to give to a larger one makes the sum larger.
 //!
 //! In a sketch, a key that is no candidate has a light cell, which has at least what all such keys of that cell have
 //! together. So at most one key of each cell is large, and no larger than its cell. If packets are missing, cells say

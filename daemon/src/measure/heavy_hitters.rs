@@ -1,14 +1,14 @@
 //! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates.
 //!
-//! The candidates ([`TopK`]) say which keys are large, and bound what each had from below. The count-min bounds every key
-//! from above, listed or not. Every record reaches it, but that of a candidate only when the key is a candidate no
+//! The candidates ([`TopK`]) say which keys are large, and bound what each had from below. The count-min bounds every
+//! key from above, listed or not. Every record reaches it, but that of a candidate only when the key is a candidate no
 //! longer: until then, its sum is kept with the candidate, and is added wherever the count-min is read. So the few keys
 //! that have most records cost the count-min nothing, nor do they blur it for others; and count-min and candidates
 //! together hold exactly what one count-min that is fed with every record holds, after any number of merges. The
 //! candidates bound keys from above as well; the lower of the two bounds is taken.
 //!
-//! When a key becomes a candidate, both are asked what it had before, and the candidate keeps the answer: what comes later
-//! of other keys blurs the count-min, but not the bounds of this key.
+//! When a key becomes a candidate, both are asked what it had before, and the candidate keeps the answer: what comes
+//! later of other keys blurs the count-min, but not the bounds of this key.
 
 use weir_common::ledger::Tally;
 use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, Rest, TopK, count_min::Plain};
@@ -114,7 +114,8 @@ impl<K> From<Candidate<K, Tally>> for Held<K> {
 }
 
 impl<K: Copy + Eq + Default> Held<K> {
-    /// What candidates alone know of any key. One that is none may have anything up to its upper bound: the value is half.
+    /// What candidates alone know of any key. One that is none may have anything up to its upper bound: the value is
+    /// half.
     pub fn of(candidates: &TopK<K, Tally>, hash: u64, key: &K) -> Self {
         let Bounds { lower, upper } = candidates.bounds(hash, key);
         let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
@@ -124,8 +125,8 @@ impl<K: Copy + Eq + Default> Held<K> {
 }
 
 impl<K: Copy + Eq + Default> HeavyHitters<K> {
-    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added; the bounds of
-    /// the candidates alone, of which there are at least so many, may be `error_of_candidates` apart.
+    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added; the bounds
+    /// of the candidates alone, of which there are at least so many, may be `error_of_candidates` apart.
     pub fn new(error: f64, error_of_candidates: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             candidates: TopK::with_error(error_of_candidates, candidates, key_id),
@@ -190,8 +191,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges what another one has. `hash_of` makes the hash of a key. `beside` is given what the candidates of both had
-    /// that are candidates no longer.
+    /// Merges what another one has. `hash_of` makes the hash of a key. `beside` is given what the candidates of both
+    /// had that are candidates no longer.
     ///
     /// # Errors
     ///

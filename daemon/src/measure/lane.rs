@@ -1,8 +1,8 @@
 //! One CPU's records on their way into a shard, and the closing of its windows.
 //!
-//! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window is
-//! then what of its records has come, and no more: as many packets are said to be seen as are attributed. The rest, and
-//! the exact counters less what was said before, belong to the window in which they come.
+//! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window
+//! is then what of its records has come, and no more: as many packets are said to be seen as are attributed. The rest,
+//! and the exact counters less what was said before, belong to the window in which they come.
 
 use weir_common::{
     control::{Flush, FlushOrder},

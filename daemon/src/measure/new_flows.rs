@@ -2,25 +2,25 @@
 //!
 //! A flow is new if none of its packets was taken before. Lost and unsampled packets do not make it known.
 //!
-//! **The lower bound always holds.** A flow is counted when one of its records is absent from the filter. The filter never
-//! forgets a flow sooner than after a whole generation, and tells at most one worker that a flow is new, even if several
-//! meet it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and counted once.
-//! (Records of both sides of an edge meet the filter in the order in which workers read them. A flow that begins on one
-//! CPU just before the edge, and on another just after it, may be counted in the second window.)
+//! **The lower bound always holds.** A flow is counted when one of its records is absent from the filter. The filter
+//! never forgets a flow sooner than after a whole generation, and tells at most one worker that a flow is new, even if
+//! several meet it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and
+//! counted once. (Records of both sides of an edge meet the filter in the order in which workers read them. A flow that
+//! begins on one CPU just before the edge, and on another just after it, may be counted in the second window.)
 //!
-//! **The upper bound.** The filter takes a new flow for a known one if other flows have set all its bits. Bits are only set
-//! until the filter is rotated, so all flows of a window are missed with at most one rate: the one at the window's end if
-//! the filter was rotated between two windows. The daemon cannot do that, because each CPU closes its window at an instant
-//! of its own. It rotates just before it orders them to do so. The next window then meets the rotated filter only. The
-//! ending one met the full filter first and the rotated one at last; its rate is the higher of both
-//! ([`Seen::false_positive_rate_across`]). So the counted flows are at least as many as a binomial variable, of which the
-//! new flows are the trials. The bound is the largest number of trials that makes so few successes no less likely than
-//! half of what the confidence leaves. In addition, each worker may miss one flow while the filter is rotated, and each
-//! lost or unsampled packet may be of one more.
+//! **The upper bound.** The filter takes a new flow for a known one if other flows have set all its bits. Bits are only
+//! set until the filter is rotated, so all flows of a window are missed with at most one rate: the one at the window's
+//! end if the filter was rotated between two windows. The daemon cannot do that, because each CPU closes its window at
+//! an instant of its own. It rotates just before it orders them to do so. The next window then meets the rotated filter
+//! only. The ending one met the full filter first and the rotated one at last; its rate is the higher of both
+//! ([`Seen::false_positive_rate_across`]). So the counted flows are at least as many as a binomial variable, of which
+//! the new flows are the trials. The bound is the largest number of trials that makes so few successes no less likely
+//! than half of what the confidence leaves. In addition, each worker may miss one flow while the filter is rotated, and
+//! each lost or unsampled packet may be of one more.
 //!
 //! There are no more new flows than flows. The upper bound of these leaves the other half of that probability, so the
-//! lesser of the two bounds holds with the stated confidence. If fewer flows than counted ones are thought possible, that
-//! bound is one of those that fail, and says nothing.
+//! lesser of the two bounds holds with the stated confidence. If fewer flows than counted ones are thought possible,
+//! that bound is one of those that fail, and says nothing.
 
 use weir_sketch::{Estimate, Seen};
 

@@ -53,9 +53,9 @@ impl Closed {
         Self { shard, edge, ring_peak: 0.0, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
-    /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the part
-    /// came so late that the day or the configuration has changed. Then what they say is given up, and accounted for as
-    /// lost. Returns how many packets that are.
+    /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the
+    /// part came so late that the day or the configuration has changed. Then what they say is given up, and accounted
+    /// for as lost. Returns how many packets that are.
     pub fn give_up_other(&mut self, key_id: u64, views: &Arc<Views>) -> u64 {
         if self.shard.key_id() == key_id && Arc::ptr_eq(self.shard.plan(), views) {
             return 0;

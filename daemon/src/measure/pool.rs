@@ -1,11 +1,12 @@
 //! A pool: records of one flow that come soon after each other become one, before they go to the sketches.
 //!
-//! Two large flows that share a slot of the flow cache push each other out, packet by packet. So does a flow whose packets
-//! alternate in their TOS, as congestion marks do. All sketches add up what records have, so they take one record with the
-//! sum as well as many. A record waits here until another one needs its place, or until the window ends.
+//! Two large flows that share a slot of the flow cache push each other out, packet by packet. So does a flow whose
+//! packets alternate in their TOS, as congestion marks do. All sketches add up what records have, so they take one
+//! record with the sum as well as many. A record waits here until another one needs its place, or until the window
+//! ends.
 //!
-//! The place follows from the record by a hash without a key. Whoever chooses flows that share a place makes their records
-//! go to the sketches one by one: that costs time, and falsifies nothing.
+//! The place follows from the record by a hash without a key. Whoever chooses flows that share a place makes their
+//! records go to the sketches one by one: that costs time, and falsifies nothing.
 
 use weir_common::record::Record;
 use weir_sketch::simd;
@@ -79,8 +80,8 @@ fn place(record: &Record) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let Record { key, tos, vlan, .. } = record;
     let ([a, b], [c, d]) = (key.src.0, key.dst.0);
-    // A packet that a router forwards makes two records, of which one is repeated. The rest of the scope has no say: the
-    // same traffic takes the same places, whichever datapath made the records.
+    // A packet that a router forwards makes two records, of which one is repeated. The rest of the scope has no say:
+    // the same traffic takes the same places, whichever datapath made the records.
     let marks = u64::from(key.scope().is_repeated()) << 24 | u64::from(*tos) << 16 | u64::from(*vlan);
     let flow = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.identity().tail();
     let folded = flow ^ marks.rotate_left(24);

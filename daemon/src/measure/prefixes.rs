@@ -1,10 +1,10 @@
 //! The largest prefixes of addresses: top-k candidates, fed by what a list of addresses has no candidate for.
 //!
 //! The list of sources (or destinations) sees every record already. While an address is a candidate there, its records
-//! stay with it. All others it hands over, with the address, as it does to its count-min; so it does with what an address
-//! had that is a candidate no longer. Each of these adds to its prefix at once. When the window closes, what the
-//! candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly once, and
-//! the records of candidates, which are most, cost nothing here.
+//! stay with it. All others it hands over, with the address, as it does to its count-min; so it does with what an
+//! address had that is a candidate no longer. Each of these adds to its prefix at once. When the window closes, what
+//! the candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly
+//! once, and the records of candidates, which are most, cost nothing here.
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
@@ -86,8 +86,8 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added, and with so many
-    /// candidates at least.
+    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added, and with so
+    /// many candidates at least.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             table: TopK::with_error(error, candidates, key_id),
@@ -148,7 +148,8 @@ impl Prefixes {
         })
     }
 
-    /// What is known of any prefix. One that is no candidate may have anything up to its upper bound: the value is half.
+    /// What is known of any prefix. One that is no candidate may have anything up to its upper bound: the value is
+    /// half.
     pub fn look_up(&self, hash: &KeyedHash, key: &ViewKey) -> Held<ViewKey> {
         let prefix = Prefix::of(key);
         let of = prefix.hash(hash);

@@ -1,12 +1,13 @@
 //! Recent: has this flow just been here, in the same window?
 //!
-//! Distinct counts, the filter of seen flows and the spread of addresses ask only whether something came, not how often.
-//! The second record of a flow changes none of them. In most traffic a few flows have most records, so a small cache of
-//! the latest flows spares most of that work. It may forget a flow: then the work is done again, and changes nothing.
+//! Distinct counts, the filter of seen flows and the spread of addresses ask only whether something came, not how
+//! often. The second record of a flow changes none of them. In most traffic a few flows have most records, so a small
+//! cache of the latest flows spares most of that work. It may forget a flow: then the work is done again, and changes
+//! nothing.
 //!
-//! Of the flow at a place 32 bits of its hash are kept, besides those that chose the place. So a flow is taken for another
-//! one once in four thousand million times, and then it may be missing from these counts. What they may miss otherwise,
-//! within their bounds, is a thousand times as much and more.
+//! Of the flow at a place 32 bits of its hash are kept, besides those that chose the place. So a flow is taken for
+//! another one once in four thousand million times, and then it may be missing from these counts. What they may miss
+//! otherwise, within their bounds, is a thousand times as much and more.
 
 /// Places: 128 KiB. With flows by Zipf's law with exponent 1.1, of which there are a million, four of five records are
 /// of a flow that is remembered.

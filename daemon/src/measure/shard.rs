@@ -242,8 +242,8 @@ impl Shard {
         }
     }
 
-    /// Gives the views of new flows those records whose bit is set in `new`. Each counts one, in both numbers of a tally:
-    /// then it is ranked by either.
+    /// Gives the views of new flows those records whose bit is set in `new`. Each counts one, in both numbers of a
+    /// tally: then it is ranked by either.
     // Apart from the loop, which needs no room for these records then.
     #[inline(never)]
     fn absorb_new(&mut self, fresh: &[Item], new: u32) {

@@ -2,8 +2,8 @@
 //!
 //! The spread sketch ([`Spread`]) counts for every key in lines that all keys share, and merges exactly. Its bounds are
 //! wide, because a key's lines hold what other keys put there. The few keys that touch most have counters of their own
-//! ([`SampleAndHold`]), whose bounds are close. But what such a key touched before it was held is missing there. Both see
-//! every pair, both bound what a key touches, and the bounds of the two are taken together.
+//! ([`SampleAndHold`]), whose bounds are close. But what such a key touched before it was held is missing there. Both
+//! see every pair, both bound what a key touches, and the bounds of the two are taken together.
 
 use std::{cmp::Reverse, collections::HashSet};
 
@@ -26,8 +26,8 @@ pub struct Spreaders {
 }
 
 impl Spreaders {
-    /// For so many pairs of a key and an item. Keys with `smallest` items or more stand out. So many keys are held, whose
-    /// counts have this relative standard error.
+    /// For so many pairs of a key and an item. Keys with `smallest` items or more stand out. So many keys are held,
+    /// whose counts have this relative standard error.
     pub fn new(pairs: u64, smallest: u64, (held, error): (usize, f64), key_id: u64) -> Self {
         Self {
             all: Spread::with_resolution(pairs, smallest, ERROR_OF_OTHERS, key_id),
@@ -107,8 +107,8 @@ impl Spreaders {
     }
 }
 
-/// What two estimates of the same number say together: the bounds of both hold. The likeliest is `value`, or the bound next
-/// to it.
+/// What two estimates of the same number say together: the bounds of both hold. The likeliest is `value`, or the bound
+/// next to it.
 fn together(one: Estimate, other: Estimate, value: f64) -> Estimate {
     let lower = one.lower.max(other.lower);
     // They exclude each other only if one of them fails, as both may with the probability that is left.

@@ -232,8 +232,8 @@ mod tests {
         summary.views[0].ranking().unwrap().by_bytes.clone()
     }
 
-    /// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: so many of these came, and so
-    /// many were lost.
+    /// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: so many of these came, and
+    /// so many were lost.
     fn sampled(came: u64, lost: u64) -> Closed {
         let estimates = Estimates { top_error: 0.01, ..Estimates::default() };
         let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(ranked.packets.lower, none.packets.lower);
     }
 
-    /// A list that was cut shows those that were lucky: the value of the last is less than its sample says. One that has
-    /// room for all is chosen from by nobody.
+    /// A list that was cut shows those that were lucky: the value of the last is less than its sample says. One that
+    /// has room for all is chosen from by nobody.
     #[test]
     fn values_of_a_list_that_was_cut_allow_for_luck() {
         let listed = |top| {

@@ -15,8 +15,8 @@ use crate::{
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
 
-/// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it may
-/// be smaller.
+/// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it
+/// may be smaller.
 const COUNTS_WIDER: f64 = 2.0;
 
 /// What records add to a view.
@@ -80,8 +80,8 @@ impl Batch {
         }
     }
 
-    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, once if their keys are the
-    /// same.
+    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, once if their keys are
+    /// the same.
     #[inline]
     fn pick(&mut self, passing: u32, by: &By, items: &[Item]) {
         let has_host = by.has_host();
@@ -151,8 +151,8 @@ struct Needs {
     hashes: bool,
 }
 
-/// Adds each record to the sum whose number `at` tells, if there is one. Often several in a row go to the same: these are
-/// added up first, because a sum in memory takes several times as long to add to as one in a register.
+/// Adds each record to the sum whose number `at` tells, if there is one. Often several in a row go to the same: these
+/// are added up first, because a sum in memory takes several times as long to add to as one in a register.
 #[inline(always)]
 fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
     if sums.is_empty() {
@@ -172,8 +172,8 @@ fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> us
 }
 
 impl ViewSketch {
-    /// An empty sketch for keys with this fingerprint, which takes so many records at once. Nothing that takes memory, if the
-    /// sketch of another question answers this one.
+    /// An empty sketch for keys with this fingerprint, which takes so many records at once. Nothing that takes memory,
+    /// if the sketch of another question answers this one.
     pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
         if question.answered_by.is_some() {
             let (total, by_slot, batch) = Default::default();
@@ -289,8 +289,8 @@ impl ViewSketch {
         true
     }
 
-    /// Adds all records, if the view matches all, and its keys are of a kind that is read from a record at once: then nothing
-    /// has to be gathered.
+    /// Adds all records, if the view matches all, and its keys are of a kind that is read from a record at once: then
+    /// nothing has to be gathered.
     #[inline]
     fn absorb_all(
         &mut self,
@@ -398,8 +398,8 @@ impl ViewSketch {
         if let Answers::Prefixes(prefixes) = &mut self.answers { Some(prefixes) } else { None }
     }
 
-    /// Adds what the candidates of the merged list of addresses have to the merged view of their prefixes, after which that
-    /// one can be read. Without such a list, all was added before.
+    /// Adds what the candidates of the merged list of addresses have to the merged view of their prefixes, after which
+    /// that one can be read. Without such a list, all was added before.
     pub fn finish_prefixes(&mut self, addresses: Option<&Self>, hash: &KeyedHash) {
         let Answers::Prefixes(prefixes) = &mut self.answers else { return };
         if let Some(addresses) = addresses {

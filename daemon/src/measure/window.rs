@@ -1,7 +1,7 @@
 //! Windows: the report interval, aligned to wall-clock multiples so that routers line up, measured on monotonic time.
 //!
-//! The wall clock gives a window its labels, start and end. Nothing else depends on it: how long a window is, and that it
-//! ends after it starts, follows from the monotonic clock.
+//! The wall clock gives a window its labels, start and end. Nothing else depends on it: how long a window is, and that
+//! it ends after it starts, follows from the monotonic clock.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Window {
         Self { start: now, end }
     }
 
-    /// The window that is open `now`, and that began when the last one of an earlier weir ended. It begins now if the wall
-    /// clock was stepped since then.
+    /// The window that is open `now`, and that began when the last one of an earlier weir ended. It begins now if the
+    /// wall clock was stepped since then.
     pub fn resume(last_end: Moment, now: Moment, interval: Duration) -> Self {
         let open = Self::open(now, interval);
         let Some(between) = now.monotonic.checked_sub(last_end.monotonic) else { return open };

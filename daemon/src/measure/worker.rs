@@ -68,8 +68,8 @@ const fn cause(before: u32, rate: u32) -> &'static str {
     if rate > before { "not keeping up" } else { "there is room" }
 }
 
-/// Runs a worker until the sender of its orders is gone. `newcomers` brings the sources of CPUs whose rings it is to read.
-/// `wait` returns when there is something to do, or after this much time.
+/// Runs a worker until the sender of its orders is gone. `newcomers` brings the sources of CPUs whose rings it is to
+/// read. `wait` returns when there is something to do, or after this much time.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What to do when a configuration needs more memory than it allows: which views take most, and which changes would fit.
+//! What to do when a configuration needs more memory than it allows: which views take most, and which changes would
+//! fit.
 //!
 //! Each change that is proposed was planned like a configuration that has it, so it is accepted when somebody types it.
 

@@ -1,5 +1,5 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to change
-//! when it is more than the configuration allows.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to
+//! change when it is more than the configuration allows.
 
 pub mod allocator;
 mod budget;
@@ -43,8 +43,8 @@ const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
 const DELIVERY_BYTES: u64 = 3 << 20;
-/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes. Records of
-/// IPFIX take less.
+/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes.
+/// Records of IPFIX take less.
 pub(crate) const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
@@ -193,8 +193,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// A limit for the service (`MemoryMax=`), in full mebibytes: room for all of it, for sketches twice, as while another
-    /// configuration is made ready, and for the maps and rings of an earlier weir beside those of this one.
+    /// A limit for the service (`MemoryMax=`), in full mebibytes: room for all of it, for sketches twice, as while
+    /// another configuration is made ready, and for the maps and rings of an earlier weir beside those of this one.
     pub fn limit(&self) -> u64 {
         let sketches = self.shards() * self.shard;
         let earlier = self.kernel() + self.cpus * self.ring;

@@ -1,7 +1,7 @@
 //! Autonomous systems and countries of addresses, from databases in `MaxMind`'s format.
 //!
-//! A lookup takes some 200 ns (60,000 networks, 22 November 2026). That is for the rows of a report rather than for every
-//! record.
+//! A lookup takes some 200 ns (60,000 networks, 22 November 2026). That is for the rows of a report rather than for
+//! every record.
 
 use std::{
     io::{self, Read},
@@ -134,15 +134,15 @@ impl Geo {
         Ok(Self { asn: open(Key::Asn, asn)?, country: open(Key::Country, country)?, bytes })
     }
 
-    /// The number of an address's autonomous system, and its organization's name (which may be empty); `None` if there is
-    /// no database or it does not know the address.
+    /// The number of an address's autonomous system, and its organization's name (which may be empty); `None` if there
+    /// is no database or it does not know the address.
     pub fn autonomous_system(&self, address: IpAddr) -> Option<(u32, &str)> {
         let AsRecord { number, organization } = self.asn.as_ref()?.lookup(address).ok()?.decode().ok()??;
         Some((number, organization))
     }
 
-    /// The country that an address is in, as two capital letters (ISO 3166-1); `None` if there is no database or it does
-    /// not know.
+    /// The country that an address is in, as two capital letters (ISO 3166-1); `None` if there is no database or it
+    /// does not know.
     pub fn country(&self, address: IpAddr) -> Option<[u8; 2]> {
         let found = self.country.as_ref()?.lookup(address).ok()?;
         let code: &str = found.decode_path(&path!["country", "iso_code"]).ok()??;
@@ -182,7 +182,8 @@ fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> 
     Ok(database)
 }
 
-/// Whether a database has what its setting is for. Its records tell, not the name of its type, which every maker chooses.
+/// Whether a database has what its setting is for. Its records tell, not the name of its type, which every maker
+/// chooses.
 fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
     // Those without a record count as well, so that this comes to an end in whatever is in the file.
     let all = WithinOptions::default().include_networks_without_data();

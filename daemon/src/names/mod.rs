@@ -1,5 +1,6 @@
 //! What addresses and numbers are called: [`networks`] that the configuration names by their [`prefix`]es, autonomous
-//! systems and countries from databases ([`geo`]), [`protocol`]s, [`services`] by their ports, and code points ([`dscp`]).
+//! systems and countries from databases ([`geo`]), [`protocol`]s, [`services`] by their ports, and code points
+//! ([`dscp`]).
 
 pub mod dscp;
 mod file;

@@ -1,10 +1,10 @@
 //! Which network an address belongs to: the longest prefix decides.
 //!
-//! When the configuration is read, all prefixes become ranges that do not overlap, each with the network that has it. So a
-//! lookup is only a search for the last range that begins at or before the address.
+//! When the configuration is read, all prefixes become ranges that do not overlap, each with the network that has it.
+//! So a lookup is only a search for the last range that begins at or before the address.
 //!
-//! Why not a crate: `prefix-trie` 0.10, which is well kept, took some seven times as long in the same run, with ten prefixes
-//! and with 100,000, for it goes down bit by bit. `scripts/bench networks` measures this one.
+//! Why not a crate: `prefix-trie` 0.10, which is well kept, took some seven times as long in the same run, with ten
+//! prefixes and with 100,000, for it goes down bit by bit. `scripts/bench networks` measures this one.
 
 use std::{iter, net::IpAddr};
 
@@ -80,8 +80,8 @@ impl Networks {
         Self { names, own, v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// The id of the network that has the longest prefix of an address. `is_v6` says which IP version the packet had: an
-    /// IPv6 address that maps an IPv4 address is still IPv6.
+    /// The id of the network that has the longest prefix of an address. `is_v6` says which IP version the packet had:
+    /// an IPv6 address that maps an IPv4 address is still IPv6.
     #[inline]
     pub fn of(&self, address: Address, is_v6: bool) -> u8 {
         let [high, low] = address.0.map(u64::from_be);
@@ -185,10 +185,10 @@ impl<N> Span<N> {
 
 /// Ranges that cover all numbers, found by where they begin.
 ///
-/// A node splits the numbers between its first key and its last one into about as many parts of equal size as it has keys.
-/// A part with few keys says where they are; one with more keys is split by a node of its own. So evenly spread keys need
-/// one node, and keys in clusters a few. The keys of a part are compared without branches, so the processor works on
-/// several lookups at once.
+/// A node splits the numbers between its first key and its last one into about as many parts of equal size as it has
+/// keys. A part with few keys says where they are; one with more keys is split by a node of its own. So evenly spread
+/// keys need one node, and keys in clusters a few. The keys of a part are compared without branches, so the processor
+/// works on several lookups at once.
 #[derive(Clone, Debug)]
 struct Ranges<N> {
     /// The first is the one to begin with.
@@ -226,7 +226,8 @@ impl<N: Number> Ranges<N> {
         let keys = firsts[1..].to_vec();
         let mut ranges = Self { nodes: Vec::new(), parts: Vec::new(), keys, ids };
         ranges.split(0, ranges.keys.len(), FIRST_PARTS);
-        // So that the last part has enough keys to compare. They are not above the largest number, so these ids are needed.
+        // So that the last part has enough keys to compare. They are not above the largest number, so these ids are
+        // needed.
         ranges.keys.extend([N::MAX; KEYS]);
         ranges.ids.extend(iter::repeat_n(*ranges.ids.last().unwrap_or(&Networks::NONE), KEYS));
         ranges.nodes.shrink_to_fit();
@@ -278,8 +279,8 @@ impl<N: Number> Ranges<N> {
     }
 }
 
-/// The first number of each range, from the least number on, and its id. Of two spans that overlap, one lies in the other,
-/// and decides there.
+/// The first number of each range, from the least number on, and its id. Of two spans that overlap, one lies in the
+/// other, and decides there.
 fn flatten<N: Number>(mut spans: Vec<Span<N>>) -> (Vec<N>, Vec<u8>) {
     // A span comes after those that it lies in.
     spans.sort_unstable_by(|one, other| one.first.cmp(&other.first).then(other.last.cmp(&one.last)));

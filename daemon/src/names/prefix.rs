@@ -12,8 +12,8 @@ use crate::text::short;
 
 /// All addresses of one IP version that begin with the same bits.
 ///
-/// Their order is that of their first addresses, IPv4 before IPv6, and of two with the same first address the larger one
-/// comes first.
+/// Their order is that of their first addresses, IPv4 before IPv6, and of two with the same first address the larger
+/// one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     first: IpAddr,

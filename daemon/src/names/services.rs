@@ -1,7 +1,7 @@
 //! The names of services by their ports: those that operators meet, as IANA registers them.
 //!
-//! A table of our own rather than `/etc/services`: a container or a small router may have none, and every machine shows the
-//! same names. A name says what a port is registered for, not what was in the packets.
+//! A table of our own rather than `/etc/services`: a container or a small router may have none, and every machine shows
+//! the same names. A name says what a port is registered for, not what was in the packets.
 
 /// A protocol that has a service; a service may have several.
 const TCP: u8 = 1;

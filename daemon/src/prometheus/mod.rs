@@ -1,4 +1,5 @@
-//! What Prometheus scrapes: the numbers of the last report, and sums over all windows (`prometheus: {listen: ADDRESS}`).
+//! What Prometheus scrapes: the numbers of the last report, and sums over all windows (`prometheus: {listen:
+//! ADDRESS}`).
 //!
 //! ```text
 //! coordinator: at each window's end adds the report to the sums, and puts both here

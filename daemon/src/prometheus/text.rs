@@ -1,7 +1,7 @@
 //! The text of a scrape.
 //!
-//! Own code: the crate `prometheus-client` writes `OpenMetrics` alone, and the older text format names counters otherwise.
-//! Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the other one.
+//! Own code: the crate `prometheus-client` writes `OpenMetrics` alone, and the older text format names counters
+//! otherwise. Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the other one.
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
@@ -81,8 +81,8 @@ impl Page {
         Self { text: String::new(), format }
     }
 
-    /// Writes a family, unless it has no numbers. Its name ends with its unit, where it has one. What ends the name of a
-    /// counter (`_total`) or of an info (`_info`) is added. Of numbers with the same labels the first is written.
+    /// Writes a family, unless it has no numbers. Its name ends with its unit, where it has one. What ends the name of
+    /// a counter (`_total`) or of an info (`_info`) is added. Of numbers with the same labels the first is written.
     pub(super) fn family<'r, N: Into<Number>>(
         &mut self,
         name: &str,

@@ -1,4 +1,5 @@
-//! Which interface has which slot: views that match by interface, or tell directions apart, ask here, as interfaces come and go.
+//! Which interface has which slot: views that match by interface, or tell directions apart, ask here, as interfaces
+//! come and go.
 
 use std::sync::{
     Arc,

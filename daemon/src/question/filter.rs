@@ -109,8 +109,8 @@ impl Test {
         so_far & if self.is_negated { !holding } else { holding }
     }
 
-    /// For which of these records the test holds. A loop of its own for each field. Others than those of `so_far` are not
-    /// asked what takes long: it may be wrong for them.
+    /// For which of these records the test holds. A loop of its own for each field. Others than those of `so_far` are
+    /// not asked what takes long: it may be wrong for them.
     #[inline]
     fn holding<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
         let among = &self.among;

@@ -42,7 +42,8 @@ pub struct Question {
     pub is_fed_by_all: bool,
     /// The number of the question of prefixes that is given what this one's candidates do not hold.
     pub feeds: Option<usize>,
-    /// The number of the list of addresses that feeds it, instead of records, if it is one of prefixes. It comes before.
+    /// The number of the list of addresses that feeds it, instead of records, if it is one of prefixes. It comes
+    /// before.
     pub fed_by: Option<usize>,
     /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
     pub is_of_flows: bool,
@@ -63,8 +64,8 @@ enum Place {
     Own,
 }
 
-/// Rows of all tables of a standard view, at most, unless there are more interfaces: a report must not become long because
-/// there are hundreds of them.
+/// Rows of all tables of a standard view, at most, unless there are more interfaces: a report must not become long
+/// because there are hundreds of them.
 const TABLES_ROWS_MAX: usize = 256;
 
 /// What views need of records whose packets have fed on another interface.
@@ -166,8 +167,8 @@ impl Views {
         self.questions.iter().enumerate().skip(self.standard)
     }
 
-    /// The questions whose answers are among the views of a report, with their numbers: the user's, then the standard ones
-    /// of each interface.
+    /// The questions whose answers are among the views of a report, with their numbers: the user's, then the standard
+    /// ones of each interface.
     pub fn in_views(&self) -> impl Iterator<Item = (usize, &Question)> {
         let standard = self.questions.iter().enumerate().take(self.standard);
         self.own().chain(standard.filter(|(_, question)| question.view.per_interface))

@@ -58,8 +58,8 @@ pub enum Structure {
     },
 }
 
-/// Keys with a counter of their own, for each row that is listed: so many that those which touch most are among them long
-/// before a window ends.
+/// Keys with a counter of their own, for each row that is listed: so many that those which touch most are among them
+/// long before a window ends.
 const HELD_PER_ROW: usize = 4;
 /// Such keys at least, also for short lists.
 const HELD_MIN: usize = 32;
@@ -67,8 +67,8 @@ const HELD_MIN: usize = 32;
 const HELD_MAX: usize = 512;
 /// Candidates for each row that is listed.
 const CANDIDATES_PER_ROW: usize = 8;
-/// How much wider the bounds of prefixes are than those of addresses. So all that a prefix which is no candidate reads stays
-/// in the CPU's nearest cache. Prefixes that are listed became candidates early, and have much closer bounds.
+/// How much wider the bounds of prefixes are than those of addresses. So all that a prefix which is no candidate reads
+/// stays in the CPU's nearest cache. Prefixes that are listed became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
 /// Tables of interfaces that share their candidates, at most: there may be more interfaces, but few carry much.
 const TABLES_MAX: usize = 16;

@@ -1,8 +1,8 @@
 //! Which questions share a sketch.
 //!
-//! A view of bytes counts packets as well, and its candidates are the keys that are large by either. So two views of the
-//! same keys of the same records may share a sketch, whatever orders them, and however many rows they have. The sketch is
-//! as exact as the more exact of them asks for.
+//! A view of bytes counts packets as well, and its candidates are the keys that are large by either. So two views of
+//! the same keys of the same records may share a sketch, whatever orders them, and however many rows they have. The
+//! sketch is as exact as the more exact of them asks for.
 
 use super::{Question, Structure};
 

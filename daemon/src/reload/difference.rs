@@ -127,8 +127,8 @@ pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refus
     all
 }
 
-/// Interface slots that the way from one configuration to another needs, where so many are provided for: what leaves keeps
-/// its slot until its last window is reported.
+/// Interface slots that the way from one configuration to another needs, where so many are provided for: what leaves
+/// keeps its slot until its last window is reported.
 pub fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
     if old.interfaces == new.interfaces {
         return provided;

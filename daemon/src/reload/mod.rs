@@ -97,8 +97,8 @@ pub struct Prepared {
     pub from: u64,
 }
 
-/// Offers the coordinator what is ready. It answers when that takes effect; `None` if another configuration has come into
-/// force meanwhile.
+/// Offers the coordinator what is ready. It answers when that takes effect; `None` if another configuration has come
+/// into force meanwhile.
 #[derive(Debug)]
 pub struct Offer {
     /// What is ready.

@@ -180,8 +180,8 @@ impl<'a> Reloader<'a> {
         })
     }
 
-    /// Hands over what is ready. Gives the time from which it applies; nothing if something else has come into force since
-    /// it was made.
+    /// Hands over what is ready. Gives the time from which it applies; nothing if something else has come into force
+    /// since it was made.
     fn offer(&self, prepared: Prepared) -> Result<Option<Timestamp>, String> {
         let ends = || STOPPING.to_owned();
         let (reply, answer) = bounded(1);

@@ -19,9 +19,9 @@ pub struct Alert {
     pub rule: String,
     /// What it watches for: a number, an operator, a limit.
     pub when: String,
-    /// `pending`: it is so, but not for long enough. `firing`: it is so for long enough. `clearing`: it is no longer so, but
-    /// not for long enough. `cleared`: the alert ended with this window. `withdrawn`: it ends, because the rule ends: the
-    /// next configuration does not have it.
+    /// `pending`: it is so, but not for long enough. `firing`: it is so for long enough. `clearing`: it is no longer
+    /// so, but not for long enough. `cleared`: the alert ended with this window. `withdrawn`: it ends, because the rule
+    /// ends: the next configuration does not have it.
     pub state: String,
     /// `begins` if the alert begins with this window, `ends` if it ends. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,8 @@ pub struct Alert {
     /// What the limits and the numbers of `evidence` are in. Absent if they are plain numbers of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The numbers that decided, the farthest beyond the limit first; 10 at most. Empty if the report has no such number.
+    /// The numbers that decided, the farthest beyond the limit first; 10 at most. Empty if the report has no such
+    /// number.
     pub evidence: Vec<Evidence>,
     /// How many more numbers are beyond the limit. Absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -57,12 +58,12 @@ pub struct Evidence {
     /// The number.
     #[serde(serialize_with = "plain")]
     pub value: f64,
-    /// The true number is at least this, at the confidence that the report states for it. A limit that numbers may not be
-    /// above is compared with this one.
+    /// The true number is at least this, at the confidence that the report states for it. A limit that numbers may not
+    /// be above is compared with this one.
     #[serde(serialize_with = "plain")]
     pub lower: f64,
-    /// The true number is at most this. A limit that numbers may not be below is compared with this one. Absent if nobody
-    /// knows.
+    /// The true number is at most this. A limit that numbers may not be below is compared with this one. Absent if
+    /// nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "plain_or_none")]
     pub upper: Option<f64>,
 }

@@ -279,8 +279,8 @@ mod tests {
         measure::{new_flows::Asked, order::Closed, shard::Shard},
     };
 
-    /// What comes to lists of so many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and one source
-    /// that has more of both, if there is one `more`.
+    /// What comes to lists of so many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and one
+    /// source that has more of both, if there is one `more`.
     fn summary(top: usize, more: Option<[u8; 4]>) -> (Arc<Views>, Summary) {
         let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
         let seen = Seen::with_capacity(100, 0.01, key.id());

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Reports of one run of one observer, from the first number to the last. Written `7f3c9a52/b41d0c11/40-42`, or as the id of
-/// a report if it is only one.
+/// Reports of one run of one observer, from the first number to the last. Written `7f3c9a52/b41d0c11/40-42`, or as the
+/// id of a report if it is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     observer: u32,

@@ -53,12 +53,12 @@ pub struct Report {
     /// lost. Absent for the first report, and after a restart without a state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
-    /// What this sink was allowed to know of addresses: `prefix`, if their last bits are 0, or `none`, if all are. Absent if they
-    /// are as weir saw them.
+    /// What this sink was allowed to know of addresses: `prefix`, if their last bits are 0, or `none`, if all are.
+    /// Absent if they are as weir saw them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<String>,
-    /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it is
-    /// the same. The key changes with the first window of each UTC day.
+    /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it
+    /// is the same. The key changes with the first window of each UTC day.
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
     pub key_id: String,
     /// The time that the report is about.
@@ -111,9 +111,9 @@ pub struct Window {
     /// Its length in seconds, measured on a clock that is never adjusted.
     #[schemars(range(min = 0))]
     pub seconds: f64,
-    /// By how many seconds the wall clock was stepped within it: above 0 if it was set forward or the machine slept, below
-    /// 0 if it was set back. The next window begins at the new time, so the times of two windows may overlap: `seq` tells
-    /// them apart. Absent if the clock was not stepped by more than half a second.
+    /// By how many seconds the wall clock was stepped within it: above 0 if it was set forward or the machine slept,
+    /// below 0 if it was set back. The next window begins at the new time, so the times of two windows may overlap:
+    /// `seq` tells them apart. Absent if the clock was not stepped by more than half a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_step_seconds: Option<f64>,
     /// Packets of the capture whose time is before `start`. They are counted in this window. Absent unless the packets
@@ -146,8 +146,8 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
-    /// Its number in the kernel: `ifindex` in `ip link`, ifIndex in SNMP and flow records. Absent for a capture, and while the
-    /// interface is not there.
+    /// Its number in the kernel: `ifindex` in `ip link`, ifIndex in SNMP and flow records. Absent for a capture, and
+    /// while the interface is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// What the operator calls it (`ip link set NAME alias TEXT`). Absent if there is nothing.
@@ -180,11 +180,12 @@ pub struct Interface {
     pub ledger: Ledger,
     /// Packets that begin or end TCP connections.
     pub tcp: TcpPackets,
-    /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and how many packets it has,
-    /// by rising edge. All reports have the same classes, and empty ones are there, too. The last one has all larger
-    /// packets. These are all packets of `ledger.seen`, exactly and also with sampling, except those that a packet socket
-    /// dropped (`lost.socket_drop`): their sizes are not known. Those of a CPU that is late come in a later report.
-    /// Packets that an offload merged count with their mean size, or, where `counts` is `buffers`, as one.
+    /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and how many packets it
+    /// has, by rising edge. All reports have the same classes, and empty ones are there, too. The last one has all
+    /// larger packets. These are all packets of `ledger.seen`, exactly and also with sampling, except those that a
+    /// packet socket dropped (`lost.socket_drop`): their sizes are not known. Those of a CPU that is late come in a
+    /// later report. Packets that an offload merged count with their mean size, or, where `counts` is `buffers`, as
+    /// one.
     pub packet_sizes: Vec<(u64, u64)>,
     /// The packets that weir saw, divided by those that the interface itself counted in this window. Below 1, weir did
     /// not see some packets. Small differences are normal, because the two counts are not read at the same instant. It
@@ -356,8 +357,8 @@ pub struct Top {
     pub pairs: Vec<TopPair>,
     /// The largest services: protocol and port.
     pub services: Vec<TopService>,
-    /// The networks of source addresses (/24 for IPv4, /48 for IPv6) that sent most beyond those of their addresses that
-    /// are in `sources`.
+    /// The networks of source addresses (/24 for IPv4, /48 for IPv6) that sent most beyond those of their addresses
+    /// that are in `sources`.
     #[serde(default)]
     pub source_prefixes: Vec<TopPrefix>,
     /// The networks of destination addresses (/24 for IPv4, /48 for IPv6) that received most beyond those of their
@@ -439,8 +440,8 @@ pub struct TopService {
     pub rank: u32,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// The lower of the two ports, so that both directions of a conversation count; 0 for ICMP and for protocols without
-    /// ports.
+    /// The lower of the two ports, so that both directions of a conversation count; 0 for ICMP and for protocols
+    /// without ports.
     pub port: u16,
     /// Packets to it and from it.
     pub packets: Estimate,
@@ -524,7 +525,8 @@ pub struct Histogram {
     pub p99: u64,
     /// The largest value.
     pub max: u64,
-    /// Each bucket as its upper edge (inclusive) and how many values are in it, by rising edge. Empty ones may be absent.
+    /// Each bucket as its upper edge (inclusive) and how many values are in it, by rising edge. Empty ones may be
+    /// absent.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -586,8 +588,8 @@ pub struct SinkSpool {
     pub bytes: u64,
 }
 
-/// One sink's account since the daemon's start. Every report for it, also one that an earlier run has left, is queued, delivered
-/// or dropped.
+/// One sink's account since the daemon's start. Every report for it, also one that an earlier run has left, is queued,
+/// delivered or dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkMetrics {
     /// The sink's name.

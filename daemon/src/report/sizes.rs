@@ -5,7 +5,8 @@ use weir_common::{ledger::PacketSizes, size::COARSE_EDGES};
 
 use super::Histogram;
 
-/// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged segments.
+/// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged
+/// segments.
 const EDGES: [u64; 12] = {
     let mut edges = [0, 0, 0, 0, 0, 0, 0, 4095, 9215, 16_383, 65_535, 1 << 20];
     let mut nth = 0;

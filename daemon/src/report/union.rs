@@ -1,8 +1,8 @@
 //! Several windows taken together: what their reports say of all of them, with bounds.
 //!
-//! What a list does not name had at most what is left of the window without those that it names. So bounds are narrow for what is
-//! listed in each window, and wide for what is listed in few. A bound holds if those of all windows do: the chances that they
-//! do not are added up (Boole's inequality).
+//! What a list does not name had at most what is left of the window without those that it names. So bounds are narrow
+//! for what is listed in each window, and wide for what is listed in few. A bound holds if those of all windows do: the
+//! chances that they do not are added up (Boole's inequality).
 
 use std::collections::HashMap;
 
@@ -19,7 +19,8 @@ pub const REPORTS_KEPT: usize = 5;
 /// The schema that [`Union`] serialises to.
 pub const UNION_SCHEMA: &str = "weir.union/1";
 
-/// What one observer measured in several windows, one after the other. Its parts have the shapes and names of a report's.
+/// What one observer measured in several windows, one after the other. Its parts have the shapes and names of a
+/// report's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Union {
     /// The schema's name and version.

@@ -30,14 +30,15 @@ pub struct View {
     /// `distinct` with the fields of which different values are counted.
     #[schemars(with = "serde_json::Value")]
     pub measure: Value,
-    /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each interface
-    /// that carried it, because the view tells interfaces apart.
+    /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each
+    /// interface that carried it, because the view tells interfaces apart.
     pub counted: String,
-    /// The probability that the true numbers of all rows and totals lie between their bounds, 0 to 1; 1 if they always do.
+    /// The probability that the true numbers of all rows and totals lie between their bounds, 0 to 1; 1 if they always
+    /// do.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// All that the view matched, of which the rows are parts. Absent if each interface has a table of its own, and where
-    /// flows or different values are counted.
+    /// All that the view matched, of which the rows are parts. Absent if each interface has a table of its own, and
+    /// where flows or different values are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Sums>,
     /// How evenly packets or bytes are spread over all keys, listed or not. Absent unless the view asks for it with
@@ -60,7 +61,8 @@ pub struct ViewTable {
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// All that the view matched there, of which the rows are parts. Absent where flows or different values are counted.
+    /// All that the view matched there, of which the rows are parts. Absent where flows or different values are
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Sums>,
     /// The rows, the largest first.
@@ -121,8 +123,8 @@ pub struct Sums {
     pub bytes: Estimate,
 }
 
-/// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what was
-/// measured.
+/// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what
+/// was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Its place in a list, from 1. Absent for a key that was asked for.

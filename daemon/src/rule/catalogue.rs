@@ -23,8 +23,8 @@ struct Named {
 }
 
 impl Catalogue {
-    /// The names where these are the standard views in force and the user's views. If two have the same name, it is that
-    /// of the user's view; the other one has a longer name.
+    /// The names where these are the standard views in force and the user's views. If two have the same name, it is
+    /// that of the user's view; the other one has a longer name.
     pub fn new(standard: impl IntoIterator<Item = Standard>, own: &[View]) -> Self {
         let mut all = Self::default();
         own.iter().for_each(|view| all.add_view(view, None));

@@ -1,7 +1,7 @@
 //! A rule of an alert: which numbers, on which side of which limit, and for how long.
 //!
-//! A rule compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all subjects. How a
-//! report is judged by rules, [`alert`](crate::alert) knows.
+//! A rule compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all
+//! subjects. How a report is judged by rules, [`alert`](crate::alert) knows.
 
 pub mod catalogue;
 pub mod subject;

@@ -73,8 +73,8 @@ pub fn close_calls(kept: &[Kept]) {
     }
 }
 
-/// From now on this thread, and each that it starts, opens only these files. It also binds no TCP port but `listen`, and
-/// signals no other process.
+/// From now on this thread, and each that it starts, opens only these files. It also binds no TCP port but `listen`,
+/// and signals no other process.
 ///
 /// # Errors
 ///

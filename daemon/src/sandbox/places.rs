@@ -1,7 +1,7 @@
 //! Which folders and files weir needs, once its configuration is read.
 //!
-//! A right is for a folder, not for a file, wherever that may be: a file that another program replaces by its new version is
-//! another one for Linux. So `/etc` as a whole stays readable, because name servers change there.
+//! A right is for a folder, not for a file, wherever that may be: a file that another program replaces by its new
+//! version is another one for Linux. So `/etc` as a whole stays readable, because name servers change there.
 
 use std::{
     collections::BTreeSet,

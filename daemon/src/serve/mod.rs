@@ -1,7 +1,7 @@
 //! A small HTTP server for what weir offers over HTTP. Its clients are foreign, so each of them has limits.
 //!
-//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of seats. Where all
-//! are taken, a new client gets the seat of the one that has let weir wait longest: clients that connect and say
+//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of seats. Where
+//! all are taken, a new client gets the seat of the one that has let weir wait longest: clients that connect and say
 //! nothing, or that send a byte a second, keep nobody out.
 
 mod seat;

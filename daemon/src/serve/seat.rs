@@ -76,8 +76,8 @@ impl Seats {
         Self { max, taken: Vec::new() }
     }
 
-    /// Sees to it that a seat is free: if none is, the client goes that has let weir wait longest. Returns false if weir
-    /// waits for none of them.
+    /// Sees to it that a seat is free: if none is, the client goes that has let weir wait longest. Returns false if
+    /// weir waits for none of them.
     pub(super) fn free_one(&mut self) -> bool {
         self.taken.retain(|(_, task)| !task.is_finished());
         if self.taken.len() < self.max {

@@ -1,4 +1,5 @@
-//! What became of the reports of a sink. Its threads write it down, and whoever asks never waits for a disk or a collector.
+//! What became of the reports of a sink. Its threads write it down, and whoever asks never waits for a disk or a
+//! collector.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +12,16 @@ use crate::{
     spool::{Holding, Spool},
 };
 
-/// A sink's account. Its rule: every report that was offered, or that an earlier weir has left, waits, is delivered or is lost.
+/// A sink's account. Its rule: every report that was offered, or that an earlier weir has left, waits, is delivered or
+/// is lost.
 #[derive(Debug)]
 pub(super) struct Account {
     pub name: String,
     /// What it is given, in words: one, and several.
     pub carries: [&'static str; 2],
     pub has_spool: bool,
-    /// Taken by whoever asks the spool, which may wait for its disk. So an older answer never takes the place of a newer one.
+    /// Taken by whoever asks the spool, which may wait for its disk. So an older answer never takes the place of a
+    /// newer one.
     asking: Mutex<()>,
     tally: Mutex<Tally>,
 }

@@ -198,8 +198,8 @@ impl Courier {
         self.deadline.is_some_and(|deadline| now() >= deadline)
     }
 
-    /// Pauses before the next attempt, at least for as long as the sink asks for, and returns the longest pause after that; the
-    /// end interrupts it and starts over with the shortest.
+    /// Pauses before the next attempt, at least for as long as the sink asks for, and returns the longest pause after
+    /// that; the end interrupts it and starts over with the shortest.
     fn rest(&mut self, longest: Duration, after: Option<Duration>) -> Duration {
         let pause = jittered(longest).max(after.unwrap_or_default());
         let longer = (longest * 2).min(BACKOFF_MAX);
@@ -262,8 +262,8 @@ impl Courier {
     }
 }
 
-/// Between nothing and the whole of a pause, at random: the windows of all routers end together, but their retries should
-/// not come together.
+/// Between nothing and the whole of a pause, at random: the windows of all routers end together, but their retries
+/// should not come together.
 fn jittered(longest: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     longest.mul_f64(random as f64 / u64::MAX as f64)

@@ -9,7 +9,8 @@ use std::{
 use super::account::Account;
 use crate::report::{Encoded, Ids};
 
-/// Reports that are not in the spool yet. While its disk hangs they are more and more, up to a limit: then the oldest goes.
+/// Reports that are not in the spool yet. While its disk hangs they are more and more, up to a limit: then the oldest
+/// goes.
 #[derive(Debug)]
 pub(super) struct Inbox {
     capacity: usize,

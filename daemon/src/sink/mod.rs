@@ -1,5 +1,5 @@
-//! Sinks: where reports go. Each runs on its own threads behind a spool, so that no collector, disk or pipe can delay the
-//! measurement.
+//! Sinks: where reports go. Each runs on its own threads behind a spool, so that no collector, disk or pipe can delay
+//! the measurement.
 
 mod account;
 mod courier;
@@ -59,8 +59,8 @@ pub trait Sink: Send {
         1 << 20
     }
 
-    /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called again
-    /// with the same ones after [`DeliveryError::Unavailable`].
+    /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called
+    /// again with the same ones after [`DeliveryError::Unavailable`].
     fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError>;
 }
 

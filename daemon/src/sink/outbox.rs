@@ -35,9 +35,9 @@ const INBOX: usize = 4;
 
 /// Takes reports without ever blocking, and hands them to a sink on other threads, in order.
 ///
-/// A report that fails is tried again until it succeeds or the sink refuses it, while newer ones wait: in the spool, or without
-/// one in memory. If there is no room, the oldest waiting report is dropped, because the newest matter most, and a tombstone is
-/// delivered in its place. Dropping an outbox drops what waits in memory.
+/// A report that fails is tried again until it succeeds or the sink refuses it, while newer ones wait: in the spool, or
+/// without one in memory. If there is no room, the oldest waiting report is dropped, because the newest matter most,
+/// and a tombstone is delivered in its place. Dropping an outbox drops what waits in memory.
 #[derive(Debug)]
 pub struct Outbox {
     account: Arc<Account>,
@@ -137,8 +137,8 @@ impl Outbox {
 
     /// No more reports come: delivers what waits, and returns how many reports are left undelivered after `timeout`.
     ///
-    /// A pause between two attempts ends at once. A sink that still hangs then is left behind with its threads. One that fails, and
-    /// has all that waits on disk, is not waited for.
+    /// A pause between two attempts ends at once. A sink that still hangs then is left behind with its threads. One
+    /// that fails, and has all that waits on disk, is not waited for.
     pub fn finish(self, timeout: Duration) -> u64 {
         self.end(deadline_in(timeout)).metrics().queued
     }
@@ -214,8 +214,8 @@ fn end_all(outboxes: Vec<Outbox>, timeout: Duration, until: &str) {
     }
 }
 
-/// The same for sinks that the configuration has no more, or with other settings, on a thread of its own: whoever calls has better
-/// things to do.
+/// The same for sinks that the configuration has no more, or with other settings, on a thread of its own: whoever calls
+/// has better things to do.
 pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
     if outboxes.is_empty() {
         return;

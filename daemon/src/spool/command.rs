@@ -82,8 +82,8 @@ impl Spools {
         Self { path }
     }
 
-    /// All that is there, in the order in which it is delivered, a sink after the other; or only what these names mean: the folder
-    /// of a sink, or the id of a report.
+    /// All that is there, in the order in which it is delivered, a sink after the other; or only what these names mean:
+    /// the folder of a sink, or the id of a report.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Spools {
         Ok(items)
     }
 
-    /// Removes a report, so that it is delivered no more; a tombstone is delivered in its place. A refused report and a tombstone
-    /// go without a trace.
+    /// Removes a report, so that it is delivered no more; a tombstone is delivered in its place. A refused report and a
+    /// tombstone go without a trace.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ impl Spool {
         self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any case if
-    /// there is one. Until they are [delivered](Self::delivered) nobody drops them.
+    /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any
+    /// case if there is one. Until they are [delivered](Self::delivered) nobody drops them.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl Spool {
         self.state().line.taken = 0;
     }
 
-    /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a tombstone stands
-    /// for it.
+    /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a
+    /// tombstone stands for it.
     pub fn refused(&self, parcel: &Parcel, answer: &str) {
         let state = &mut *self.state();
         state.line.taken = 0;

@@ -16,8 +16,8 @@ const DIRECTORY_MODE: u32 = 0o750;
 /// A folder of files with plain names.
 ///
 /// What was written may be lost in a crash, unless it was synced; what was created, renamed or removed, until
-/// [`sync_names`](Self::sync_names) has returned. Until then a crash may keep any of these changes and lose others. A rename
-/// is done wholly or not at all.
+/// [`sync_names`](Self::sync_names) has returned. Until then a crash may keep any of these changes and lose others. A
+/// rename is done wholly or not at all.
 pub(super) trait Files: Send + Sync {
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;

@@ -74,7 +74,8 @@ pub(super) const fn charge(bytes: u64) -> u64 {
     if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
 }
 
-/// All that waits. The first `taken` are on their way: they may be at the collector already, so they are dropped by nobody.
+/// All that waits. The first `taken` are on their way: they may be at the collector already, so they are dropped by
+/// nobody.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub entries: VecDeque<Entry>,

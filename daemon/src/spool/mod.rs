@@ -1,11 +1,13 @@
 //! The spool: reports on disk before they are sent, until their sink has taken them.
 //!
 //! Each sink has a folder of its own, and each report a file. The file's name says all about it (`name.rs`), and its
-//! content is the report's JSON, packed with gzip: `zcat` reads it. There is nothing else, so nothing else can break. A crash in
-//! the middle of writing leaves a file named `unfinished`. A file that is not what its name says costs that one report.
+//! content is the report's JSON, packed with gzip: `zcat` reads it. There is nothing else, so nothing else can break. A
+//! crash in the middle of writing leaves a file named `unfinished`. A file that is not what its name says costs that
+//! one report.
 //!
-//! A report that has to go before it was delivered leaves a [tombstone](crate::report::Tombstone) in its place. So who reads the reports knows which ones
-//! are missing, and why. What a disk does not take waits in memory, by the same rules.
+//! A report that has to go before it was delivered leaves a [tombstone](crate::report::Tombstone) in its place. So who
+//! reads the reports knows which ones are missing, and why. What a disk does not take waits in memory, by the same
+//! rules.
 
 pub mod command;
 mod delivery;
@@ -62,8 +64,9 @@ pub struct Limits {
     pub sync: bool,
 }
 
-/// Reports for one sink, in order. One thread keeps reports, and another one delivers them. While a sink ends and the next one
-/// for the same target begins, there are two of each: both keep, and the second one waits for its turn to deliver.
+/// Reports for one sink, in order. One thread keeps reports, and another one delivers them. While a sink ends and the
+/// next one for the same target begins, there are two of each: both keep, and the second one waits for its turn to
+/// deliver.
 pub struct Spool {
     files: Option<Box<dyn Files>>,
     limits: Limits,
@@ -416,8 +419,8 @@ impl Spool {
         !self.limits.sync || files.sync_names().is_ok()
     }
 
-    /// The state, for a few instructions, and for as long as it takes to rename files. It is never left half changed, so that a
-    /// poisoned lock does no harm.
+    /// The state, for a few instructions, and for as long as it takes to rename files. It is never left half changed,
+    /// so that a poisoned lock does no harm.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

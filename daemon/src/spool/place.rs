@@ -38,8 +38,8 @@ impl Place {
         let _ = Folder::new(path).create();
     }
 
-    /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how much
-    /// may wait in memory.
+    /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how
+    /// much may wait in memory.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl Place {
         Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
     }
 
-    /// The spool of a sink, which has this name and this target: the one that is in use for it, or that of its folder. A disk that
-    /// does not let itself be read is said in the log, and reports wait in memory.
+    /// The spool of a sink, which has this name and this target: the one that is in use for it, or that of its folder.
+    /// A disk that does not let itself be read is said in the log, and reports wait in memory.
     pub fn open(&self, sink: &str, target: &str, memory: usize) -> Arc<Spool> {
         let name = folder_name(sink, target);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,8 +133,8 @@ pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     Ok(folders)
 }
 
-/// The folder of a sink: its name, so that people know it, and a checksum of its whole target, which may have more than is said
-/// of it in public.
+/// The folder of a sink: its name, so that people know it, and a checksum of its whole target, which may have more than
+/// is said of it in public.
 fn folder_name(sink: &str, target: &str) -> String {
     let name: String =
         sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_CHARS).collect();

@@ -1,5 +1,5 @@
-//! What a spool finds when it is opened, and what it makes of it. Only names are read, so it takes no time, however much
-//! waits.
+//! What a spool finds when it is opened, and what it makes of it. Only names are read, so it takes no time, however
+//! much waits.
 
 use std::{collections::VecDeque, io};
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::report::Reason;
 
-/// Reports that may have been on their way when an earlier weir ended. A collector may have them, so none of them is dropped.
+/// Reports that may have been on their way when an earlier weir ended. A collector may have them, so none of them is
+/// dropped.
 const ON_THEIR_WAY: usize = 100;
 
 /// What was found.

@@ -128,8 +128,8 @@ impl Kind {
     }
 }
 
-/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is moved: the same key is
-/// at another place for each slot, and different keys are as far apart as before.
+/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is moved: the same
+/// key is at another place for each slot, and different keys are as far apart as before.
 #[inline(always)]
 pub const fn of_interface(hash: u64, slot: u64) -> u64 {
     // A large odd number.
@@ -394,8 +394,8 @@ impl By {
         }
     }
 
-    /// The fields of a key with their names, as reports show them, without those of which nothing is known. `interface` shows
-    /// a slot.
+    /// The fields of a key with their names, as reports show them, without those of which nothing is known. `interface`
+    /// shows a slot.
     pub fn show(
         &self,
         key: &ViewKey,

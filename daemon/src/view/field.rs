@@ -271,7 +271,8 @@ impl Field {
         matches!(self, Self::Interface | Self::Direction)
     }
 
-    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by whoever knows their names.
+    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by whoever knows their
+    /// names.
     pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
         match self {
             Self::Proto => json!(protocol_name(number as u8)),

@@ -1,7 +1,8 @@
-//! What a question is. *Match* says which records it is about, *by* what makes a row, *measure* what of them is counted.
+//! What a question is. *Match* says which records it is about, *by* what makes a row, *measure* what of them is
+//! counted.
 //!
-//! A [`View`] has the [`condition`]s that a record meets, and the [`field`]s that make a row. [`by`] packs these into a key.
-//! [`standard`] views are those of every report. `written` is a view as the configuration shows it.
+//! A [`View`] has the [`condition`]s that a record meets, and the [`field`]s that make a row. [`by`] packs these into a
+//! key. [`standard`] views are those of every report. `written` is a view as the configuration shows it.
 //!
 //! Nothing here reads the configuration: it is made of these parts. [`crate::question`] makes views ready to be asked.
 
@@ -37,8 +38,8 @@ pub struct View {
     pub top: usize,
     /// Whether each interface and direction has a table of its own.
     pub per_interface: bool,
-    /// How exact. Of bytes, packets and new flows: the usual distance of the bounds, as a share of all that the view counts.
-    /// Of different values: the relative standard error.
+    /// How exact. Of bytes, packets and new flows: the usual distance of the bounds, as a share of all that the view
+    /// counts. Of different values: the relative standard error.
     pub error: f64,
     /// Whether that follows `estimates.top_error`, because it asks for none.
     pub follows_top_error: bool,
@@ -62,8 +63,8 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// The relative standard error of different values by key, unless a view asks for another. With 8 KiB for each key that has
-    /// a counter, some 3,300 values are counted exactly.
+    /// The relative standard error of different values by key, unless a view asks for another. With 8 KiB for each key
+    /// that has a counter, some 3,300 values are counted exactly.
     pub const USUAL_DISTINCT_ERROR: f64 = 0.01;
 
     /// Whether it is bytes and packets.

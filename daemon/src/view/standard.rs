@@ -42,8 +42,8 @@ const TALKERS_MAX: usize = 5;
 /// How much wider its bounds are than those of the other lists: it has little memory, which stays in the CPU's nearest
 /// cache.
 const TALKERS_WIDER: f64 = 20.0;
-/// The relative standard error of different values by key. Each CPU has three of these lists, so each key that has a counter
-/// takes 2 KiB only, which count some 800 values exactly.
+/// The relative standard error of different values by key. Each CPU has three of these lists, so each key that has a
+/// counter takes 2 KiB only, which count some 800 values exactly.
 const DISTINCT_ERROR: f64 = 0.02;
 
 impl Standard {
@@ -99,8 +99,8 @@ impl Standard {
         matches!(self, Self::Talkers)
     }
 
-    /// Whether it has a table for each interface. Those are among the views of the report; the others have places of their
-    /// own there.
+    /// Whether it has a table for each interface. Those are among the views of the report; the others have places of
+    /// their own there.
     pub const fn is_per_interface(self) -> bool {
         matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
     }

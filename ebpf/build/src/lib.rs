@@ -4,7 +4,8 @@
 //!
 //! - `RUSTC_BOOTSTRAP` lets a stable compiler build `core` from source.
 //! - `PATH` leads to bpf-linker.
-//! - `OUT_DIR` is where it builds. It is one folder for all objects and profiles, because building `core` takes a minute.
+//! - `OUT_DIR` is where it builds. It is one folder for all objects and profiles, because building `core` takes a
+//!   minute.
 //!
 //! A process may not change its own environment without `unsafe`, and setting the variables in `.cargo/config.toml`
 //! would unlock unstable features in every crate of the daemon. So a build script runs itself a second time, with the
@@ -33,8 +34,8 @@ const PACKAGE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// What the objects are made of, seen from the package's folder.
 const SOURCES: [&str; 5] = ["", "../common/src", "../common/Cargo.toml", "../Cargo.toml", "../Cargo.lock"];
 
-/// Rustup's toolchains that may have the source of the standard library, the better one first. `scripts/setup` links the
-/// first to Debian's compiler if there is no fitting nightly.
+/// Rustup's toolchains that may have the source of the standard library, the better one first. `scripts/setup` links
+/// the first to Debian's compiler if there is no fitting nightly.
 const TOOLCHAINS: [&str; 2] = ["weir-bpf", "nightly"];
 
 /// A file of the standard library's source, seen from a sysroot.

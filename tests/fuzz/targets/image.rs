@@ -1,5 +1,5 @@
-//! Any bytes as an image of any sketch: refused, or a sketch that can be used and written again. Half of the inputs get the
-//! right length and checksum first, as from a forger.
+//! Any bytes as an image of any sketch: refused, or a sketch that can be used and written again. Half of the inputs get
+//! the right length and checksum first, as from a forger.
 
 #![no_main]
 

@@ -91,8 +91,8 @@ impl Oracle {
         rows.into_iter().take(count).map(row).collect()
     }
 
-    /// Compares both lists of prefixes with the truth about the prefixes, and about the addresses that the report lists.
-    /// If `is_complete`, nothing was lost or left out.
+    /// Compares both lists of prefixes with the truth about the prefixes, and about the addresses that the report
+    /// lists. If `is_complete`, nothing was lost or left out.
     pub(super) fn check_prefixes(&self, top: &Value, place: &str, by: By, is_complete: bool, verdict: &mut Verdict) {
         for list in LISTS {
             let place = format!(".{place}.{}", list.name);

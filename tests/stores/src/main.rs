@@ -1,5 +1,6 @@
-//! What damage costs in weir's spool and in embedded databases. Each of them keeps the same reports, each report synced. Then one
-//! place of one file is damaged, the store is opened and read, and so on for every kind of damage and many places.
+//! What damage costs in weir's spool and in embedded databases. Each of them keeps the same reports, each report
+//! synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of damage and
+//! many places.
 
 mod damage;
 mod store;
@@ -40,8 +41,8 @@ struct Outcome {
     wrong: u64,
 }
 
-/// Without arguments it tries all stores. With the name of a store and a folder it reads that one, and prints how many reports
-/// are missing and how many are wrong: in a process of its own, because some damage ends it.
+/// Without arguments it tries all stores. With the name of a store and a folder it reads that one, and prints how many
+/// reports are missing and how many are wrong: in a process of its own, because some damage ends it.
 fn main() -> Result<ExitCode> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match &arguments[..] {

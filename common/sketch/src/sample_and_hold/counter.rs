@@ -13,9 +13,9 @@ const SCALE: u32 = 40;
 
 /// How many items came, while they come. They are in memory beside it, which is its own and empty at first.
 ///
-/// As long as it has room, that memory is a set of items. Then it becomes registers, and each item that changes the highest
-/// rank of a register stands for as many as it takes on average until one does (Ting, "Streamed approximate counting of
-/// distinct elements", 2014). So the score is known at every moment, without a look at the memory.
+/// As long as it has room, that memory is a set of items. Then it becomes registers, and each item that changes the
+/// highest rank of a register stands for as many as it takes on average until one does (Ting, "Streamed approximate
+/// counting of distinct elements", 2014). So the score is known at every moment, without a look at the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// What it had at the beginning, and the items since, with [`FRACTION`] bits behind the point.
@@ -28,7 +28,8 @@ pub struct Counter {
 enum Kept {
     /// A set of so many items.
     Set(u32),
-    /// Registers, with the probability that the next item changes the highest rank of its register, times the registers.
+    /// Registers, with the probability that the next item changes the highest rank of its register, times the
+    /// registers.
     Registers(u64),
 }
 
@@ -160,11 +161,11 @@ fn open(registers: &[u8], precision: u32) -> u64 {
     registers.iter().map(|register| probability(rank_of(*register, precision))).sum()
 }
 
-/// How many items more there may have been, none of which a set with so many could tell from another. It can tell so many
-/// apart; more were taken for others with at most this probability.
+/// How many items more there may have been, none of which a set with so many could tell from another. It can tell so
+/// many apart; more were taken for others with at most this probability.
 ///
-/// Each item meets one before it with the probability that its number divided by `of` is, at most, whatever those before
-/// it did. So all that do are no more than a variable of Poisson's law has, whose mean is their sum.
+/// Each item meets one before it with the probability that its number divided by `of` is, at most, whatever those
+/// before it did. So all that do are no more than a variable of Poisson's law has, whose mean is their sum.
 fn taken_for_others(items: u64, of: f64, probability: f64) -> u64 {
     let mut others = 0;
     loop {

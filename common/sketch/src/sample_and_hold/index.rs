@@ -41,7 +41,8 @@ impl Index {
         self.cells[cell] = place as u16 + 1;
     }
 
-    /// Forgets the place of a key. Cells behind it move up, so that no gap separates them from where they are looked for.
+    /// Forgets the place of a key. Cells behind it move up, so that no gap separates them from where they are looked
+    /// for.
     pub fn remove(&mut self, hash: u64, hash_at: impl Fn(usize) -> u64) {
         let mut gap = self.first(hash);
         loop {

@@ -40,7 +40,8 @@ impl Missed {
         self.waited / CHANCES
     }
 
-    /// At most so many items. `waits` tells how many rare pairs it may have waited for; a score has this relative error.
+    /// At most so many items. `waits` tells how many rare pairs it may have waited for; a score has this relative
+    /// error.
     pub fn most(self, waits: &[f64], error: f64) -> u64 {
         let Self { before, waited, times } = self;
         let pairs = waits.get(times as usize).copied().unwrap_or(f64::INFINITY) * waited as f64 / CHANCES as f64;

@@ -29,8 +29,8 @@ pub fn at_least(events: u32, expected: f64) -> f64 {
     for nth in 1..=events {
         term *= expected / f64::from(nth);
     }
-    // Terms rise until as many events are meant as are expected, and fall from there on: after one that adds nothing to the
-    // sum none does.
+    // Terms rise until as many events are meant as are expected, and fall from there on: after one that adds nothing to
+    // the sum none does.
     let (mut sum, mut nth) = (0.0, events);
     while sum + term > sum {
         sum += term;

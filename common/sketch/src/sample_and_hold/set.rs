@@ -1,12 +1,13 @@
 //! A set of items in the memory of registers: as long as it has room, a count is exact.
 //!
-//! Each byte that would be a register is half a lane, and sixteen lanes are a bucket. An item may be in one of two buckets
-//! (as in a cuckoo filter: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014),
-//! and a new one goes into the emptier (Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994). So a set could take
-//! some nine items for ten lanes. It takes eight: then a bucket is hardly ever full, and it does not matter which item came
-//! first. A lane keeps as much of its item's hash as the registers need later on.
+//! Each byte that would be a register is half a lane, and sixteen lanes are a bucket. An item may be in one of two
+//! buckets (as in a cuckoo filter: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than
+//! Bloom", 2014), and a new one goes into the emptier (Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994).
+//! So a set could take some nine items for ten lanes. It takes eight: then a bucket is hardly ever full, and it does
+//! not matter which item came first. A lane keeps as much of its item's hash as the registers need later on.
 //!
-//! [`CompactHyperLogLog`](crate::CompactHyperLogLog) has few items exactly, too, but it takes 32 bits for each, and grows.
+//! [`CompactHyperLogLog`](crate::CompactHyperLogLog) has few items exactly, too, but it takes 32 bits for each, and
+//! grows.
 
 use crate::simd;
 
@@ -97,7 +98,8 @@ const fn parts(hash: u64, precision: u32) -> (usize, u16) {
     ((known >> TAG_BITS) as usize, if tag == 0 { 1 } else { tag })
 }
 
-/// The other bucket of an item with this tag. (Fibonacci hashing: Knuth, "The Art of Computer Programming", section 6.4.)
+/// The other bucket of an item with this tag. (Fibonacci hashing: Knuth, "The Art of Computer Programming", section
+/// 6.4.)
 ///
 /// Never the same one, as that of cuckoo filters may be: a set may have four buckets only.
 #[inline(always)]

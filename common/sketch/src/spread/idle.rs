@@ -5,10 +5,10 @@ use core::ops::Range;
 
 /// What all lines hold, in order. A key's lines are drawn from these, one from each part of the grid.
 ///
-/// What a few of a key's lines hold is bounded rank by rank: at least `n` of its `m` lines hold more than a level that a
-/// share `s` of all lines exceeds with a probability of at most (m choose n) * s^n. This holds for any traffic, and as
-/// far into the tail as is asked, where keys that are drawn to try would not reach. That parts of the grid differ only
-/// makes it rarer (the mean of products is at most the power of the mean).
+/// What a few of a key's lines hold is bounded rank by rank: at least `n` of its `m` lines hold more than a level that
+/// a share `s` of all lines exceeds with a probability of at most (m choose n) * s^n. This holds for any traffic, and
+/// as far into the tail as is asked, where keys that are drawn to try would not reach. That parts of the grid differ
+/// only makes it rarer (the mean of products is at most the power of the mean).
 #[derive(Clone, Debug)]
 pub struct Idle {
     sorted: Vec<f64>,

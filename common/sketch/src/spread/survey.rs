@@ -16,8 +16,8 @@ const QUARTILES_VARIANCE: f64 = 1.2;
 const Z: f64 = 3.481;
 /// The most lines that a key may have.
 const LINES_PER_KEY_MOST: usize = LINES_PER_KEY[LINES_PER_KEY.len() - 1];
-/// In how many ways a bound may fail, at most: there are two sides, and a lower bound is the highest of three, each with
-/// two reasons. (The upper bound has two reasons.)
+/// In how many ways a bound may fail, at most: there are two sides, and a lower bound is the highest of three, each
+/// with two reasons. (The upper bound has two reasons.)
 const WAYS: f64 = 8.0;
 /// How many keys that touched nothing are drawn, to learn what their lines usually hold.
 const IDLE_KEYS: u64 = 2_000;
@@ -151,9 +151,9 @@ impl<'a, K: Copy> Survey<'a, K> {
 
     /// How many items a key touches, with bounds as a margin has them.
     ///
-    /// The lower bound is the highest of three. The two middle quartiles of a large key's lines know it best. The lowest
-    /// half and the lowest quarter hold less of other keys: of those that share some lines with keys that are far
-    /// larger, they know more.
+    /// The lower bound is the highest of three. The two middle quartiles of a large key's lines know it best. The
+    /// lowest half and the lowest quarter hold less of other keys: of those that share some lines with keys that are
+    /// far larger, they know more.
     pub fn estimate_within(&self, key_hash: u64, margin: &Margin) -> Estimate {
         self.look(key_hash, margin).0
     }

@@ -18,9 +18,9 @@ impl Coin {
         Self { drawn: *random, weight }
     }
 
-    /// True with the probability weight / (weight + price), both below 2^63; and always if the weight is larger than the
-    /// price: who has more at once than the smallest has in all needs no luck. If it is true for a price, it is true for
-    /// every lower one.
+    /// True with the probability weight / (weight + price), both below 2^63; and always if the weight is larger than
+    /// the price: who has more at once than the smallest has in all needs no luck. If it is true for a price, it is
+    /// true for every lower one.
     #[inline(always)]
     pub const fn is_head(self, price: u64) -> bool {
         !self.is_needed(price) || scale(self.drawn, self.weight + price) < self.weight

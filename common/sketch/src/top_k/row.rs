@@ -5,8 +5,8 @@ use core::hint::select_unpredictable;
 use super::{Candidate, WAYS};
 use crate::Weight;
 
-/// The candidates of a block. A key that is held touches its entry and nothing else. Rows are aligned to cache lines: with
-/// keys of 40 bytes and weights of two numbers an entry is one line.
+/// The candidates of a block. A key that is held touches its entry and nothing else. Rows are aligned to cache lines:
+/// with keys of 40 bytes and weights of two numbers an entry is one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Row<K, W: Weight> {

@@ -1,15 +1,15 @@
 //! Which interfaces the default routes of this network namespace leave by (rtnetlink(7)): those to `0.0.0.0/0` and to
 //! `::/0` in the main table.
 //!
-//! A router may have a million routes, and the kernel cannot list those of one length alone: it filters by table and type
-//! (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on), but not by prefix. So weir reads as little as it can:
+//! A router may have a million routes, and the kernel cannot list those of one length alone: it filters by table and
+//! type (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on), but not by prefix. So weir reads as little as it can:
 //!
-//! - **IPv4**: the kernel lists a table in the order of addresses, so the default routes are among the first. weir reads to
-//!   the first route that begins elsewhere, and closes the socket. The kernel does not go on by itself. This is done at
-//!   every look, because the kernel says nothing about IPv4 routes that go with their interface.
-//! - **IPv6**: the kernel lists what is below a prefix before the prefix, so the default routes come last. weir reads all,
-//!   but of a long list only when something was said of a default route. A filter on the socket leaves out what is said
-//!   of all other routes, so changes of these cost nothing here.
+//! - **IPv4**: the kernel lists a table in the order of addresses, so the default routes are among the first. weir
+//!   reads to the first route that begins elsewhere, and closes the socket. The kernel does not go on by itself. This
+//!   is done at every look, because the kernel says nothing about IPv4 routes that go with their interface.
+//! - **IPv6**: the kernel lists what is below a prefix before the prefix, so the default routes come last. weir reads
+//!   all, but of a long list only when something was said of a default route. A filter on the socket leaves out what is
+//!   said of all other routes, so changes of these cost nothing here.
 
 use std::{collections::HashSet, io, ops::ControlFlow, os::fd::OwnedFd};
 

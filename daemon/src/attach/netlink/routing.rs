@@ -73,7 +73,8 @@ pub struct Device {
     pub elsewhere: bool,
     /// The bridge, bond or the like that it is a member of.
     pub master: Option<u32>,
-    /// Whether a default route leaves by it, where that was asked ([`Devices::list_with_routes`]); never by the loopback.
+    /// Whether a default route leaves by it, where that was asked ([`Devices::list_with_routes`]); never by the
+    /// loopback.
     pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,

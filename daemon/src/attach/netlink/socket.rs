@@ -31,8 +31,8 @@ impl Socket {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
-    /// From now on the kernel refuses what it does not understand of a question for a list, and leaves out what the question
-    /// excludes (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on).
+    /// From now on the kernel refuses what it does not understand of a question for a list, and leaves out what the
+    /// question excludes (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on).
     pub fn be_strict(&self) -> io::Result<()> {
         set_number(&self.socket, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
@@ -57,8 +57,8 @@ impl Socket {
         Ok(answers)
     }
 
-    /// Asks, and reads answers until there are no more, or until `read` breaks off. Then the rest of the answer stays in the
-    /// kernel, and the socket is good for nothing more.
+    /// Asks, and reads answers until there are no more, or until `read` breaks off. Then the rest of the answer stays
+    /// in the kernel, and the socket is good for nothing more.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Which reports are missing.
 //!
-//! The reports of a run of the daemon are numbered without a gap, and each names the one before it, also if that is of an
-//! earlier run. So what is missing is known: the numbers between reports of a run, and those between the last report of a
-//! run that is here and the one that the next run names. A tombstone explains the numbers that it has. What was before
-//! the first report of an observer may never have been sent here.
+//! The reports of a run of the daemon are numbered without a gap, and each names the one before it, also if that is of
+//! an earlier run. So what is missing is known: the numbers between reports of a run, and those between the last report
+//! of a run that is here and the one that the next run names. A tombstone explains the numbers that it has. What was
+//! before the first report of an observer may never have been sent here.
 //!
 //! What is missing at the end cannot be known: the observer may be switched off.
 
@@ -176,7 +176,8 @@ impl Run {
         lasts.map(|span| span.last).max().unwrap_or_default()
     }
 
-    /// Numbers between the first and the last that are known of which there is no report, with the reason of a tombstone.
+    /// Numbers between the first and the last that are known of which there is no report, with the reason of a
+    /// tombstone.
     fn missing(&self) -> Vec<(Span, Option<String>)> {
         let mut missing: Vec<(Span, Option<String>)> = Vec::new();
         let mut tombstones = self.tombstones.iter().peekable();

@@ -16,7 +16,8 @@ use super::super::{
 /// An HTTP collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Http {
-    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`](crate::config::Config::to_yaml) does not show its query.
+    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`](crate::config::Config::to_yaml) does
+    /// not show its query.
     #[serde(serialize_with = "write_url")]
     pub url: Uri,
     /// How long a request may take.
@@ -33,7 +34,8 @@ pub struct Http {
     pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
-    /// Headers to add. Their values are secrets: neither `Debug` nor [`Config::to_yaml`](crate::config::Config::to_yaml) shows them.
+    /// Headers to add. Their values are secrets: neither `Debug` nor
+    /// [`Config::to_yaml`](crate::config::Config::to_yaml) shows them.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// A file with the token of `Authorization: Bearer`; it is read for each request.
@@ -81,8 +83,8 @@ impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the URL, and what may tell tenants apart. That is each header but those with credentials, and which
-    /// files the others come from: what is in them changes. One tenant's reports must never go to another one.
+    /// Where reports go: the URL, and what may tell tenants apart. That is each header but those with credentials, and
+    /// which files the others come from: what is in them changes. One tenant's reports must never go to another one.
     pub(super) fn place(&self) -> String {
         let mut place = self.url.to_string();
         let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);

@@ -122,8 +122,8 @@ impl Target {
         !matches!(self, Self::Stdout | Self::File(_))
     }
 
-    /// What its spool is known by: the whole target, and nothing that may change without it. No two sinks of a configuration
-    /// have the same. `None` if it has no spool.
+    /// What its spool is known by: the whole target, and nothing that may change without it. No two sinks of a
+    /// configuration have the same. `None` if it has no spool.
     pub fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
@@ -143,8 +143,8 @@ impl Target {
         match (self, earlier) {
             (Self::Stdout, Self::Stdout) => Some(SAME_PLACE.to_owned()),
             (Self::File(one), Self::File(other)) if one.place() != other.place() => one.conflict(other),
-            // Reports would arrive there twice, or two writers would mix their lines. The same collector with other headers is
-            // another place: headers may name a tenant.
+            // Reports would arrive there twice, or two writers would mix their lines. The same collector with other
+            // headers is another place: headers may name a tenant.
             _ if self.spool_key()? != earlier.spool_key()? => None,
             (Self::Http(one), Self::Http(other)) | (Self::Otlp(one), Self::Otlp(other)) => Some(one.conflict(other)),
             _ => Some(SAME_PLACE.to_owned()),

@@ -6,9 +6,9 @@
 //! that a list shows, whatever made it choose them (Berk et al., "Valid post-selection inference", 2013).
 //!
 //! How: a quarter of 1 - confidence is for each of packets, bytes, below and above. It is shared out by size: the
-//! bounds of a key of true size T, of `total` of all keys, may fail with the probability share * T / total. These sum up
-//! to the share (Bonferroni's inequality, with weights). A key with a sample x has the sizes T for which x is not too
-//! far out (`limits.rs`).
+//! bounds of a key of true size T, of `total` of all keys, may fail with the probability share * T / total. These sum
+//! up to the share (Bonferroni's inequality, with weights). A key with a sample x has the sizes T for which x is not
+//! too far out (`limits.rs`).
 //!
 //! Packets that are drawn one by one, all at one rate, have a sample of Bin(T, 1/N). Everything else is covered by
 //! Chernoff's tail of Bin(S / B, 1/N). S is the true sum, B the largest thing that one draw takes (the largest packet,

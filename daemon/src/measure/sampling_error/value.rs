@@ -2,13 +2,14 @@
 //!
 //! A list shows the keys that chance has favoured: the mean of their samples, scaled up, is above the mean of their
 //! sizes (the winner's curse). So the value is the size T for which the sample x is likeliest *among the samples that
-//! get a key into the list*, which are those of at least c: T maximises P(X = x | X >= c) (Zhong and Prentice, 2008). For
-//! samples far above c this is x/p. For a sample of just c, it is the least possible size.
+//! get a key into the list*, which are those of at least c: T maximises P(X = x | X >= c) (Zhong and Prentice, 2008).
+//! For samples far above c this is x/p. For a sample of just c, it is the least possible size.
 //!
 //! For Bin(T, p), the ratio of the likelihoods of T and T + 1 says that x is nearly the mean of the samples of at least
 //! c: x = Tp + Tp(1 - p) P(X = c - 1 | T) / P(X >= c | T). With a normal variable for X, that becomes one function of
-//! one number, and a table of it. Most values are within a tenth of a sample's standard deviation from the exact maximum;
-//! those of samples just above a large c, where c is far out in the distribution's tail, are within 2 per cent (a test).
+//! one number, and a table of it. Most values are within a tenth of a sample's standard deviation from the exact
+//! maximum; those of samples just above a large c, where c is far out in the distribution's tail, are within 2 per cent
+//! (a test).
 
 use std::sync::LazyLock;
 

@@ -32,9 +32,9 @@ impl Likely {
 
 /// What the lines say of all keys that may be listed.
 ///
-/// A list shows those whom chance has favoured. So an estimate is drawn to what is usual, the more, the less keys differ
-/// beyond chance (Morris, "Parametric empirical Bayes inference", 1983). One that stands out from all others stays as it
-/// is.
+/// A list shows those whom chance has favoured. So an estimate is drawn to what is usual, the more, the less keys
+/// differ beyond chance (Morris, "Parametric empirical Bayes inference", 1983). One that stands out from all others
+/// stays as it is.
 pub struct Population<'a> {
     survey: &'a Survey<'a, ViewKey>,
     /// The median.

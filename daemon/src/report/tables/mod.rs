@@ -1,7 +1,7 @@
 //! A report as tables for a terminal of about a hundred columns.
 //!
-//! `accounts` has what is exact, `lists` what is largest, `views` the rows of views, `sizes` those of packet sizes, and `words`
-//! how numbers and names are written.
+//! `accounts` has what is exact, `lists` what is largest, `views` the rows of views, `sizes` those of packet sizes, and
+//! `words` how numbers and names are written.
 
 mod accounts;
 mod lists;

@@ -25,8 +25,8 @@ const SPREAD_ROWS_MAX: usize = 5;
 /// The caption of a row's part of the total.
 const SHARE: &str = "share";
 
-/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate of that
-/// over so many seconds.
+/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate of
+/// that over so many seconds.
 pub(super) fn grid(view: &View, (rows, total): (&[Row], Option<&Sums>), seconds: f64, aliases: &Aliases<'_>) -> Grid {
     let Some(first) = rows.first() else { return Grid::new([Left]) };
     let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();

@@ -22,12 +22,12 @@ use crate::{confined, spool::Parcel};
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
 
-/// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new one is
-/// created.
+/// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new
+/// one is created.
 ///
-/// A report is delivered when the system has accepted it; it is not synced to the disk. If it is the file's last line already,
-/// because weir was killed before it took note of that, it is not written again. A named pipe accepts reports only while
-/// somebody reads it.
+/// A report is delivered when the system has accepted it; it is not synced to the disk. If it is the file's last line
+/// already, because weir was killed before it took note of that, it is not written again. A named pipe accepts reports
+/// only while somebody reads it.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -106,7 +106,8 @@ impl Open {
         Ok(metadata.is_file().then_some(metadata.len()))
     }
 
-    /// Takes back what a full disk took of a line: it would be in the way of what fits later. Returns whether there was something.
+    /// Takes back what a full disk took of a line: it would be in the way of what fits later. Returns whether there was
+    /// something.
     fn cut(&self, size: u64) -> io::Result<bool> {
         let is_longer = self.size()?.is_some_and(|now| now > size);
         if is_longer {
@@ -142,7 +143,8 @@ impl Open {
     }
 }
 
-/// Keeps other weirs from a file: two of them would mix their reports, and rotate it twice. It is free again when it is closed.
+/// Keeps other weirs from a file: two of them would mix their reports, and rotate it twice. It is free again when it is
+/// closed.
 fn lock(file: &fs::File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(

@@ -13,8 +13,8 @@ use tracing::warn;
 use super::MODE;
 use crate::config::{self, Compress};
 
-/// When a file is renamed, how many renamed ones stay, and whether these are packed: `reports.1` or `reports.1.gz` is the
-/// newest, `reports.2` the one before.
+/// When a file is renamed, how many renamed ones stay, and whether these are packed: `reports.1` or `reports.1.gz` is
+/// the newest, `reports.2` the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// Bytes that a file may have; a report that is larger has a file of its own.
@@ -26,8 +26,8 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Renames the file, and those that were renamed before, however they are packed; the oldest goes. Then packs all that are
-    /// not: also one that an earlier weir was killed over.
+    /// Renames the file, and those that were renamed before, however they are packed; the oldest goes. Then packs all
+    /// that are not: also one that an earlier weir was killed over.
     ///
     /// # Errors
     ///

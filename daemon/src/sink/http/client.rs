@@ -1,5 +1,5 @@
-//! How weir speaks to an HTTP server, whatever it sends: connection, headers, secrets, TLS, proxy, compression, and what an
-//! answer means.
+//! How weir speaks to an HTTP server, whatever it sends: connection, headers, secrets, TLS, proxy, compression, and
+//! what an answer means.
 
 use std::{io::Read, time::Duration};
 
@@ -145,8 +145,8 @@ impl Client {
         self.origin() + self.uri.path()
     }
 
-    /// Sends a body, which is the concatenation of `parts`, for this batch. Returns the answer's body, if the server has
-    /// taken it: as much of it as arrives and is not too large.
+    /// Sends a body, which is the concatenation of `parts`, for this batch. Returns the answer's body, if the server
+    /// has taken it: as much of it as arrives and is not too large.
     ///
     /// # Errors
     ///

@@ -388,7 +388,8 @@ impl Certificates {
         }
     }
 
-    /// A collector that takes one report, from a router that it knows; returns its URL. Its thread says whether a report came.
+    /// A collector that takes one report, from a router that it knows; returns its URL. Its thread says whether a
+    /// report came.
     fn serve(&self) -> (String, JoinHandle<bool>) {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(self.authority.as_bytes()).map(Result::unwrap));

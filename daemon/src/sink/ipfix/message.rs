@@ -17,8 +17,8 @@ pub struct Record {
     values: Vec<u8>,
 }
 
-/// What a template says: the elements, each with its number and bytes. The first `scopes` say what the others are about: with
-/// some it is an options template.
+/// What a template says: the elements, each with its number and bytes. The first `scopes` say what the others are
+/// about: with some it is an options template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shape {
     scopes: u16,
@@ -85,8 +85,8 @@ pub struct Messages<'t> {
 }
 
 impl<'t> Messages<'t> {
-    /// Messages of at most so many bytes, exported at `time` in seconds since 1970. `sequence` is the number of records that
-    /// the collector was sent before. Templates that it knows already are said again if `again`.
+    /// Messages of at most so many bytes, exported at `time` in seconds since 1970. `sequence` is the number of records
+    /// that the collector was sent before. Templates that it knows already are said again if `again`.
     pub fn new(
         templates: &'t mut Templates,
         domain: u32,

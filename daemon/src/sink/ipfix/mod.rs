@@ -28,15 +28,16 @@ use crate::{
 /// Reports that are sent at once over a connection; datagrams go report by report.
 const BATCH: usize = 100;
 
-/// How often weir looks whether datagrams still lead to the collector: a name server that does not answer may take seconds each time.
+/// How often weir looks whether datagrams still lead to the collector: a name server that does not answer may take
+/// seconds each time.
 const LOOK_UP: Duration = Duration::from_secs(60);
 
 /// A collector of flow records.
 ///
-/// Each report becomes options (sampling, names of interfaces, exact counts and loss of each interface) and one flow record
-/// for each row of a view. IPFIX has no words for bounds, and collectors give no answer: over TCP a report is delivered
-/// when the collector's system has acknowledged it, over UDP when it has left. A tombstone has no form in IPFIX, and is
-/// passed over.
+/// Each report becomes options (sampling, names of interfaces, exact counts and loss of each interface) and one flow
+/// record for each row of a view. IPFIX has no words for bounds, and collectors give no answer: over TCP a report is
+/// delivered when the collector's system has acknowledged it, over UDP when it has left. A tombstone has no form in
+/// IPFIX, and is passed over.
 #[derive(Debug)]
 pub struct Ipfix {
     address: Address,

@@ -173,7 +173,8 @@ fn with_number(record: Record, field: &str, number: u64, proto: Option<u8>) -> R
     }
 }
 
-/// An address, and its length if it is a network's. The elements are those of IPv4 and its length, of IPv6 and its length.
+/// An address, and its length if it is a network's. The elements are those of IPv4 and its length, of IPv6 and its
+/// length.
 fn with_address(record: Record, text: &str, [v4, v4_length, v6, v6_length]: [u16; 4]) -> Record {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, length.parse::<u8>().ok()),

@@ -66,8 +66,8 @@ impl Way {
         }
     }
 
-    /// Whether the collector has to be told of templates again: a datagram that had them may be lost, and the collector may
-    /// be another one now.
+    /// Whether the collector has to be told of templates again: a datagram that had them may be lost, and the collector
+    /// may be another one now.
     pub const fn forgets(&self) -> bool {
         matches!(self, Self::Datagrams(_))
     }
@@ -81,15 +81,15 @@ impl Way {
         !is_open || stream.set_nonblocking(false).is_err()
     }
 
-    /// Whether datagrams lead there no more: the name has another address, or the router has. Who cannot look that up sends where
-    /// it was.
+    /// Whether datagrams lead there no more: the name has another address, or the router has. Who cannot look that up
+    /// sends where it was.
     pub fn has_moved(&self, address: &Address) -> bool {
         let Self::Datagrams(socket) = self else { return false };
         has_moved(socket, address).unwrap_or(false)
     }
 
-    /// Ends a connection that the collector takes nothing from. What it has not taken is sent again over another one, so the system
-    /// must not go on to send it.
+    /// Ends a connection that the collector takes nothing from. What it has not taken is sent again over another one,
+    /// so the system must not go on to send it.
     pub fn abandon(self) {
         if let Self::Stream(stream) = self {
             // If that fails, some records are there twice.
@@ -97,8 +97,8 @@ impl Way {
         }
     }
 
-    /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long as
-    /// `timeout`.
+    /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long
+    /// as `timeout`.
     pub fn send(&mut self, messages: &[Vec<u8>], timeout: Duration) -> io::Result<()> {
         match self {
             Self::Datagrams(socket) => messages.iter().try_for_each(|message| socket.send(message).map(|_| ())),

@@ -31,8 +31,8 @@ use tokio::{
 use super::{BATCH, login::login, quoted, tls, unavailable};
 use crate::{config::Nats, sink::DeliveryError};
 
-/// A connection that ends with what it was made for: it is never made again by itself, for then the secrets would be old ones,
-/// and messages of an attempt that was given up could come beside those of the next one.
+/// A connection that ends with what it was made for: it is never made again by itself, for then the secrets would be
+/// old ones, and messages of an attempt that was given up could come beside those of the next one.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
@@ -42,7 +42,8 @@ pub(super) struct Connection {
     driver: Driver,
 }
 
-/// The thread that drives a connection, also between deliveries: it answers when the server asks whether anybody is there.
+/// The thread that drives a connection, also between deliveries: it answers when the server asks whether anybody is
+/// there.
 #[derive(Debug)]
 pub(super) struct Driver {
     handle: Handle,

@@ -33,10 +33,10 @@ const HEADER_FRAME: usize = ": \r\n".len();
 
 /// A subject of a NATS server, of which a JetStream stream takes what is published.
 ///
-/// Each report and tombstone is a message: a line of JSON without its newline. Its header `Nats-Msg-Id` is its id, so that the
-/// stream keeps it once if it is sent again within the stream's duplicate window. Delivered means that the stream has
-/// acknowledged all messages of a batch. After anything but that and an answer of the stream, the connection is closed, so that
-/// nothing of this attempt is sent beside the next one; that one reads the files with secrets again.
+/// Each report and tombstone is a message: a line of JSON without its newline. Its header `Nats-Msg-Id` is its id, so
+/// that the stream keeps it once if it is sent again within the stream's duplicate window. Delivered means that the
+/// stream has acknowledged all messages of a batch. After anything but that and an answer of the stream, the connection
+/// is closed, so that nothing of this attempt is sent beside the next one; that one reads the files with secrets again.
 #[derive(Debug)]
 pub struct Nats {
     settings: config::Nats,

@@ -24,8 +24,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Logs what the receiver rejects, or warns of. OTLP says not to send it again. An answer that is something else says
-    /// nothing: there are proxies, and receivers that answer in JSON.
+    /// Logs what the receiver rejects, or warns of. OTLP says not to send it again. An answer that is something else
+    /// says nothing: there are proxies, and receivers that answer in JSON.
     pub fn judge(&mut self, sink: &str, answer: &[u8]) {
         let now = clock::now().monotonic;
         if let Some(line) = self.line(answer, now) {

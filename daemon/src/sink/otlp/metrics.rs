@@ -133,8 +133,8 @@ impl Metrics {
         }
     }
 
-    /// How many of the window are in each class. A class is its upper edge (inclusive) and a number; the last one has all
-    /// that are larger, too.
+    /// How many of the window are in each class. A class is its upper edge (inclusive) and a number; the last one has
+    /// all that are larger, too.
     pub fn histogram<'c>(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, &'c [(u64, u64)])>) {
         let point = |(attributes, classes): (Attributes, &[(u64, u64)])| {
             let (_, below) = classes.split_last()?;

@@ -1,7 +1,7 @@
 //! Reports as OTLP metrics (OpenTelemetry Protocol 1, OTLP/HTTP with binary protobuf).
 //!
-//! A report is one `ResourceMetrics`, and so is a tombstone. Everything of a report has the times of its window: what is sent
-//! again is the same points at the same times. docs/collectors/otlp.md names all metrics.
+//! A report is one `ResourceMetrics`, and so is a tombstone. Everything of a report has the times of its window: what
+//! is sent again is the same points at the same times. docs/collectors/otlp.md names all metrics.
 
 mod answer;
 mod metrics;
@@ -37,8 +37,9 @@ const GROWTH: usize = 6;
 
 /// A receiver of OTLP metrics.
 ///
-/// It is spoken to as an [`Http`](super::Http) collector is, and its answers mean the same. So more of them are tried again
-/// than OTLP asks for (429, 502, 503, 504): a report is not given up because a proxy on the way answers 404 or 500.
+/// It is spoken to as an [`Http`](super::Http) collector is, and its answers mean the same. So more of them are tried
+/// again than OTLP asks for (429, 502, 503, 504): a report is not given up because a proxy on the way answers 404 or
+/// 500.
 #[derive(Debug)]
 pub struct Otlp {
     client: Client,

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::report::Tombstone;
 
-/// The tombstone as one resource. `time` is when the window of its first report ended, in seconds since 1970. So it is the
-/// same in every attempt, unlike the time of sending.
+/// The tombstone as one resource. `time` is when the window of its first report ended, in seconds since 1970. So it is
+/// the same in every attempt, unlike the time of sending.
 pub(super) fn mapped(tombstone: &Tombstone, time: u64) -> ResourceMetrics {
     let Tombstone { schema: _, id: _, observer, first_seq, last_seq, reports, reason } = tombstone;
     let mut metrics = Metrics::at(time);

@@ -42,8 +42,8 @@ struct Promised {
     offered: BTreeSet<u64>,
 }
 
-/// Lets a spool work as sinks do, with a random order of things, until the power fails or the work is done. Returns what was
-/// promised, and whether the power has failed.
+/// Lets a spool work as sinks do, with a random order of things, until the power fails or the work is done. Returns
+/// what was promised, and whether the power has failed.
 fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
     let mut random = Random(seed);
     let mut promised = Promised::default();

@@ -59,8 +59,8 @@ impl<K: Item> Subject<K> for CardinalityEstimatorCrate<K> {
 
 /// HyperLogLog with 2^14 registers of a byte, of Apache DataSketches. It hashes by itself.
 ///
-/// While one stream goes in, it adds up how likely each change of a register was ("HIP"). That is more exact than what the
-/// registers alone tell, and it is gone after merging.
+/// While one stream goes in, it adds up how likely each change of a register was ("HIP"). That is more exact than what
+/// the registers alone tell, and it is gone after merging.
 pub struct DataSketchesHll {
     sketch: HllSketch,
     is_hip: bool,

@@ -30,7 +30,8 @@ trait Row {
     const STRUCTURE: &'static str;
     /// Whether keys can be removed; then the last quarter of insertions, where room is short, is timed by itself.
     const REMOVABLE: bool = false;
-    /// Whether all kinds of items are measured far away, and not only the shortest. Filling takes minutes with slow peers.
+    /// Whether all kinds of items are measured far away, and not only the shortest. Filling takes minutes with slow
+    /// peers.
     const ALL_ITEMS_FAR: bool = false;
     /// The highest rate of false positives that is right.
     const RATE_AT_MOST: f64;

@@ -1,7 +1,7 @@
 //! "Which keys touch many?": a million keys that touch a few items each, and a thousand that touch many.
 //!
-//! A bound that fails more often than its confidence allows is a wrong answer, and so is a large key's count that is far
-//! off.
+//! A bound that fails more often than its confidence allows is a wrong answer, and so is a large key's count that is
+//! far off.
 
 use weir_sketch::{Estimate, hash::mix};
 

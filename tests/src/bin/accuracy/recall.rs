@@ -73,8 +73,8 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
 const SPREADS: [Standard; 3] =
     [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
 
-/// The numbers below `count`, each once, in random order: Feistel's rounds over all numbers of as many bits, of which those
-/// that are too large are left out.
+/// The numbers below `count`, each once, in random order: Feistel's rounds over all numbers of as many bits, of which
+/// those that are too large are left out.
 fn shuffled(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     const ROUNDS: u64 = 4;
     let half = (u64::BITS - count.leading_zeros()).div_ceil(2);
@@ -86,9 +86,9 @@ fn shuffled(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     (0..1 << (2 * half)).map(move |nth| (0..ROUNDS).fold(nth, round)).filter(move |number| *number < count)
 }
 
-/// A million keys, of which the nth touches a share by Zipf's law, and the last one or so touch one item: does one of the
-/// lists, by turns, show the ten that touch most? Its sketch has its default size and the daemon's hashes. The items of
-/// one key are all different. All touches come in random order.
+/// A million keys, of which the nth touches a share by Zipf's law, and the last one or so touch one item: does one of
+/// the lists, by turns, show the ten that touch most? Its sketch has its default size and the daemon's hashes. The
+/// items of one key are all different. All touches come in random order.
 pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     let standard = SPREADS[(seed % SPREADS.len() as u64) as usize];
     let views: Arc<Views> = Views::built_in(&Config::default().estimates, TOP);

@@ -105,8 +105,8 @@ impl Rate {
         }
     }
 
-    /// The rate from the `nth` of `packets` packets on, if it changes there: it doubles nine times, and is halved as often.
-    /// The changes begin in another place with each seed.
+    /// The rate from the `nth` of `packets` packets on, if it changes there: it doubles nine times, and is halved as
+    /// often. The changes begin in another place with each seed.
     pub fn change(self, nth: usize, packets: usize, seed: u64) -> Option<u32> {
         const STEPS: usize = 18;
         let each = packets / (STEPS + 4);

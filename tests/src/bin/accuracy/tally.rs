@@ -178,8 +178,8 @@ impl Tallies {
         }
     }
 
-    /// The lists of all cells with a steady sampling rate, at a confidence of 0.5. (Where the rate changed, bounds allow for
-    /// more than happened.)
+    /// The lists of all cells with a steady sampling rate, at a confidence of 0.5. (Where the rate changed, bounds
+    /// allow for more than happened.)
     fn sampled_lists(&self) -> Failures {
         let mut all = Failures::default();
         for ((_, _, rate), cell) in &self.cells {

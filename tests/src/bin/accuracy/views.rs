@@ -233,8 +233,8 @@ impl Truths {
         is_every_packet: bool,
     ) -> Vec<(&'static str, Statement, bool)> {
         let numbered = plan.questions.iter().zip(answers);
-        // User views stand behind the standard ones, in the order in which they are listed here. (One of them may have taken
-        // the place of a standard one.)
+        // User views stand behind the standard ones, in the order in which they are listed here. (One of them may have
+        // taken the place of a standard one.)
         let own = ALL.iter().filter(|asked| !asked.view.is_empty()).count();
         let mut own = numbered.clone().skip(plan.questions.len() - own);
         let judged = ALL.iter().zip(&self.0).map(|(asked, truth)| {

@@ -1,5 +1,5 @@
-//! How long it takes from the end of a window until the collector has acknowledged its report: workers, merging, the report, the
-//! spool and the network. The collector is `weir collect`. A relay on its way notes when the answers pass.
+//! How long it takes from the end of a window until the collector has acknowledged its report: workers, merging, the
+//! report, the spool and the network. The collector is `weir collect`. A relay on its way notes when the answers pass.
 
 use std::{
     io::{self, Read, Write},
@@ -25,7 +25,8 @@ use weir_tests::{
 const WINDOWS: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// From the end of each window to the acknowledgement of its report, with windows of a second on an interface without traffic.
+/// From the end of each window to the acknowledgement of its report, with windows of a second on an interface without
+/// traffic.
 ///
 /// # Errors
 ///
@@ -70,8 +71,8 @@ fn since_end(report: &Value, answer: Duration) -> Result<Duration> {
     answer.checked_sub(end).context("an answer before the window's end")
 }
 
-/// Passes bytes on between weir and the collector, over the one connection that weir keeps open. Returns where it listens, and
-/// when each answer passed.
+/// Passes bytes on between weir and the collector, over the one connection that weir keeps open. Returns where it
+/// listens, and when each answer passed.
 fn relay(namespace: &Namespace, collector: SocketAddr) -> Result<(SocketAddr, Receiver<Duration>)> {
     let listener = namespace.enter(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))??;
     let mut up = namespace.enter(|| TcpStream::connect(collector))??;

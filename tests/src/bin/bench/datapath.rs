@@ -1,7 +1,7 @@
 //! What a packet costs in the kernel: test-run sends each kind of packet through a program a million times.
 //!
-//! Kinds take turns, so that a disturbance of the machine affects all of them. After each turn the window is closed. Its
-//! ledger must balance and have the right number of packets: the time of a wrong answer says nothing.
+//! Kinds take turns, so that a disturbance of the machine affects all of them. After each turn the window is closed.
+//! Its ledger must balance and have the right number of packets: the time of a wrong answer says nothing.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

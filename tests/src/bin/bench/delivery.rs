@@ -1,5 +1,5 @@
-//! How long a report takes to a collector, and how fast what has waited gets there. The collector is `weir collect`, which has a
-//! report on disk before it answers.
+//! How long a report takes to a collector, and how fast what has waited gets there. The collector is `weir collect`,
+//! which has a report on disk before it answers.
 
 use std::{
     collections::BTreeSet,

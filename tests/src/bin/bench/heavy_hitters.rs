@@ -1,5 +1,5 @@
-//! What a count-min beside the candidates of a list is worth, in the same memory: how far bounds are apart, and which of
-//! the largest keys are found, by one worker and after ten were merged.
+//! What a count-min beside the candidates of a list is worth, in the same memory: how far bounds are apart, and which
+//! of the largest keys are found, by one worker and after ten were merged.
 
 use std::collections::HashMap;
 

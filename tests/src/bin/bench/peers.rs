@@ -1,7 +1,7 @@
 //! weir and flowsketch on the same capture, with the same questions: time, memory, and how true each answer is.
 //!
-//! The first four questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole of
-//! it. Every answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
+//! The first four questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole
+//! of it. Every answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
 
 use std::{
     fs,
@@ -47,7 +47,8 @@ struct Asked {
 ///
 /// # Errors
 ///
-/// There is no binary, no room for the capture (some 170 MB), a tool that fails, or a bound of weir's that does not hold.
+/// There is no binary, no room for the capture (some 170 MB), a tool that fails, or a bound of weir's that does not
+/// hold.
 pub fn bench(checkout: Option<&Path>) -> Result<()> {
     let weir = weir_binary()?;
     let flowsketch = checkout.map(build).transpose()?;

@@ -1,8 +1,9 @@
-//! What measuring costs a router: the forwarding that it loses, and the CPU that the tool takes; for weir and for others.
+//! What measuring costs a router: the forwarding that it loses, and the CPU that the tool takes; for weir and for
+//! others.
 //!
-//! Everything runs in network namespaces ([`route`]). Tools take turns, so that a disturbance of the machine affects all
-//! of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received: the
-//! time of a wrong answer says nothing. What other tools report is printed, but not checked.
+//! Everything runs in network namespaces ([`route`]). Tools take turns, so that a disturbance of the machine affects
+//! all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received:
+//! the time of a wrong answer says nothing. What other tools report is printed, but not checked.
 
 use std::{fs, time::Duration};
 
@@ -125,8 +126,8 @@ fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
     Ok(())
 }
 
-/// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. In a run of its own,
-/// because counting takes time too; the kernel counts until the file descriptor is closed.
+/// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. In a run of its
+/// own, because counting takes time too; the kernel counts until the file descriptor is closed.
 fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
     let Tool::Weir("auto" | "native" | "generic") = tool else { return Ok(None) };
     let running = tool.start(route.router())?;

@@ -115,9 +115,9 @@ fn config(collector: &Collector) -> String {
     )
 }
 
-/// Makes the hosts send no packets of their own: they do not ask for routers, and what they send when they join is over.
-/// Then all packets come from the demo. The hosts also send each packet by itself: of packets merged by an offload (GSO)
-/// weir counts each, but the interface's counter, which the demo compares with, counts one.
+/// Makes the hosts send no packets of their own: they do not ask for routers, and what they send when they join is
+/// over. Then all packets come from the demo. The hosts also send each packet by itself: of packets merged by an
+/// offload (GSO) weir counts each, but the interface's counter, which the demo compares with, counts one.
 fn silence(lab: &Lab) -> Result<()> {
     for host in [&lab.client, &lab.server] {
         host.set("ipv6/conf/eth0/router_solicitations", "0")?;

@@ -1,6 +1,6 @@
-//! Bounds while the daemon cannot keep up: `sampling: {packets: auto}` with hardly any time to read, in a flood; and again
-//! and again it is stopped. The rate changes within the window, and some records are lost while packets are sampled.
-//! Bounds must hold as often as stated.
+//! Bounds while the daemon cannot keep up: `sampling: {packets: auto}` with hardly any time to read, in a flood; and
+//! again and again it is stopped. The rate changes within the window, and some records are lost while packets are
+//! sampled. Bounds must hold as often as stated.
 
 use std::{
     collections::BTreeMap,

@@ -19,7 +19,8 @@ pub trait Store {
     /// What it is called.
     const NAME: &str;
 
-    /// Keeps reports in a new folder, each one synced, and copies the folder while the store is still open: as it is after SIGKILL.
+    /// Keeps reports in a new folder, each one synced, and copies the folder while the store is still open: as it is
+    /// after SIGKILL.
     fn fill(folder: &Path, reports: &Reports, copied: &Path) -> Result<()>;
 
     /// Opens a folder, and reads all that it has.

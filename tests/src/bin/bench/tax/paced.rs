@@ -1,7 +1,7 @@
 //! What measuring costs a router that is not saturated: packets come at a share of the rate that it can carry.
 //!
-//! A saturated router loses packets for every nanosecond that a tool takes. A router with room loses packets only if the
-//! tool takes more than that room: this benchmark shows which tools do.
+//! A saturated router loses packets for every nanosecond that a tool takes. A router with room loses packets only if
+//! the tool takes more than that room: this benchmark shows which tools do.
 
 use std::array;
 
