@@ -3,9 +3,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Slots of interfaces: as many as the byte of a key can tell apart, and a power of two.
-pub const INTERFACES_MAX: u32 = 256;
+pub const SLOTS_MAX: u32 = 256;
 /// The slot of all interfaces that have none of their own. It is in use only where all slots are.
-pub const OTHERS: u32 = INTERFACES_MAX - 1;
+pub const OTHERS: u32 = SLOTS_MAX - 1;
 /// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want
 /// the same places than there are.
 pub const INTERFACE_TABLE: u32 = 4096;

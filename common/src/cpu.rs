@@ -4,7 +4,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{control::INTERFACES_MAX, ledger::Counters, record::Record, size::SIZE_CLASSES};
+use crate::{control::SLOTS_MAX, ledger::Counters, record::Record, size::SIZE_CLASSES};
 
 /// The version of everything in the maps that a weir leaves to the next one: [`Cpu`], [`HandedOver`], [`Record`], their
 /// meaning, and what `flush` is told and tells. Whoever changes one of them gives it another number.
@@ -63,7 +63,7 @@ const TAIL: usize = (8 - (2 * size_of::<CounterSet>() / 8) % 8) % 8;
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct CounterSet {
     /// Counters of each interface slot.
-    pub interfaces: [Counters; INTERFACES_MAX as usize],
+    pub interfaces: [Counters; SLOTS_MAX as usize],
     /// Packets by [`crate::size::size_class`].
     pub sizes: [u64; SIZE_CLASSES],
 }

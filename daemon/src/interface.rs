@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use weir_common::control::INTERFACES_MAX;
+use weir_common::control::SLOTS_MAX;
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
@@ -43,7 +43,7 @@ impl Way {
 
 /// The direction of each interface's slot, as interfaces come and go.
 #[derive(Debug)]
-pub struct Directions([AtomicU8; INTERFACES_MAX as usize]);
+pub struct Directions([AtomicU8; SLOTS_MAX as usize]);
 
 impl Default for Directions {
     fn default() -> Self {

@@ -23,7 +23,7 @@ use core::arch::asm;
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, INTERFACES_MAX, InterfaceSlot, OTHERS, Passing, egress},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, OTHERS, Passing, SLOTS_MAX, egress},
     cpu::Cpu,
     flow::Scope,
     ledger::{Skip, Tally, TcpPackets},
@@ -222,7 +222,7 @@ fn interface_slot(ifindex: u32) -> Option<u32> {
         }
     }
     // weir's programs are only on interfaces that it measures: this one shares its slot with others.
-    if interface_count() == INTERFACES_MAX { Some(other(ifindex)) } else { None }
+    if interface_count() == SLOTS_MAX { Some(other(ifindex)) } else { None }
 }
 
 /// The slot of an interface that has none of its own, and what feeds.

@@ -70,7 +70,7 @@ impl Interface {
 }
 
 /// Slots of interfaces, the one that they may share included.
-pub(super) const SLOTS_MAX: usize = control::INTERFACES_MAX as usize;
+pub(super) const SLOTS_MAX: usize = control::SLOTS_MAX as usize;
 
 /// How many slots these interfaces need: one for each direction, some for the default route, or all slots if there is a
 /// pattern. All of them include

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use weir_common::{
-    control::INTERFACES_MAX,
+    control::SLOTS_MAX,
     cpu::{CounterSet, Cpu},
     ledger::{Counters, Tally},
 };
@@ -50,7 +50,7 @@ impl LiveCounters {
     /// Everything that was ever seen on the interface of this slot, on all CPUs; nothing for a slot that cannot be.
     /// Packets that come at this moment may be in it or not.
     pub fn seen(&self, slot: usize) -> Tally {
-        if slot >= INTERFACES_MAX as usize {
+        if slot >= SLOTS_MAX as usize {
             return Tally::default();
         }
         let sets = (0..self.cpus).flat_map(|cpu| [(cpu, 0), (cpu, 1)]);

@@ -51,7 +51,7 @@ pub struct Plan {
     pub ring_bytes: u32,
     /// How many packets are taken.
     pub sampling: Packets,
-    /// Interface slots in use, at most [`weir_common::control::INTERFACES_MAX`].
+    /// Interface slots in use, at most [`weir_common::control::SLOTS_MAX`].
     pub interfaces: u32,
     /// Whose packet a tunnelled packet is.
     pub tunnels: Tunnels,

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_common::{control::INTERFACES_MAX, ledger::Counters, size::SIZE_CLASSES};
+use weir_common::{control::SLOTS_MAX, ledger::Counters, size::SIZE_CLASSES};
 
 use crate::{
     alert::state::State,
@@ -164,7 +164,7 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
     let mut text = vec![0; bytes];
     file.read_exact_at(&mut text, *place)?;
     let book: Book = serde_json::from_slice(&text)?;
-    let slots = book.pages.iter().all(|page| page.slot < INTERFACES_MAX as usize);
+    let slots = book.pages.iter().all(|page| page.slot < SLOTS_MAX as usize);
     let seq = book.last.as_ref().is_none_or(|last| last.seq < SEQ_MAX);
     if slots && seq && book.sizes.len() == SIZE_CLASSES { Ok(book) } else { Err(Unreadable::Wild) }
 }

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use weir_common::{control::INTERFACES_MAX, hash::FlowHashes, ledger::Tally, record::Record};
+use weir_common::{control::SLOTS_MAX, hash::FlowHashes, ledger::Tally, record::Record};
 use weir_sketch::{
     Seen,
     hash::{Key, KeyedHash},
@@ -51,7 +51,7 @@ pub struct Shard {
     /// Of earlier keys, by which the filter of seen flows may still know a flow; with their fingerprints.
     earlier: Vec<(u64, KeyedHash)>,
     /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
-    pub attributed: [Tally; INTERFACES_MAX as usize],
+    pub attributed: [Tally; SLOTS_MAX as usize],
     /// The sum of all records, scaled by their sampling rates.
     pub total: Tally,
     /// Exact counts by protocol.
@@ -85,7 +85,7 @@ impl Shard {
             hash: KeyedHash::new(key),
             key_id: key.id(),
             earlier: Vec::new(),
-            attributed: [Tally::default(); INTERFACES_MAX as usize],
+            attributed: [Tally::default(); SLOTS_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
             pool: Pool::default(),
@@ -277,7 +277,7 @@ impl Shard {
     fn account(&mut self, record: &Record) {
         self.sampling_least = self.sampling_least.min(record.sampling);
         self.sampling = self.sampling.max(record.sampling);
-        self.attributed[usize::from(record.key.interface()) % INTERFACES_MAX as usize].add(record.tally());
+        self.attributed[usize::from(record.key.interface()) % SLOTS_MAX as usize].add(record.tally());
     }
 
     /// Empties the shard for the next window; every page stays resident.

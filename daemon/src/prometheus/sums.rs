@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::report::{Interface, Ledger, Report, Tally, TcpPackets, Totals};
 
 /// Interfaces that are remembered. Of those that are in no report any more, the oldest are forgotten beyond this.
-const INTERFACES_MAX: usize = 512;
+const REMEMBERED_MAX: usize = 512;
 
 /// Which of the packets of an interface a part of its ledger has: kind and reason.
 pub(super) type Part = (&'static str, String);
@@ -77,7 +77,7 @@ impl Sums {
 
     /// Interfaces come and go, under ever new names.
     fn forget(&mut self) {
-        while self.interfaces.len() > INTERFACES_MAX {
+        while self.interfaces.len() > REMEMBERED_MAX {
             let oldest = self.interfaces.iter().min_by_key(|(_, sums)| sums.last);
             match oldest.map(|(key, sums)| (key.clone(), sums.last)) {
                 Some((key, last)) if last < self.windows => self.interfaces.remove(&key),
@@ -150,12 +150,12 @@ mod tests {
         let mut report = golden();
         report.interfaces.truncate(1);
         let mut sums = Sums::default();
-        for nth in 0..2 * INTERFACES_MAX {
+        for nth in 0..2 * REMEMBERED_MAX {
             report.interfaces[0].name = format!("ppp{nth}");
             sums.add(&report);
         }
-        assert_eq!(sums.interfaces.len(), INTERFACES_MAX);
-        let newest = (format!("ppp{}", 2 * INTERFACES_MAX - 1), Some("ingress".to_owned()));
+        assert_eq!(sums.interfaces.len(), REMEMBERED_MAX);
+        let newest = (format!("ppp{}", 2 * REMEMBERED_MAX - 1), Some("ingress".to_owned()));
         assert!(sums.interfaces.contains_key(&newest));
     }
 }

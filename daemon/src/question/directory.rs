@@ -6,11 +6,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use weir_common::control::INTERFACES_MAX;
+use weir_common::control::SLOTS_MAX;
 
 use crate::interface::{Directions, Way, fits};
 
-const WORDS: usize = INTERFACES_MAX as usize / 64;
+const WORDS: usize = SLOTS_MAX as usize / 64;
 
 /// The slots that one test selects.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::{CapabilitySet, capabilities};
-use weir_common::control::INTERFACES_MAX;
+use weir_common::control::SLOTS_MAX;
 
 pub use self::{
     socket::{PacketSocket, Target},
@@ -85,7 +85,7 @@ impl Taps {
         for _ in 0..readers {
             // One opening and one closing for each slot: the next ones come after the reader has closed a window or
             // idled.
-            let (commands, told) = bounded(2 * INTERFACES_MAX as usize);
+            let (commands, told) = bounded(2 * SLOTS_MAX as usize);
             let waker = Waker::new()?;
             inboxes.push(Inbox { commands: told, waker: waker.clone() });
             handles.push(Handle { commands, waker });

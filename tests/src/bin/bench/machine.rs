@@ -33,7 +33,7 @@ use weir::{
     report::{Encoded, Report},
 };
 use weir_common::{
-    control::{Flush, INTERFACES_MAX},
+    control::{Flush, SLOTS_MAX},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX},
     flow::Scope,
     ledger::Ledger,
@@ -118,9 +118,9 @@ impl Source for Simulated {
 pub fn bench() -> Result<()> {
     let config = Config::default();
     let cpus = Cpus::of(CPUS);
-    let workers = Memory::plan(&config, &Views::new(&config, INTERFACES_MAX as usize)?, &cpus, true).workers as usize;
+    let workers = Memory::plan(&config, &Views::new(&config, SLOTS_MAX as usize)?, &cpus, true).workers as usize;
     let mut rows = Vec::new();
-    for (name, interfaces) in [("4 interfaces", 4), ("256 interfaces", INTERFACES_MAX as usize)] {
+    for (name, interfaces) in [("4 interfaces", 4), ("256 interfaces", SLOTS_MAX as usize)] {
         let rounds: Vec<_> = (0..ROUNDS).map(|_| round(&config, &cpus, workers, interfaces)).collect::<Result<_>>()?;
         let least = |part: fn(&[f64; 2]) -> f64| least_and_median(rounds.iter().map(part).collect());
         let [(_, worker), (_, report), (best, both)] =
