@@ -295,3 +295,6 @@ impl fmt::Display for Rule {
 pub fn in_windows(windows: u32) -> String {
     format!("{windows} window{}", if windows == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+pub mod tests;
