@@ -1,6 +1,6 @@
-//! A router forwards numbered packets while its weir is restarted, reloaded and killed under a real systemd. Each
-//! packet comes through, once; the programs stay attached; and each packet is in exactly one report, or declared to be
-//! lost with what was killed.
+//! A router forwards numbered packets while its weir is started, restarted, reloaded, killed and stopped under a real
+//! systemd. Each packet comes through, once. Between the start and the stop the programs stay attached, and each packet
+//! is in exactly one report, or declared to be lost with what was killed.
 
 use std::{
     fs,
@@ -60,7 +60,10 @@ fn forwarding_never_notices_weir() -> Result<()> {
         Ok(())
     })?;
     ensure!(quiet.is_whole(), "this machine loses packets without weir: {quiet}");
-    machine.done("systemctl start weir")?;
+    let started = through(&lab, || machine.done("systemctl start weir").map(drop))?;
+    ensure!(started.is_whole(), "while weir starts: {started}\n{}", machine.log());
+    all_reported(&service)?;
+    let first = service.reports()?.len();
 
     let gentle = beside(&lab, &machine, || {
         for nth in 0..times {
@@ -75,7 +78,7 @@ fn forwarding_never_notices_weir() -> Result<()> {
     all_reported(&service)?;
     let reports = service.reports()?;
     check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
-    let counted = numbered(&reports)?;
+    let counted = numbered(&reports[first..])?;
     ensure!(counted == gentle.sent, "{gentle}; {counted} are in reports\n{}", machine.log());
 
     let killed = beside(&lab, &machine, || {
@@ -87,11 +90,12 @@ fn forwarding_never_notices_weir() -> Result<()> {
         })
     })?;
     all_reported(&service)?;
-    machine.done("systemctl stop weir")?;
+    let all = service.reports()?;
+    let stopped = through(&lab, || machine.done("systemctl stop weir").map(drop))?;
+    ensure!(stopped.is_whole(), "while weir stops: {stopped}\n{}", machine.log());
     for interface in Lab::router_interfaces() {
         ensure!(!has_program(&lab.router, interface)?, "there is a program on {interface} after weir was stopped");
     }
-    let all = service.reports()?;
     let reports = &all[reports.len()..];
     check_accounts(reports, Loss::Possible(&["restart"])).with_context(|| machine.log())?;
     let (counted, lost) = (numbered(reports)?, lost_with_killed(reports)?);

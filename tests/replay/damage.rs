@@ -2,7 +2,7 @@
 
 use std::{fs, panic, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use weir::replay::Windows;
 use weir_tests::{
     captures, clock,
@@ -21,9 +21,26 @@ const BYTES_MAX: usize = 64 << 10;
 /// No small file may take longer to be read.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
+/// Of generated captures.
 pub fn no_damage_stops_a_replay() -> Result<()> {
     let scratch = Scratch::new()?;
-    let whole = originals(&scratch)?;
+    let mut files = Vec::new();
+    for (name, mix) in [("plain.pcap", Mix::plain()), ("odd.pcap", Mix::odd())] {
+        files.push(scratch.file(name));
+        capture(&files[files.len() - 1], Plan { packets: 50, mix, ..Plan::default() })?;
+    }
+    replays_end(&files)
+}
+
+/// Of captures of real networks, and of those that were made to be broken.
+pub fn no_damage_of_real_captures_stops_a_replay() -> Result<()> {
+    replays_end(&captures::all().map_err(Error::msg)?)
+}
+
+/// Damages these files again and again, and replays what becomes of them.
+fn replays_end(originals: &[PathBuf]) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let whole = beginnings(originals)?;
     let file = scratch.file("damaged");
     let (mut packets, mut broken) = (0, 0);
     for seed in 0..FILES {
@@ -45,14 +62,8 @@ pub fn no_damage_stops_a_replay() -> Result<()> {
     Ok(())
 }
 
-/// What is to be damaged: generated captures, and the corpus where it is present.
-fn originals(scratch: &Scratch) -> Result<Vec<Vec<u8>>> {
-    let mut files: Vec<PathBuf> = captures::all().unwrap_or_default();
-    for (name, mix) in [("plain.pcap", Mix::plain()), ("odd.pcap", Mix::odd())] {
-        let path = scratch.file(name);
-        capture(&path, Plan { packets: 50, mix, ..Plan::default() })?;
-        files.push(path);
-    }
+/// The files' first bytes; none of what has not even a header.
+fn beginnings(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     let read = |path: &PathBuf| -> Result<Vec<u8>> {
         let mut bytes = fs::read(path)?;
         bytes.truncate(BYTES_MAX);

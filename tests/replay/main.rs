@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let corpus = optional(captures::all());
     let installed = |name| command::program(name).ok_or_else(|| format!("{name} is not installed"));
     let program = |name| needed(installed(name));
-    let tshark = optional(installed("tshark"));
+    let tshark = program("tshark");
     let trials = vec![
         trial("equality::zipf_1_0", equality::zipf_1_0, &[&root]),
         trial("equality::zipf_1_3", equality::zipf_1_3, &[&root]),
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         trial("corpus::the_kernel_makes_the_same", corpus::the_kernel_makes_the_same_reports, &[&root, &corpus]),
         trial("corpus::tshark_counts_the_same", corpus::tshark_counts_the_same, &[&corpus, &tshark]),
         trial("damage::no_damage_stops_a_replay", damage::no_damage_stops_a_replay, &[]),
+        trial("damage::of_real_captures", damage::no_damage_of_real_captures_stops_a_replay, &[&corpus]),
         trial("sampling::two_hundred_draws", sampling::two_hundred_draws, &[]),
         trial("sampling::lists_hold_as_a_whole", sampling::lists_hold_as_a_whole, &[]),
         trial("sampling::lists_hold_through_the_kernel", sampling::lists_hold_through_the_kernel, &[&root]),
