@@ -115,6 +115,15 @@ mod tests {
     }
 
     #[test]
+    fn all_interfaces_are_listed_with_their_routes_and_without() {
+        let mut devices = Devices::open().unwrap();
+        for name in ["eth*", "default route"] {
+            let listed = list(&mut devices, &[rule(name, Direction::Ingress)]).unwrap();
+            assert!(listed.iter().any(|device| device.name == "lo" && device.ifindex > 0), "{name}: {listed:?}");
+        }
+    }
+
+    #[test]
     fn a_packet_socket_knows_no_origin() {
         let (devices, mut rules) = ([device(2, "eth0")], [rule("eth0", Direction::Egress)]);
         assert!(wanted(&rules, &devices, true)[0].knows_origin && !wanted(&rules, &devices, false)[0].knows_origin);

@@ -93,11 +93,19 @@ mod tests {
         assert_eq!([1, 2, 32].map(shares), [(16_384, 1_024); 3]);
         assert_eq!([33, 64].map(shares), [(8_192, 1_024); 2]);
         assert_eq!([65, 96, 128].map(shares), [(4_096, 512); 3]);
-        assert_eq!(shares(1_024), (1_024, 64));
+        assert_eq!([1_024, 4_096].map(shares), [(1_024, 64); 2]);
         let told = config::Datapath { cache_flows: Some(256), ring: Some(4 << 20), ..auto };
         assert_eq!(Shares::new(&told, &Cpus::of(128)), Shares { cache_flows: 256, ring: 4 << 20 });
         // CPUs that are switched off have their share, for the day on which they come.
         let half = Cpus { online: vec![0], ..Cpus::of(128) };
         assert_eq!(Shares::new(&auto, &half), Shares::new(&auto, &Cpus::of(128)));
+    }
+
+    #[test]
+    fn each_reader_places_flows_by_a_key_of_its_own() {
+        let plan = Plan::new(&Config::default(), Key([1, 2]), &Cpus::of(2));
+        let keys = [plan.slot_key, plan.of_reader(0).slot_key, plan.of_reader(1).slot_key].map(|key| key.0);
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2], "{keys:?}");
+        assert_eq!(plan.of_reader(1).cache_flows, plan.cache_flows);
     }
 }

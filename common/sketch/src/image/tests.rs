@@ -389,7 +389,7 @@ fn numbers_of_all_sizes_come_back() {
     let mut writer = Writer::default();
     writer.numbers(Literal::Varint, numbers);
     let mut read = [0; 16];
-    let mut reader = Reader::new(&writer.0, 0);
+    let mut reader = Reader::new(writer.as_slice(), 0);
     let put = |at: usize, number| {
         read[at] = number;
         Ok(())
