@@ -22,10 +22,10 @@ const NEW: &str = "/new_flows";
 /// All flows are new, six times as many as the filter of seen flows is made for: it misses one in three of the last.
 ///
 /// The number of failures is held against the binomial distribution, for each count by itself: those of one replay may
-/// depend on each other, those of different ones do not. Bounds half as wide as they should be fail some 40 times. Those
-/// that are a fifth too close fail hardly ever more often than others; so their width is held against the standard error
-/// that is found. The standard error is held against the one that the configuration asks for: that of the defaults,
-/// 0.41 %, makes an error of 2 % one in a million.
+/// depend on each other, those of different ones do not. Bounds half as wide as they should be fail some 40 times.
+/// Those that are a fifth too close fail hardly ever more often than others; so their width is held against the
+/// standard error that is found. The standard error is held against the one that the configuration asks for: that of
+/// the defaults, 0.41 %, makes an error of 2 % one in a million.
 pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     const COUNTS: [(&str, Dimension); 4] = [
         ("/unique/src_ip", Dimension::Sources),
