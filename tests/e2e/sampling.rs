@@ -2,6 +2,8 @@
 //! again.
 
 use anyhow::{Result, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
 use weir_tests::{
     account::{self, Ledger, Loss},
     chance,
@@ -23,18 +25,26 @@ fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
     check_one_in_ten(Watch::start("sampling: {packets: 10}\n")?)
 }
 
+/// Holds the windows of these reports against what was sent in them: one packet in `rate` is taken, and the others are
+/// counted.
+pub fn check_one_in(rate: u64, reports: &[Value], sent: Tally) -> Result<()> {
+    let Ledger { seen, attributed, sampled_out, .. } = account::add_up(reports)?;
+    ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
+    ensure!(attributed.packets + sampled_out.packets == sent.packets, "{attributed:?} taken, {sampled_out:?} left out");
+    // Binomial, and so many draws are as good as normal.
+    let expected = sent.packets as f64 / rate as f64;
+    let most = chance::deviations(chance::FALSE_ALARM) * (expected * (1.0 - 1.0 / rate as f64)).sqrt();
+    let taken = attributed.packets;
+    ensure!((taken as f64 - expected).abs() < most, "{taken} packets were taken, expected {expected} ± {most:.0}");
+    Ok(())
+}
+
 /// One packet in ten is taken, and the others are counted.
 pub fn check_one_in_ten(watch: Watch) -> Result<()> {
     ensure!(watch.daemon.log()?.contains("measuring one packet in 10"), "{}", watch.daemon.log()?);
     let sent = watch.send(flood(100_000), &mut Oracle::new())?;
     let reports = watch.stop(Loss::None)?;
-    let Ledger { seen, attributed, sampled_out, .. } = account::add_up(&reports)?;
-    ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
-    ensure!(attributed.packets + sampled_out.packets == sent.packets, "{attributed:?} taken, {sampled_out:?} left out");
-    // Binomial, and so many draws are as good as normal.
-    let expected = sent.packets as f64 / 10.0;
-    let most = chance::deviations(chance::FALSE_ALARM) * (expected * 0.9).sqrt();
-    ensure!((attributed.packets as f64 - expected).abs() < most, "{} packets were taken", attributed.packets);
+    check_one_in(10, &reports, sent)?;
     ensure!(reports.iter().any(|report| report["interfaces"][0]["sampling"] == 10), "no report says so");
     Ok(())
 }
