@@ -67,23 +67,14 @@ impl Oracle {
         verdict.result()
     }
 
-    /// One report says each of these numbers once, at a confidence that is wrong once in a thousand reports; a suite
-    /// with hundreds of them would often fail by chance. So the bounds are taken as far out as they would be if they
-    /// were to fail once in a million, for an error that is distributed normally. That they hold as often as they say
-    /// needs many draws: see `replay/confidence.rs`.
     fn check_unique(&self, report: &Value, missing: Missing, verdict: &mut Verdict) {
         for (name, dimension) in
             [("src_ip", Dimension::Sources), ("dst_ip", Dimension::Destinations), ("flows", Dimension::Flows)]
         {
             let place = format!(".unique.{name}");
             let unique = &report["unique"][name];
-            let Some(estimate) = verdict.estimate(unique, &place) else { continue };
             let truth = self.distinct(dimension);
-            let failure = 1.0 - unique["confidence"].as_f64().unwrap_or(1.0);
-            let stretch = stretch(failure);
-            if !estimate.stretched(stretch).holds(truth) {
-                verdict.deviates(&place, &format!("{truth} is outside of {stretch:.2} times the bounds {estimate}"));
-            }
+            let Some(estimate) = verdict.bounds(unique, &place, truth) else { continue };
             // A packet that is missing may have been the only one of its flow.
             let least = truth.saturating_sub(missing.lost.packets);
             let close = least as f64 * (1.0 - UNIQUE_ERROR_MAX)..=truth as f64 * (1.0 + UNIQUE_ERROR_MAX);
@@ -100,11 +91,7 @@ impl Oracle {
     }
 
     fn check_new_flows(&self, report: &Value, verdict: &mut Verdict) {
-        let Some(estimate) = verdict.estimate(&report["new_flows"], ".new_flows") else { return };
-        let truth = self.new_flows();
-        if !estimate.holds(truth) {
-            verdict.deviates(".new_flows", &format!("{truth} is outside of the bounds {estimate}"));
-        }
+        verdict.bounds(&report["new_flows"], ".new_flows", self.new_flows());
     }
 
     fn check_quantiles(&self, report: &Value, verdict: &mut Verdict) {
@@ -234,6 +221,21 @@ impl Verdict {
             self.deviates(place, &format!("{estimated} is outside of its own bounds {lower} to {upper}"));
         }
         Some(Estimate { value: estimated, lower, upper })
+    }
+
+    /// Holds the bounds of an estimate against the truth.
+    ///
+    /// One report says each number once, at a confidence that is wrong once in a thousand reports; a suite with hundreds
+    /// of them would often fail by chance. So the bounds are taken as far out as they would be if they were to fail once
+    /// in a million, for an error that is distributed normally. That they hold as often as they say needs many draws:
+    /// see `replay/confidence.rs`.
+    fn bounds(&mut self, value: &Value, place: &str, truth: u64) -> Option<Estimate> {
+        let estimate = self.estimate(value, place)?;
+        let stretch = stretch(1.0 - value["confidence"].as_f64().unwrap_or(1.0));
+        if !estimate.stretched(stretch).holds(truth) {
+            self.deviates(place, &format!("{truth} is outside of {stretch:.2} times the bounds {estimate}"));
+        }
+        Some(estimate)
     }
 }
 
