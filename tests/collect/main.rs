@@ -19,14 +19,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
-use libtest_mimic::Arguments;
 use serde_json::{Value, json};
 use weir_tests::{
     clock,
     collecting::{Collecting, NDJSON, Signal, TIMEOUT, database, post, query, query_by, report, reports, say},
     daemon::weir_binary,
     scratch::Scratch,
-    trial::{needed, optional, root, trial},
+    trial::{needed, optional, root, run, trial},
 };
 
 fn main() -> ExitCode {
@@ -47,7 +46,7 @@ fn main() -> ExitCode {
         trial("reports_go_into_clickhouse", clickhouse::recipe, &[&needed(clickhouse::is_there())]),
         trial("reports_go_into_postgresql", recipes::postgresql, &[&optional(recipes::postgresql_is_there())]),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }
 
 fn gzip(text: &[u8]) -> Result<Vec<u8>> {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use libtest_mimic::{Arguments, Trial};
 use weir_tests::{
     netns,
-    trial::{needed, trial},
+    trial::{SIDE_BY_SIDE, needed, trial},
 };
 
 /// A test and its name.
@@ -147,9 +147,6 @@ const PATIENT: [Suite; 38] = [
     Suite::in_namespaces("usage", usage::TESTS),
     Suite::in_namespaces("log", log::TESTS),
 ];
-
-/// How many patient tests run side by side. Two CPUs are half idle then.
-const SIDE_BY_SIDE: usize = 6;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

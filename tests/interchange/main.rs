@@ -6,8 +6,7 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
-use weir_tests::trial::{needed, trial};
+use weir_tests::trial::{needed, run, trial};
 
 mod frequent_items;
 mod golden;
@@ -23,5 +22,5 @@ fn main() -> ExitCode {
         trial("frequent_items::the_package_reads_longs", frequent_items::the_package_reads_longs, &[&peer]),
         trial("frequent_items::the_package_reads_strings", frequent_items::the_package_reads_strings, &[&peer]),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }

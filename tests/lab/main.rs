@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Arguments;
 use serde_json::json;
 use weir_tests::{
     clock,
@@ -23,7 +22,7 @@ use weir_tests::{
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
-    trial::{needed, trial},
+    trial::{needed, run, trial},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
         trial("a_daemon_that_ends_is_quoted", a_daemon_that_ends_is_quoted),
         trial("a_daemon_is_killed_on_drop", a_daemon_is_killed_on_drop),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }
 
 fn packets_pass_from_client_to_server() -> Result<()> {

@@ -16,7 +16,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::Arguments;
 use serde_json::{Value, json};
 use weir::{
     config::Config,
@@ -29,7 +28,7 @@ use weir_tests::{
     collecting::report,
     nats::{Message, Server, TIMEOUT, Talk, free_address, requirements},
     scratch::Scratch,
-    trial::{needed, trial},
+    trial::{needed, run, trial},
 };
 
 use self::proxy::Proxy;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
         with_server("a_missing_permission_is_told", login::a_missing_permission_is_told),
         with_server("a_connection_is_encrypted_for_both", login::a_connection_is_encrypted_for_both),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }
 
 /// The subject of the tests.

@@ -5,11 +5,10 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
 use weir::datapath::Features;
 use weir_tests::{
     captures,
-    trial::{needed, optional, root, trial},
+    trial::{needed, optional, root, run, trial},
 };
 
 mod cache;
@@ -64,5 +63,5 @@ fn main() -> ExitCode {
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }

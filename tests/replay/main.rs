@@ -5,10 +5,9 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
 use weir_tests::{
     captures,
-    trial::{needed, optional, root, trial},
+    trial::{needed, optional, root, run, trial},
 };
 
 mod adversary;
@@ -110,5 +109,5 @@ fn main() -> ExitCode {
             &[&root, &program("setpriv")],
         ),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(trials)
 }

@@ -1,11 +1,15 @@
 //! Tests that need something that may be missing. Then they count as ignored and say why; they never count as passed.
 //! Where nothing may be missing, as in CI, they fail.
 
-use std::env;
+use std::{env, process::ExitCode};
 
 use anyhow::Result;
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use rustix::process::geteuid;
+
+/// How many tests run side by side unless the command line says another number. They often wait: for the kernel to load
+/// and to free programs, for packets, for the end of a window.
+pub const SIDE_BY_SIDE: usize = 6;
 
 /// The variable that makes what a test lacks a failure: `1` where nothing may be lacking.
 pub const REQUIRE_ALL: &str = "WEIR_REQUIRE_ALL";
@@ -51,6 +55,13 @@ pub fn trial(name: impl Into<String>, test: fn() -> Result<()>, needs: &[&Need])
         Verdict::Ignore(lack) => Ok(Completion::ignored_with(lack)),
         Verdict::Fail(lack) => Err(Failed::from(format!("{REQUIRE_ALL}=1, and {lack}"))),
     })
+}
+
+/// Runs tests as the command line says.
+pub fn run(trials: Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(SIDE_BY_SIDE);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// What is to be done with a test.
