@@ -36,9 +36,10 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
-/// How many words a record has, and which of them hold several numbers, which are loaded, compared and stored together:
-/// packets, sampling rate, TCP flags and TOS in one; the times and the VLAN in the other.
-const WORDS: usize = size_of::<Record>() / 8;
+/// How many words of 64 bits a record has.
+pub const WORDS: usize = size_of::<Record>() / 8;
+/// Words that hold several numbers, which are loaded, compared and stored together: packets, sampling rate, TCP flags
+/// and TOS in one; the times and the VLAN in the other.
 const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
 const TIMES: usize = core::mem::offset_of!(Record, first_tick) / 8;
 

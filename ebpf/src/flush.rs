@@ -17,7 +17,7 @@
 use weir_common::{
     control::{Flush, FlushOrder, Flushed},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX, HandedOver},
-    record::Record,
+    record::{Record, WORDS},
 };
 
 use crate::{
@@ -28,9 +28,6 @@ use crate::{
 /// Cache slots that one call visits: as many as it can hand over. The verifier follows each turn of the loop: with more
 /// turns, older kernels refuse the program for its number of jumps, and newer ones take longer to load it.
 const SLOTS_PER_CALL: u32 = HANDED_OVER_MAX as u32;
-
-/// How many words a record has.
-const WORDS: usize = size_of::<Record>() / 8;
 
 /// What `closing` says while a window is being closed. What was evicted first comes first, as in userspace's twin.
 const EVICTED_FIRST: u32 = 1;

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::{report, text::short};
+use crate::{
+    report::{self, TOMBSTONE_SCHEMA},
+    text::short,
+};
 
-/// What a sender sends in the place of reports that it had to drop.
-pub const TOMBSTONE_SCHEMA: &str = "weir.tombstone/1";
 /// Bytes of an id, or of a part of it.
 const ID_BYTES_MAX: usize = 256;
 /// `SQLite` has integers with a sign.

@@ -4,14 +4,9 @@ use std::io;
 
 use super::{
     message::{Message, ONE, double, value},
+    routing::{IFLA_STATS64, LINK_BYTES, RTM_GETLINK, RTM_NEWLINK},
     socket::Socket,
 };
-
-const RTM_GETLINK: u16 = 18;
-const RTM_NEWLINK: u16 = 16;
-/// `struct ifinfomsg`: family, type, index, flags, change.
-const LINK_BYTES: usize = 16;
-const IFLA_STATS64: u16 = 23;
 
 /// The counters of lost packets, by their names in `ip -s -s link`, and their places in the structure.
 const COUNTERS: [(&str, usize); 8] = [

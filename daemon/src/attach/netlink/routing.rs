@@ -17,14 +17,14 @@ use super::{
 };
 use crate::waker::Waker;
 
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
+pub(super) const RTM_GETLINK: u16 = 18;
 /// `RTMGRP_LINK`.
 const LINK_GROUP: u32 = 1;
 
 /// `struct ifinfomsg`: family, type, index, flags, change.
-const LINK_BYTES: usize = 16;
+pub(super) const LINK_BYTES: usize = 16;
 const IFF_UP: u32 = 1;
 const IFF_LOOPBACK: u32 = 8;
 
@@ -37,7 +37,7 @@ const IFLA_IFALIAS: u16 = 20;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VXLAN_LINK: u16 = 3;
-const IFLA_STATS64: u16 = 23;
+pub(super) const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
+use weir_common::proto::{ICMP, ICMPV6};
 
 use super::{element as ie, message::Record};
 use crate::{
@@ -17,8 +18,6 @@ use crate::{
 /// Bytes of an interface's name. Collectors read texts of a fixed length, filled up with zeros.
 const NAME_BYTES: usize = 16;
 const EGRESS: &str = "egress";
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 /// Packets and bytes that were lost since the exporter began.
 #[derive(Clone, Debug, Default)]
