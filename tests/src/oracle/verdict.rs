@@ -225,10 +225,10 @@ impl Verdict {
 
     /// Holds the bounds of an estimate against the truth.
     ///
-    /// One report says each number once, at a confidence that is wrong once in a thousand reports; a suite with hundreds
-    /// of them would often fail by chance. So the bounds are taken as far out as they would be if they were to fail once
-    /// in a million, for an error that is distributed normally. That they hold as often as they say needs many draws:
-    /// see `replay/confidence.rs`.
+    /// One report says each number once, at a confidence that is wrong once in a thousand reports; a suite with
+    /// hundreds of them would often fail by chance. So the bounds are taken as far out as they would be if they were to
+    /// fail once in a million, for an error that is distributed normally. That they hold as often as they say needs
+    /// many draws: see `replay/confidence.rs`.
     fn bounds(&mut self, value: &Value, place: &str, truth: u64) -> Option<Estimate> {
         let estimate = self.estimate(value, place)?;
         let stretch = stretch(1.0 - value["confidence"].as_f64().unwrap_or(1.0));
