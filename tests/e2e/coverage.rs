@@ -1,9 +1,9 @@
 //! weir warns when its program does not see all packets of the interface, and does not warn when it sees all.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 use weir_tests::{
-    account::Loss,
+    account::{self, Loss},
     daemon::Daemon,
     foreign::{Does, Foreign},
     inject::Pace,
@@ -12,7 +12,7 @@ use weir_tests::{
     traffic::{Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, number, seen_on, stop};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, seen_on, stop};
 
 alone![heavy_traffic_is_not_suspected];
 tests![packets_that_are_dropped_before_are_noticed, a_program_that_sees_nothing_is_noticed];
@@ -50,8 +50,8 @@ fn packets_that_are_dropped_before_are_noticed() -> Result<()> {
     let reports = stop(&mut daemon, Loss::None)?;
     let seen = seen_on(INTERFACE, &reports)?.packets;
     ensure!((SENT / 2 - 1_000..SENT / 2 + 1_000).contains(&seen), "seen {seen} of a half of {SENT}");
-    let least = coverages(&reports)?.into_iter().min_by(f64::total_cmp).context("no coverage")?;
-    ensure!((0.4..0.6).contains(&least), "coverage {least}");
+    let whole = account::coverage(&reports)?;
+    ensure!((0.45..0.55).contains(&whole), "coverage {whole} over all windows");
     Ok(())
 }
 
@@ -77,15 +77,7 @@ fn heavy_traffic_is_not_suspected() -> Result<()> {
         // Generic mode says at its start what it counts; that is no suspicion.
         let suspects = log.lines().any(|line| line.contains("WARN") && !line.contains("counts a buffer"));
         ensure!(!suspects, "{mode}:\n{log}");
-        let (mut seen, mut weighed) = (0.0, 0.0);
-        for interface in reports.iter().flat_map(|report| report["interfaces"].as_array()).flatten() {
-            let packets = number(&interface["ledger"]["seen"]["packets"])? as f64;
-            if let Some(coverage) = interface["coverage"].as_f64().filter(|coverage| *coverage > 0.0) {
-                seen += packets;
-                weighed += packets / coverage;
-            }
-        }
-        let whole = seen / weighed;
+        let whole = account::coverage(&reports)?;
         ensure!((0.999..=1.001).contains(&whole), "{mode}: coverage {whole} over all windows");
     }
     Ok(())

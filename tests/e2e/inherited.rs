@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::{
-    account::Loss,
+    account::{self, Loss},
     clock,
     inject::Pace,
     netns::{Lab, QuietPair},
@@ -150,13 +150,7 @@ fn an_interface_may_have_another_name() -> Result<()> {
     // It was killed with what it had read since its last report.
     check_accounts(&reports, Loss::Possible(&["restart"])).with_context(|| machine.log())?;
     ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
-    // Over all windows: where one ends, some packets are in the interface's count and not yet in the ledger.
-    let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
-    let counted = interfaces.filter_map(|one| {
-        let coverage = one["coverage"].as_f64().filter(|coverage| *coverage > 0.0)?;
-        Some(one["ledger"]["seen"]["packets"].as_u64()? as f64 / coverage)
-    });
-    let coverage = all as f64 / counted.sum::<f64>();
+    let coverage = account::coverage(&reports)?;
     ensure!((0.99..=1.01).contains(&coverage), "coverage {coverage} over all windows\n{}", machine.log());
     Ok(())
 }

@@ -118,6 +118,25 @@ pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger
     Ok(all)
 }
 
+/// How many packets weir saw, per packet that the interfaces counted, over all windows. The two counts of one window are
+/// not read at one instant; over all windows that is nothing. Windows in which nothing was seen are left out.
+///
+/// # Errors
+///
+/// No window says its coverage.
+pub fn coverage(reports: &[Value]) -> Result<f64> {
+    let (mut seen, mut counted) = (0.0, 0.0);
+    for interface in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
+        if let Some(coverage) = interface["coverage"].as_f64().filter(|coverage| *coverage > 0.0) {
+            let packets = Ledger::read(interface)?.seen.packets as f64;
+            seen += packets;
+            counted += packets / coverage;
+        }
+    }
+    ensure!(counted > 0.0, "no window says its coverage");
+    Ok(seen / counted)
+}
+
 /// How many packets each interface's packet sizes are behind: a CPU that is late tells them in a later report. What a
 /// packet socket dropped has no size.
 #[derive(Default)]
