@@ -165,6 +165,9 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
     ensure!(was_down, "the webhook was never missed");
     let begun = webhook.received().len();
     webhook.wait_for(begun + 1, TIMEOUT).context("the end of the alert")?;
+    // By the next report the answer to that message has arrived, too.
+    let reported = watch.daemon.reports()?.len();
+    watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let reports = stop(&mut watch.daemon, Loss::None)?;
     let messages = webhook.received();
     check_told(&watch.daemon, &reports, &messages)?;

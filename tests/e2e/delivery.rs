@@ -246,7 +246,8 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
     clock::wait_for("a tombstone on a full disk", TIMEOUT, || {
         Ok(delivery.waiting()?.iter().any(is_lost).then_some(()))
     })?;
-    disk.remount("ro")?;
+    // It is busy while weir writes.
+    clock::wait_for("a disk that nobody writes", TIMEOUT, || Ok(disk.remount("ro").ok()))?;
     daemon.wait_for_line("the spool takes no reports", TIMEOUT)?;
     disk.remount("rw")?;
     daemon.wait_for_line("the spool takes reports again", TIMEOUT)?;

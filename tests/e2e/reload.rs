@@ -155,6 +155,9 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
     ensure!(in_force >= 5, "only {in_force} configurations came into force:\n{log}");
     ensure!(program(&reloaded.watch.pair.observer, INTERFACE)? == attached, "another program is attached");
     ensure!(log.matches("attached interface=").count() == 1, "it was attached again:\n{log}");
+    // The last one is in force from the next window on.
+    let reported = reloaded.watch.daemon.reports()?.len();
+    reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let reports = reloaded.watch.stop(Loss::None)?;
     for pair in reports.windows(2) {
         ensure!(

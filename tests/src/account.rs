@@ -118,8 +118,8 @@ pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger
     Ok(all)
 }
 
-/// How many packets weir saw, per packet that the interfaces counted, over all windows. The two counts of one window are
-/// not read at one instant; over all windows that is nothing. Windows in which nothing was seen are left out.
+/// How many packets weir saw, per packet that the interfaces counted, over all windows. The two counts of one window
+/// are not read at one instant; over all windows that is nothing. Windows in which nothing was seen are left out.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::IpAddr};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 
-use super::{Missing, Verdict};
+use super::{Missing, Verdict, stretch};
 use crate::{
     oracle::{By, Dimension, Oracle, Subject, proto},
     truth::{Key, Lacks},
@@ -24,13 +24,15 @@ impl Oracle {
         if top["by"].as_str().is_some_and(|named| named != by.name()) {
             verdict.deviates(&format!(".{place}.by"), &format!("{} should be \"{}\"", top["by"], by.name()));
         }
+        let stretch = stretch(1.0 - top["confidence"].as_f64().unwrap_or(1.0));
         for dimension in Dimension::ALL {
             let place = format!(".{place}.{}", dimension.name());
             let Some(list) = top[dimension.name()].as_array() else {
                 verdict.deviates(&place, "is not a list");
                 continue;
             };
-            TopCheck { truths: self.truths(dimension), by, slack: missing.slack(by), place }.check(list, verdict);
+            let (truths, slack) = (self.truths(dimension), missing.slack(by));
+            TopCheck { truths, by, slack, stretch, place }.check(list, verdict);
         }
     }
 }
@@ -99,6 +101,8 @@ struct TopCheck {
     truths: Truths,
     by: By,
     slack: Option<u64>,
+    /// How many times as far out bounds are taken: see [`Verdict::bounds`].
+    stretch: f64,
     place: String,
 }
 
@@ -134,7 +138,8 @@ impl TopCheck {
             if known.is_empty() {
                 verdict.deviates(&place, &format!("{subject} was not there"));
             }
-            let held = |tally: &Tally| bytes.holds(tally.bytes) && packets.holds(tally.packets);
+            let [far_bytes, far_packets] = [bytes, packets].map(|estimate| estimate.stretched(self.stretch));
+            let held = |tally: &Tally| far_bytes.holds(tally.bytes) && far_packets.holds(tally.packets);
             if !known.is_empty() && !known.iter().any(held) {
                 let truths: Vec<_> =
                     known.iter().map(|t| format!("{} bytes, {} packets", t.bytes, t.packets)).collect();
