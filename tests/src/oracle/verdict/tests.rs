@@ -202,6 +202,23 @@ fn sampling_leaves_the_order_to_chance_but_no_bound() {
 }
 
 #[test]
+fn bounds_of_lists_are_judged_at_the_confidence_of_their_list() {
+    let oracle = oracle();
+    let with = |away: u64, confidence: f64| {
+        let mut report = report(&oracle);
+        report["top"]["confidence"] = json!(confidence);
+        let bytes = &mut report["top"]["sources"][0]["bytes"];
+        let value = bytes.as_u64().unwrap() + away;
+        *bytes = json!({"value": value, "lower": value - 10, "upper": value + 10});
+        let deviations = oracle.check_report(&report).err().unwrap_or_default();
+        deviations.iter().all(|line| !line.contains("outside of bytes"))
+    };
+    // 1.49 times as far, as in the next test.
+    assert!(with(10, 1.0) && !with(11, 1.0), "certain bounds always hold");
+    assert!(with(15, 0.999) && !with(17, 0.999));
+}
+
+#[test]
 fn bounds_are_judged_at_the_confidence_that_they_state() {
     let oracle = oracle();
     let truth = oracle.distinct(Dimension::Flows);
