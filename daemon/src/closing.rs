@@ -127,7 +127,7 @@ impl Closing {
         let spent = cpu_time.saturating_sub(std::mem::replace(&mut self.cpu_time, cpu_time));
         let packets = summary.seen().packets;
         SelfMetrics {
-            cpu_ns_per_packet: if packets == 0 { 0.0 } else { spent.as_nanos() as f64 / packets as f64 },
+            cpu_ns_per_packet: (packets > 0).then(|| spent.as_nanos() as f64 / packets as f64),
             rss_bytes: resident_bytes(),
             memory_bytes: self.memory_bytes,
             records: summary.records,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Parser;
+use rustix::thread::CapabilitySet;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use weir::{
@@ -41,6 +42,7 @@ use weir::{
     memory::{Memory, allocator},
     names::GeoError,
     pipeline::{self, RunError, Start},
+    privileges::way_out,
     question::Views,
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
@@ -385,7 +387,8 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
     }
     let mut leftovers = leftovers().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            impossible(anyhow::anyhow!("there are filters at the tc hooks, and only root may see whose they are"))
+            let way_out = way_out(CapabilitySet::SYS_ADMIN);
+            impossible(anyhow::anyhow!("there are filters at the tc hooks; weir may not see whose they are: {way_out}"))
         }
         _ => cannot_list(error),
     })?;
@@ -424,8 +427,8 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
     let Detached { pid, from } = understood(&told)?;
     for one in from {
         print(format!(
-            "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted or gets another \
-             configuration"
+            "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted, or reloads a \
+             configuration with other `interfaces`"
         ))?;
     }
     Ok(true)

@@ -9,8 +9,11 @@
 
 use std::io;
 
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
+use rustix::{
+    process::geteuid,
+    thread::{
+        CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
+    },
 };
 use tracing::{info, warn};
 
@@ -60,6 +63,43 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
     kept
 }
 
+/// What to do about a refusal for want of these capabilities. It depends on who is refused: root is not told to become
+/// root, and nobody is told to get what he has.
+pub fn way_out(wanted: CapabilitySet) -> String {
+    let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    way_out_for(geteuid().is_root(), effective, wanted)
+}
+
+fn way_out_for(is_root: bool, effective: CapabilitySet, wanted: CapabilitySet) -> String {
+    // These were split off CAP_SYS_ADMIN, which still allows what they allow.
+    let split = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    let has = if effective.contains(CapabilitySet::SYS_ADMIN) { effective | split } else { effective };
+    let names = |set: CapabilitySet| {
+        let all: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+        format!("{} {}", if all.len() == 1 { "the capability" } else { "the capabilities" }, list(&all))
+    };
+    let lacks = wanted - has;
+    if lacks.is_empty() {
+        let has = names(wanted);
+        format!(
+            "weir has {has}, so something else forbids it: a security module, a seccomp filter, kernel lockdown, or a \
+                 user namespace"
+        )
+    } else if is_root {
+        format!("root lacks {} here, as in a container: grant it", names(lacks))
+    } else {
+        format!("run as root, or with {}", names(wanted))
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn list(words: &[String]) -> String {
+    match words {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// Gives up all capabilities of this thread, for good, but these; says in the log which stay, and what for.
 pub fn give_up_all_but(kept: &[Kept]) {
     let set = kept.iter().fold(CapabilitySet::empty(), |set, (one, ..)| set.union(*one));
@@ -104,6 +144,26 @@ fn keep(set: CapabilitySet) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_fits_who_is_refused() {
+        let none = CapabilitySet::empty();
+        let programs = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
+        let user = way_out_for(false, none, programs);
+        assert!(user.starts_with("run as root, or with the capabilities CAP_"), "{user}");
+        assert_eq!(way_out_for(false, none, CapabilitySet::NET_RAW), "run as root, or with the capability CAP_NET_RAW");
+        let root = way_out_for(true, CapabilitySet::NET_ADMIN | CapabilitySet::BPF, programs);
+        assert_eq!(root, "root lacks the capability CAP_PERFMON here, as in a container: grant it");
+        for (is_root, effective) in [(true, programs), (false, programs)] {
+            let forbidden = way_out_for(is_root, effective, programs);
+            assert!(
+                forbidden.contains("something else forbids it") && !forbidden.contains("run as root"),
+                "{forbidden}"
+            );
+        }
+        let admin = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+        assert!(way_out_for(true, admin, programs).contains("something else forbids it"));
+    }
     use crate::config::Config;
 
     fn names(config: &str, needs: Needs) -> Vec<&'static str> {

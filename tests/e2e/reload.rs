@@ -39,7 +39,7 @@ tests![
     a_key_is_looked_up_in_the_views_of_its_window,
     a_hostile_file_is_refused_at_once,
     only_the_owner_may_reload,
-    it_detaches_when_it_is_told_and_attaches_by_another_configuration,
+    it_detaches_when_it_is_told_and_attaches_for_other_interfaces,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -399,7 +399,7 @@ fn open_to_all(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-fn it_detaches_when_it_is_told_and_attaches_by_another_configuration() -> Result<()> {
+fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()> {
     let mut reloaded = Reloaded::start(INTERVAL)?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 3_000, mix: Mix::PLAIN, ..Plan::default() };
@@ -417,9 +417,18 @@ fn it_detaches_when_it_is_told_and_attaches_by_another_configuration() -> Result
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
-    reloaded.write("report: {interval: 1s, top: 7}\n")?;
+    // Nor does it by the same file, nor by one with other settings for the same interfaces.
+    for (nth, settings) in [INTERVAL, "report: {interval: 1s, top: 7}\n"].into_iter().enumerate() {
+        reloaded.write(settings)?;
+        reloaded.reload(&[])?.check(0, &[])?;
+        reloaded.wait_for(nth + 1)?;
+        thread::sleep(Duration::from_millis(1_500));
+        ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "a reload has attached again: {nth}");
+    }
+    let others = format!("interfaces: [{}, later0]\n", native(INTERFACE));
+    reloaded.write_all(&format!("{others}{}", all(INTERVAL, &reloaded.scratch)))?;
     reloaded.reload(&[])?.check(0, &[])?;
-    reloaded.wait_for(1)?;
+    reloaded.wait_for(3)?;
     let there = || Ok(watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?.then_some(()));
     clock::wait_for("the program", TIMEOUT, there)?;
     reloaded.watch.send(plan(99), &mut oracle)?;

@@ -20,10 +20,10 @@ const fn amount_of<T: Copy>(amount: Amount, [packets, bytes]: [T; 2]) -> T {
     }
 }
 
-/// A number of all traffic.
-fn sum(report: &Report, of: Sum) -> Number {
+/// A number of all traffic, if it is known.
+fn sum(report: &Report, of: Sum) -> Option<Number> {
     let Report { totals, unique, new_flows, self_metrics, .. } = report;
-    match of {
+    Some(match of {
         Sum::Total(Amount::Packets) => Number::count(totals.packets),
         Sum::Total(Amount::Bytes) => total_bytes(report),
         Sum::Ipv4 => by_protocol(report, totals.ipv4_packets),
@@ -38,10 +38,10 @@ fn sum(report: &Report, of: Sum) -> Number {
         Sum::NewFlows => (*new_flows).into(),
         Sum::SeenFill => Number::exact(new_flows.fill),
         Sum::RingFill => Number::exact(self_metrics.rings.peak_fill),
-        Sum::CacheHitRate => Number::exact(self_metrics.cache_hit_rate),
-        Sum::CpuPerPacket => Number::exact(self_metrics.cpu_ns_per_packet),
-        Sum::ResidentBytes => Number::count(self_metrics.rss_bytes),
-    }
+        Sum::CacheHitRate => Number::exact(self_metrics.cache_hit_rate?),
+        Sum::CpuPerPacket => Number::exact(self_metrics.cpu_ns_per_packet?),
+        Sum::ResidentBytes => Number::count(self_metrics.rss_bytes?),
+    })
 }
 
 /// A number of an interface, if it is known.
@@ -125,7 +125,7 @@ fn normalized(entropy: &Entropy) -> Number {
 /// Calls `each` with every number that stands there, and whose number it is.
 pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(Number, Holder<'r>)) {
     match place {
-        Place::Sum(of) => each(sum(report, *of), Holder::All),
+        Place::Sum(of) => sum(report, *of).into_iter().for_each(|number| each(number, Holder::All)),
         Place::Interface(of) => {
             for interface in &report.interfaces {
                 if let Some(number) = of_interface(interface, *of) {

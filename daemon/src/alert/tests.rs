@@ -105,6 +105,11 @@ fn every_name_is_read() {
     assert!(without.is_empty(), "the golden report has no number for these: {without:?}");
     report.interfaces.clear();
     assert!(!fires("coverage < 0.99", &report), "what is not there is not too small");
+    let own = &mut report.self_metrics;
+    (own.cache_hit_rate, own.cpu_ns_per_packet, own.rss_bytes) = (None, None, None);
+    for what in ["cache_hit_rate", "cpu_ns_per_packet", "rss_bytes"] {
+        assert!(!fires(&format!("self.{what} < 1"), &report), "{what}: what is not known is not too small");
+    }
 }
 
 fn row(value: u64, lower: u64, upper: u64) -> Report {

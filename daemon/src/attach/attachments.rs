@@ -117,11 +117,12 @@ impl<'a> Attachments<'a> {
 
     /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for
     /// stays attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends
-    /// now. What it asks for besides is attached when the interfaces are followed the next time. Returns how many slots
-    /// are in use.
+    /// now. What it asks for besides is attached when the interfaces are followed the next time. What `weir detach` has
+    /// detached from stays detached, unless the configuration asks for other interfaces than before. Returns how many
+    /// slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], views: Arc<Views>, most: usize) -> usize {
-        self.released = Released::Nothing;
         if self.rules != interfaces {
+            self.released = Released::Nothing;
             self.go_by(interfaces, most);
         }
         self.views = views;
@@ -194,8 +195,8 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// Detaches from these interfaces, or from all, and leaves them alone until there is another configuration. Gives
-    /// what it has detached from, in words.
+    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration asks for other
+    /// interfaces than this one. Gives what it has detached from, in words.
     ///
     /// # Errors
     ///

@@ -3,12 +3,14 @@
 use std::io;
 
 use aya::programs::ProgramError;
+use rustix::thread::CapabilitySet;
 use thiserror::Error;
 
 use super::netlink::Device;
 use crate::{
     config::limits::{DEFAULT_ROUTES_MAX, INTERFACES_MAX, TAPS_MAX},
     datapath::KernelError,
+    privileges::way_out,
 };
 
 /// What is said of a pattern that means nothing yet.
@@ -38,7 +40,7 @@ pub enum AttachError {
     )]
     Taken(String),
     /// No privilege.
-    #[error("not permitted to attach to interface \"{0}\": run as root, or with the capability CAP_NET_ADMIN")]
+    #[error("not permitted to attach to interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_ADMIN))]
     NotPermitted(String),
     /// The interface does not support the mode that was asked for.
     #[error("interface \"{name}\" does not accept weir's program as {mode}")]
@@ -52,9 +54,7 @@ pub enum AttachError {
         source: ProgramError,
     },
     /// No privilege for packet sockets.
-    #[error(
-        "not permitted to open a packet socket on interface \"{0}\": run as root, or with the capability CAP_NET_RAW"
-    )]
+    #[error("not permitted to open a packet socket on interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_RAW))]
     NoPacketSocket(String),
     /// A packet socket failed.
     #[error("cannot open a packet socket on interface \"{name}\"")]

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::geteuid;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ pub enum AskError {
     #[error("no weir answers at {0}: the one that made this socket has ended")]
     Gone(PathBuf),
     /// Owner and group only.
-    #[error("not permitted to open {0}: become root, or a member of the group that it belongs to")]
+    #[error("not permitted to open {0}: {way}", way = way_in(geteuid().is_root()))]
     NotPermitted(PathBuf),
     /// Anything else of the system.
     #[error("cannot talk to the weir at {0}: {1}")]
@@ -59,6 +60,15 @@ pub enum AskError {
     /// There is no answer now.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// How this user gets at the socket.
+const fn way_in(is_root: bool) -> &'static str {
+    if is_root {
+        "root needs the capability CAP_DAC_OVERRIDE, or the rights of the user that weir runs as"
+    } else {
+        "become root, or a member of the group that it belongs to"
+    }
 }
 
 /// Asks the weir whose control socket is `path`, and waits for its answer.

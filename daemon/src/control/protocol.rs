@@ -27,7 +27,7 @@ pub enum Command {
     },
     /// Read the configuration again.
     Reload,
-    /// Detach from interfaces, until weir is restarted or gets another configuration.
+    /// Detach from interfaces, until weir is restarted, or the `interfaces` of its configuration change.
     Detach {
         /// Their names; all if there is none.
         interfaces: Vec<String>,

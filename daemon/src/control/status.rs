@@ -48,10 +48,12 @@ pub struct LastReport {
     pub seconds: f64,
     /// Each interface.
     pub interfaces: Vec<InterfaceStatus>,
-    /// CPU time for each packet, in nanoseconds.
-    pub cpu_ns_per_packet: f64,
-    /// Resident memory in bytes.
-    pub rss_bytes: u64,
+    /// CPU time for each packet, in nanoseconds. Absent if no packet was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns_per_packet: Option<f64>,
+    /// Resident memory in bytes. Absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<u64>,
     /// The sinks.
     pub sinks: Vec<SinkMetrics>,
 }
@@ -117,7 +119,10 @@ impl Status {
         if lost > 0 {
             line += &format!("; {} packets LOST", grouped(lost));
         }
-        format!("{line}; {:.0} ns/packet, {} MiB", last.cpu_ns_per_packet, last.rss_bytes >> 20)
+        let cost = last.cpu_ns_per_packet.map(|cpu| format!("{cpu:.0} ns/packet"));
+        let memory = last.rss_bytes.map(|rss| format!("{} MiB", rss >> 20));
+        let known: Vec<_> = cost.into_iter().chain(memory).collect();
+        if known.is_empty() { line } else { format!("{line}; {}", known.join(", ")) }
     }
 
     /// As lines for people, at this time.
@@ -153,12 +158,9 @@ impl fmt::Display for Told<'_> {
                 if *lost_packets > 0 { format!(", {} LOST", grouped(*lost_packets)) } else { String::new() }
             )?;
         }
-        writeln!(
-            f,
-            "daemon CPU {cpu_ns_per_packet:.0} ns/packet, memory {} MiB (planned: {} MiB)",
-            rss_bytes >> 20,
-            memory_bytes >> 20
-        )?;
+        let cost = cpu_ns_per_packet.map_or("unknown".to_owned(), |cpu| format!("{cpu:.0} ns/packet"));
+        let memory = rss_bytes.map_or("unknown".to_owned(), |rss| format!("{} MiB", rss >> 20));
+        writeln!(f, "daemon CPU {cost}, memory {memory} (planned: {} MiB)", memory_bytes >> 20)?;
         for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, lost, spool, last_error } in sinks {
             let name: String = name.chars().map(visible).collect();
             write!(f, "sink {name}: {} delivered, {queued} waiting", grouped(*delivered))?;
@@ -202,5 +204,22 @@ mod tests {
         assert!(told("gone").contains(" (gone): "));
         let without_route = told(NO_ROUTE);
         assert!(without_route.contains(" (carries no default route now): "), "{without_route}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said_to_be_nothing() {
+        let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let now = report.window.end;
+        let identity =
+            Identity { version: "0.1.0".to_owned(), pid: 7, started: now, interval_seconds: 10, memory_bytes: 1 << 20 };
+        let known = Status::new(&identity, Some(&report));
+        assert!(known.line().ends_with("; 9 ns/packet, 40 MiB"), "{}", known.line());
+        (report.self_metrics.cpu_ns_per_packet, report.self_metrics.rss_bytes) = (None, None);
+        let unknown = Status::new(&identity, Some(&report));
+        assert!(!unknown.line().contains("ns/packet") && !unknown.line().contains("MiB"), "{}", unknown.line());
+        let lines = unknown.at(now).to_string();
+        assert!(lines.contains("daemon CPU unknown, memory unknown (planned: 1 MiB)"), "{lines}");
+        let json = serde_json::to_value(&unknown).unwrap();
+        assert!(json["last_report"].get("rss_bytes").is_none(), "{json}");
     }
 }

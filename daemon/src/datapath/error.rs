@@ -3,18 +3,21 @@
 use std::io;
 
 use aya::{EbpfError, maps::MapError, programs::ProgramError};
+use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use weir_common::control::{CPUS_MAX, INTERFACE_PROBES};
 
 use super::descriptors::TooFew;
+use crate::privileges::way_out;
+
+/// What it takes to load programs and to attach them.
+const OF_PROGRAMS: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::NET_ADMIN);
 
 /// Why the kernel side could not be loaded or run.
 #[derive(Debug, Error)]
 pub enum KernelError {
     /// No privilege.
-    #[error(
-        "not permitted to load eBPF programs: run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
-    )]
+    #[error("not permitted to load eBPF programs: {}", way_out(OF_PROGRAMS))]
     NotPermitted,
     /// Built with `AYA_BUILD_SKIP=1`.
     #[error(

@@ -2,12 +2,14 @@
 
 use std::{collections::HashMap, io};
 
-use aya::programs::{SchedClassifier, loaded_programs, tc::TcAttachType};
+use aya::programs::{ProgramError, ProgramInfo, SchedClassifier, loaded_programs, tc::TcAttachType};
+use rustix::thread::CapabilitySet;
 
 use super::{Answer, Finding};
 use crate::{
     attach::netlink::{Device, Discipline, Filter, Traffic},
     interface::Way,
+    privileges::way_out,
 };
 
 /// The names of all loaded programs, by their numbers; none without the privilege to see them.
@@ -31,12 +33,21 @@ fn named(id: u32, name: Option<&str>) -> String {
 }
 
 /// What is on the hooks for one direction.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Hooks {
-    /// The chain of TCX, in the order in which it runs: numbers and names. `None` if it is not to be seen.
-    pub chain: Option<Vec<(u32, Option<String>)>>,
+    /// The chain of TCX, in the order in which it runs: numbers and names.
+    pub chain: Seen<(u32, Option<String>)>,
     /// Filters of the classic tc hook, in their order.
-    pub filters: Vec<Filter>,
+    pub filters: Seen<Filter>,
+}
+
+/// What is at a hook, or why that is not to be seen.
+pub type Seen<T> = Result<Vec<T>, String>;
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { chain: Ok(Vec::new()), filters: Ok(Vec::new()) }
+    }
 }
 
 /// Looks at the hooks for one direction.
@@ -45,16 +56,30 @@ pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hoo
         Way::Ingress => TcAttachType::Ingress,
         Way::Egress => TcAttachType::Egress,
     };
-    let chain = SchedClassifier::query_tcx(&device.name, place).ok().map(|(_, programs)| {
-        programs.iter().map(|program| (program.id(), program.name_as_str().map(str::to_owned))).collect()
-    });
+    let named = |program: &ProgramInfo| (program.id(), program.name_as_str().map(str::to_owned));
+    let chain = match SchedClassifier::query_tcx(&device.name, place) {
+        Ok((_, programs)) => Ok(programs.iter().map(named).collect()),
+        Err(error) => Err(unseen(&error)),
+    };
     let filters = || -> io::Result<Vec<Filter>> { Traffic::open()?.filters(device.ifindex, way) };
     let has_filters = match discipline {
         Some(Discipline::Clsact) => true,
         Some(Discipline::Ingress) => way == Way::Ingress,
         None => false,
     };
-    Hooks { chain, filters: if has_filters { filters().unwrap_or_default() } else { Vec::new() } }
+    let filters = if has_filters { filters() } else { Ok(Vec::new()) };
+    Hooks { chain, filters: filters.map_err(|error| format!("the kernel does not list them: {error}")) }
+}
+
+/// Why the programs of a chain are not to be seen. Their numbers are listed for whoever may attach; what they are called
+/// needs more.
+fn unseen(error: &ProgramError) -> String {
+    let ProgramError::SyscallError(call) = error else { return format!("the kernel gives no answer: {error}") };
+    if call.io_error.kind() == io::ErrorKind::PermissionDenied {
+        format!("there are programs, and weir may not see which: {}", way_out(CapabilitySet::SYS_ADMIN))
+    } else {
+        format!("the kernel gives no answer: {}", call.io_error)
+    }
 }
 
 /// What is to be said of one direction. `has_tcx`: the kernel is known to have it.
@@ -65,15 +90,16 @@ pub fn judge(hooks: &Hooks, way: Way, has_tcx: bool, names: &HashMap<u32, String
     };
     let mut findings = Vec::new();
     match &hooks.chain {
-        Some(chain) if !chain.is_empty() => findings.push(Finding::new(tcx, Answer::Note, of_chain(chain))),
-        None if has_tcx => {
-            let detail = "there are programs, and only root may see which";
-            findings.push(Finding::new(tcx, Answer::Unknown, detail));
-        }
+        Ok(chain) if !chain.is_empty() => findings.push(Finding::new(tcx, Answer::Note, of_chain(chain))),
+        Err(why) if has_tcx => findings.push(Finding::new(tcx, Answer::Unknown, why)),
         _ => {}
     }
-    if !hooks.filters.is_empty() {
-        findings.push(Finding::new(tc, Answer::Note, of_filters(&hooks.filters, names)));
+    match &hooks.filters {
+        Ok(filters) if !filters.is_empty() => {
+            findings.push(Finding::new(tc, Answer::Note, of_filters(filters, names)));
+        }
+        Ok(_) => {}
+        Err(why) => findings.push(Finding::new(tc, Answer::Unknown, why)),
     }
     findings
 }
@@ -105,7 +131,7 @@ mod tests {
 
     fn chain(names: &[&str]) -> Hooks {
         let chain = (7..).zip(names.iter().map(|name| Some((*name).to_owned()))).collect();
-        Hooks { chain: Some(chain), filters: Vec::new() }
+        Hooks { chain: Ok(chain), ..Hooks::default() }
     }
 
     fn said(hooks: &Hooks, way: Way) -> Vec<(&'static str, String)> {
@@ -135,8 +161,11 @@ mod tests {
         ] {
             assert_eq!(said(&chain(names), Way::Egress), [("TCX, sent", expected.to_owned())]);
         }
-        assert_eq!(judge(&Hooks::default(), Way::Ingress, true, &HashMap::new())[0].answer, Answer::Unknown);
-        assert_eq!(judge(&Hooks::default(), Way::Ingress, false, &HashMap::new()), []);
+        let hidden = Hooks { chain: Err("hidden".to_owned()), ..Hooks::default() };
+        assert_eq!(judge(&hidden, Way::Ingress, true, &HashMap::new())[0].answer, Answer::Unknown);
+        assert_eq!(judge(&hidden, Way::Ingress, false, &HashMap::new()), []);
+        let unlisted = Hooks { filters: Err("not listed".to_owned()), ..Hooks::default() };
+        assert_eq!(judge(&unlisted, Way::Egress, true, &HashMap::new())[0].answer, Answer::Unknown);
     }
 
     #[test]
@@ -146,7 +175,7 @@ mod tests {
             Filter { priority, handle: 1, protocol: 3_u16.to_be(), kind, chain: 0, program }
         };
         let filters = vec![filter(1, "bpf", Some(42)), filter(2, "bpf", Some(43)), filter(49_152, "flower", None)];
-        let hooks = Hooks { chain: Some(Vec::new()), filters };
+        let hooks = Hooks { filters: Ok(filters), ..Hooks::default() };
         let [(name, detail)] = &said(&hooks, Way::Ingress)[..] else { panic!("one finding") };
         let expected =
             "priority 1: \"cls_main\" (program 42) of somebody else, priority 2: program 43, priority 49152: flower.";

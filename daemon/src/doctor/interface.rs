@@ -85,12 +85,12 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
                 discipline,
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
-                offloads: netlink::offloads(device.ifindex).unwrap_or_default(),
+                offloads: netlink::offloads(device.ifindex),
                 hooks: Way::ALL.map(|way| hooks::examine(&device, way, discipline)),
                 programs: hooks::names(),
                 queues: sysfs::queues(&device),
                 cpus: online_cpus().map_or(0, |cpus| cpus.len()),
-                losses: netlink::losses(device.ifindex).unwrap_or_default(),
+                losses: netlink::losses(device.ifindex).ok(),
                 device,
             };
             judge(&facts, rule.mode, rule.direction)
@@ -119,7 +119,8 @@ struct Facts {
     discipline: Option<Discipline>,
     has_programs: bool,
     packet_sockets: bool,
-    offloads: Vec<String>,
+    /// Those that are on; `None` where the kernel does not tell.
+    offloads: Option<Vec<String>>,
     /// What is on the hooks for what it receives, and for what it sends.
     hooks: [Hooks; 2],
     /// The names of loaded programs.
@@ -127,8 +128,8 @@ struct Facts {
     queues: Option<Queues>,
     /// CPUs that run.
     cpus: usize,
-    /// Its own counters of lost packets that are not zero.
-    losses: Vec<(&'static str, u64)>,
+    /// Its own counters of lost packets that are not zero; `None` where the kernel does not tell.
+    losses: Option<Vec<(&'static str, u64)>>,
 }
 
 fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
@@ -153,7 +154,7 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
     findings.extend(restart::of_interface(&likely, mode, has_tcx));
     findings.extend(hints(facts));
     findings.extend(facts.queues.as_ref().map(|queues| spread(queues, facts)));
-    findings.extend(lost(&facts.losses));
+    findings.extend(lost(facts.losses.as_deref()));
     findings
 }
 
@@ -278,6 +279,10 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
 
 /// Offloads that change which packets weir sees.
 fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
+    let Some(offloads) = offloads else {
+        let detail = format!("the kernel does not tell which are on (before Linux 5.7): ethtool -k {}", device.name);
+        return vec![Finding::new("offloads", Answer::Unknown, detail)];
+    };
     let on = |name: &str| offloads.iter().any(|offload| offload == name);
     let mut hints = Vec::new();
     let mut hint = |name, detail: String| hints.push(Finding::new(name, Answer::Note, detail));
@@ -338,7 +343,10 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
 }
 
 /// What it lost itself.
-fn lost(losses: &[(&'static str, u64)]) -> Option<Finding> {
+fn lost(losses: Option<&[(&'static str, u64)]>) -> Option<Finding> {
+    let Some(losses) = losses else {
+        return Some(Finding::new("dropped", Answer::Unknown, "the kernel does not tell what the interface counted"));
+    };
     if losses.is_empty() {
         return None;
     }
@@ -369,6 +377,8 @@ mod tests {
             tcx: Some(true),
             has_programs: true,
             packet_sockets: true,
+            offloads: Some(Vec::new()),
+            losses: Some(Vec::new()),
             ..Facts::default()
         }
     }
@@ -453,9 +463,12 @@ mod tests {
     fn offloads_that_change_what_is_seen_are_told() {
         let mut quiet = facts("ixgbe", 1500, None);
         assert!(hints(&quiet).is_empty());
-        quiet.offloads = ["rx-lro", "tx-checksum-ipv4", "rx-gro-list", "hw-tc-offload"].map(String::from).into();
+        let on = ["rx-lro", "tx-checksum-ipv4", "rx-gro-list", "hw-tc-offload"].map(String::from);
+        quiet.offloads = Some(on.into());
         let names: Vec<_> = hints(&quiet).iter().map(|finding| finding.name).collect();
         assert_eq!(names, ["LRO", "GRO by lists", "hw-tc-offload"]);
+        let silent = Facts { offloads: None, ..quiet };
+        assert_eq!(answer(&hints(&silent), "offloads"), Answer::Unknown);
     }
 
     #[test]
@@ -477,10 +490,11 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_told_in_one_line_and_nothing_where_nothing_was() {
-        assert_eq!(lost(&[]), None);
-        let missed = lost(&[("rx_missed_errors", 12_345)]).unwrap().detail;
+        assert_eq!(lost(Some(&[])), None);
+        assert_eq!(lost(None).unwrap().answer, Answer::Unknown, "what is not known is not nothing");
+        let missed = lost(Some(&[("rx_missed_errors", 12_345)])).unwrap().detail;
         assert!(missed.contains("rx_missed_errors 12,345. Missed packets"), "{missed}");
-        let dropped = lost(&[("rx_dropped", 3), ("tx_errors", 1)]).unwrap().detail;
+        let dropped = lost(Some(&[("rx_dropped", 3), ("tx_errors", 1)])).unwrap().detail;
         assert!(dropped.contains("rx_dropped 3, tx_errors 1. Dropped packets"), "{dropped}");
     }
 

@@ -1,10 +1,14 @@
 //! What the kernel has, and what this process may do with it.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::Path,
+};
 
 use aya::{maps::MapType, programs::ProgramError, sys::is_map_supported};
 use rustix::{
-    process::{Resource, Rlimit, getrlimit, setrlimit},
+    process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
     system::uname,
     thread::{CapabilitySet, capabilities},
 };
@@ -20,6 +24,7 @@ use crate::{
     },
     interface::Way,
     memory::Memory,
+    privileges::way_out,
     question::Views,
 };
 
@@ -28,7 +33,13 @@ const FLOOR: Version = Version(5, 10);
 /// The one finding that packet sockets need, too.
 const KERNEL: &str = "kernel";
 /// How to give a process a capability that it lacks.
-const GRANT: &str = "run as root, or grant it (AmbientCapabilities= in config/weir.service)";
+fn grant(is_root: bool) -> &'static str {
+    if is_root {
+        "this is root without it, as in a container: grant it"
+    } else {
+        "run as root, or grant it (AmbientCapabilities= in config/weir.service)"
+    }
+}
 
 /// Everything that was found, without the interfaces.
 pub struct Machine {
@@ -55,7 +66,7 @@ pub fn examine(config: &Config) -> Machine {
         fragments(Features::ask()),
         tcx(),
         btf(),
-        compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").ok().as_deref()),
+        compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
         time::examine(),
     ]);
     let Machine { findings: found, programs, has_programs } = load(config);
@@ -98,14 +109,14 @@ fn kernel(release: &str, version: Option<Version>) -> Finding {
 
 fn process_capabilities() -> Vec<Finding> {
     match capabilities(None) {
-        Ok(sets) => judge_capabilities(sets.effective),
+        Ok(sets) => judge_capabilities(sets.effective, geteuid().is_root()),
         Err(error) => {
             vec![Finding::needed("capabilities", Answer::Unknown, format!("the kernel gives no answer: {error}"))]
         }
     }
 }
 
-fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
+fn judge_capabilities(effective: CapabilitySet, is_root: bool) -> Vec<Finding> {
     let admin = effective.contains(CapabilitySet::SYS_ADMIN);
     let wanted = [
         ("CAP_BPF", CapabilitySet::BPF, "load programs and maps"),
@@ -121,7 +132,7 @@ fn judge_capabilities(effective: CapabilitySet) -> Vec<Finding> {
             } else if admin && capability != CapabilitySet::NET_ADMIN {
                 Finding::needed(name, Answer::Yes, format!("may {purpose}, by CAP_SYS_ADMIN"))
             } else {
-                Finding::needed(name, Answer::No, format!("may not {purpose}: {GRANT}"))
+                Finding::needed(name, Answer::No, format!("may not {purpose}: {}", grant(is_root)))
             }
         })
         .collect();
@@ -175,8 +186,7 @@ fn judge_memory(limit: Option<u64>, needed: u64) -> Finding {
     match limit {
         Some(limit) if limit < needed => {
             let detail = format!(
-                "the limit is {limit} bytes, but weir's maps need {needed}: raise it (ulimit -l, LimitMEMLOCK=), or \
-                 run as root"
+                "the limit is {limit} bytes, but weir's maps need {needed}: raise it (ulimit -l, LimitMEMLOCK=)"
             );
             Finding::needed(name, Answer::No, detail)
         }
@@ -250,16 +260,25 @@ fn btf() -> Finding {
     }
 }
 
-fn compiler(setting: Option<&str>) -> Finding {
+fn compiler(setting: io::Result<String>) -> Finding {
+    const SETTING: &str = "net.core.bpf_jit_enable";
     let name = "JIT compiler";
-    match setting.map(str::trim) {
-        Some("0") => {
+    match setting.as_deref().map(str::trim) {
+        Ok("0") => {
             let detail =
                 "the kernel interprets programs, which costs several times as much: sysctl net.core.bpf_jit_enable=1";
             Finding::new(name, Answer::No, detail)
         }
-        Some(_) => Finding::new(name, Answer::Yes, "programs run as machine code"),
-        None => Finding::new(name, Answer::Unknown, "only root can read net.core.bpf_jit_enable"),
+        Ok(_) => Finding::new(name, Answer::Yes, "programs run as machine code"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let detail = format!("{SETTING} is not here: only the machine's first network namespace has it");
+            Finding::new(name, Answer::Unknown, detail)
+        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let detail = format!("may not read {SETTING}: {}", way_out(CapabilitySet::NET_ADMIN));
+            Finding::new(name, Answer::Unknown, detail)
+        }
+        Err(error) => Finding::new(name, Answer::Unknown, format!("cannot read {SETTING}: {error}")),
     }
 }
 
@@ -270,7 +289,7 @@ fn packet_sockets(are_permitted: bool) -> Finding {
                       they are full";
         Finding::needed(name, Answer::Yes, detail)
     } else {
-        Finding::needed(name, Answer::No, format!("may not open them: {GRANT}, CAP_NET_RAW"))
+        Finding::needed(name, Answer::No, format!("may not open them: {}", way_out(CapabilitySet::NET_RAW)))
     }
 }
 
@@ -374,7 +393,7 @@ mod tests {
     #[test]
     fn each_capability_has_its_own_reason() {
         let forbidden = |set| {
-            let findings = judge_capabilities(set);
+            let findings = judge_capabilities(set, false);
             findings.into_iter().filter(Finding::forbids).map(|finding| finding.name).collect::<Vec<_>>()
         };
         let unit = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
@@ -382,6 +401,8 @@ mod tests {
         assert_eq!(forbidden(unit), [""; 0]);
         assert_eq!(forbidden(unit - CapabilitySet::PERFMON), ["CAP_PERFMON"]);
         assert_eq!(forbidden(CapabilitySet::SYS_ADMIN), ["CAP_NET_ADMIN"]);
+        let said = |is_root| judge_capabilities(CapabilitySet::empty(), is_root)[0].detail.clone();
+        assert!(said(false).contains("run as root") && !said(true).contains("run as root"), "{}", said(true));
     }
 
     #[test]
@@ -401,9 +422,16 @@ mod tests {
 
     #[test]
     fn an_interpreter_is_worth_a_word() {
-        assert_eq!(compiler(Some("0\n")).answer, Answer::No);
-        assert_eq!(compiler(Some("1\n")).answer, Answer::Yes);
-        assert_eq!(compiler(None).answer, Answer::Unknown);
+        assert_eq!(compiler(Ok("0\n".to_owned())).answer, Answer::No);
+        assert_eq!(compiler(Ok("1\n".to_owned())).answer, Answer::Yes);
+        let unknown = |error: ErrorKind| {
+            let finding = compiler(Err(error.into()));
+            assert_eq!(finding.answer, Answer::Unknown);
+            finding.detail
+        };
+        assert!(unknown(ErrorKind::NotFound).contains("network namespace"));
+        assert!(unknown(ErrorKind::PermissionDenied).contains("may not read"));
+        assert!(unknown(ErrorKind::InvalidData).contains("cannot read"));
     }
 
     #[test]

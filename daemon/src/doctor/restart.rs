@@ -55,10 +55,10 @@ fn judge(shown: Option<&str>, needed: usize) -> Finding {
             Finding::new(NAME, Answer::No, detail)
         }
         held => {
-            let held = held.unwrap_or_default();
+            let now = held.map_or(String::new(), |held| format!(", now {held}"));
             let detail = format!(
-                "misses no packet: systemd keeps up to {most} file descriptors of weir, now {held}. Exceptions are told \
-                 with their interfaces"
+                "misses no packet: systemd keeps up to {most} file descriptors of weir{now}. Exceptions are told with \
+                 their interfaces"
             );
             Finding::new(NAME, Answer::Yes, detail)
         }
@@ -103,6 +103,7 @@ mod tests {
             (Some(shown("active", 4096, 9)), Answer::Yes, "now 9"),
             (Some(shown("inactive", 4096, 0)), Answer::Yes, "now 0"),
             (Some(shown("active", 4096, 0)), Answer::No, "has handed nothing"),
+            (Some("LoadState=loaded\nFileDescriptorStoreMax=4096\n".to_owned()), Answer::Yes, "descriptors of weir. "),
             (Some(shown("active", 0, 0)), Answer::No, "keep 0 file descriptors, and weir hands over up to 12"),
             (Some(shown("active", 11, 11)), Answer::No, "FileDescriptorStoreMax=4096"),
             (Some("LoadState=not-found\n".to_owned()), Answer::Note, "knows no weir.service"),

@@ -2,7 +2,7 @@
 
 use aya::programs::ProgramError;
 
-use super::{Answer, Finding};
+use super::{Answer, Finding, reasons};
 use crate::{
     config::Interface,
     privileges::{Kept, Needs, still_needed},
@@ -12,9 +12,11 @@ use crate::{
 /// For these interfaces, on this machine.
 pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<bool, ProgramError>) -> Vec<Finding> {
     match (has_programs, has_tcx) {
-        (true, Err(_)) => {
-            let detail =
-                "whether the kernel has TCX decides which capabilities weir keeps, and that only more privilege shows";
+        (true, Err(error)) => {
+            let detail = format!(
+                "whether the kernel has TCX decides which capabilities weir keeps, and the kernel does not say: {}",
+                reasons(&error)
+            );
             vec![Finding::new(NAME, Answer::Unknown, detail)]
         }
         (_, has_tcx) => {

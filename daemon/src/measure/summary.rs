@@ -142,10 +142,11 @@ impl Summary {
         })
     }
 
-    /// The share of attributed packets whose flow was in the cache. Every other packet began a record.
-    pub fn cache_hit_rate(&self) -> f64 {
+    /// The share of attributed packets whose flow was in the cache. Every other packet began a record. `None` if there
+    /// were none.
+    pub fn cache_hit_rate(&self) -> Option<f64> {
         let attributed: u64 = self.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
-        if attributed == 0 { 0.0 } else { attributed.saturating_sub(self.records) as f64 / attributed as f64 }
+        (attributed > 0).then(|| attributed.saturating_sub(self.records) as f64 / attributed as f64)
     }
 
     /// Everything seen on all interfaces.
@@ -295,7 +296,7 @@ mod tests {
         // 50 of the flows are those of the first worker, too.
         let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
         assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
-        assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, 0.5, 0.5));
+        assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), 0.5));
         assert_eq!((summary.protocols.udp, summary.protocols.ipv4), (600, 600));
         assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
         assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
@@ -307,7 +308,7 @@ mod tests {
         let seconds: Vec<_> = summary.rates.iter().map(|rates| (rates.seconds(), rates.most)).collect();
         assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
         let none = merge(&mut []);
-        assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (0.0, Tally::default(), Estimate::default()));
+        assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (None, Tally::default(), Estimate::default()));
         let sampled =
             Summary::merge(&mut [sampled(1_000, 0)], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
         assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));

@@ -202,11 +202,15 @@ impl Memory {
     }
 }
 
-/// The resident set of this process, in bytes; 0 where `/proc` does not tell.
-pub fn resident_bytes() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+/// The resident set of this process, in bytes. `None` if `/proc` does not say, for example at the limit of open files.
+pub fn resident_bytes() -> Option<u64> {
+    resident_of(&fs::read_to_string("/proc/self/statm").ok()?)
+}
+
+/// Out of `/proc/self/statm`: sizes in pages, of which the second one is the resident set.
+fn resident_of(statm: &str) -> Option<u64> {
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 const fn bytes_of<T>() -> u64 {
@@ -284,6 +288,16 @@ mod tests {
     use weir_common::ledger::Skip;
 
     use super::*;
+
+    #[test]
+    fn a_resident_set_that_is_not_known_is_not_nothing() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(resident_of("4096 512 300 10 0 200 0\n"), Some(512 * page));
+        for unreadable in ["", "4096", "4096 many", "4096 18446744073709551615 0"] {
+            assert_eq!(resident_of(unreadable), None, "{unreadable:?}");
+        }
+    }
     use crate::report::{Ledger, Report, Tally};
 
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {

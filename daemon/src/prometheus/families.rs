@@ -226,16 +226,18 @@ fn of_self(page: &mut Page, of: &SelfMetrics, sums: &Sums) {
     } = of;
     let seconds = |nanoseconds: f64| [(vec![], nanoseconds / 1e9)];
     let help = "Daemon CPU per packet in the last window.";
-    page.family("weir_cpu_per_packet_seconds", Kind::Gauge, "seconds", help, seconds(*cpu_ns_per_packet));
+    let daemon = cpu_ns_per_packet.iter().flat_map(|nanoseconds| seconds(*nanoseconds));
+    page.family("weir_cpu_per_packet_seconds", Kind::Gauge, "seconds", help, daemon);
     let kernel = kernel_ns_per_packet.iter().flat_map(|nanoseconds| seconds(*nanoseconds));
     let help = "Run time of the kernel's program per packet in the last window.";
     page.family("weir_kernel_per_packet_seconds", Kind::Gauge, "seconds", help, kernel);
-    page.family("weir_resident_memory_bytes", Kind::Gauge, "bytes", "Memory that weir uses.", [(vec![], *rss_bytes)]);
+    let resident = rss_bytes.map(|bytes| (vec![], bytes));
+    page.family("weir_resident_memory_bytes", Kind::Gauge, "bytes", "Memory that weir uses.", resident);
     let planned = [(vec![], *memory_bytes)];
     page.family("weir_planned_memory_bytes", Kind::Gauge, "bytes", "Memory that the configuration plans.", planned);
     page.family("weir_records", Kind::Counter, "", "Records that the kernel sent.", [(vec![], sums.records)]);
     let help = "The share of packets whose flow was in the flow cache.";
-    page.family("weir_cache_hit_ratio", Kind::Gauge, "ratio", help, [(vec![], *cache_hit_rate)]);
+    page.family("weir_cache_hit_ratio", Kind::Gauge, "ratio", help, cache_hit_rate.map(|rate| (vec![], rate)));
     let help = "How full the fullest ring was in the last window.";
     page.family("weir_ring_peak_fill_ratio", Kind::Gauge, "ratio", help, [(vec![], rings.peak_fill)]);
     page.family("weir_late_cpus", Kind::Gauge, "", "CPUs that were late.", [(vec![], late_cpus.len() as u64)]);
@@ -303,6 +305,19 @@ mod tests {
             .map(|measure| text.lines().filter(|line| line.starts_with(&format!("weir_view_{measure}{{"))).count());
         assert_eq!(written.into_iter().sum::<usize>(), rows, "each row once");
         assert!(rows > 0);
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_series() {
+        let mut latest = latest();
+        let families = ["weir_resident_memory_bytes", "weir_cache_hit_ratio", "weir_cpu_per_packet_seconds"];
+        let has = |latest: &Latest, family: &str| {
+            write(Some(latest), Format::Plain).lines().any(|line| line.starts_with(&format!("{family} ")))
+        };
+        assert!(families.iter().all(|family| has(&latest, family)));
+        let own = &mut latest.report.self_metrics;
+        (own.rss_bytes, own.cache_hit_rate, own.cpu_ns_per_packet) = (None, None, None);
+        assert!(families.iter().all(|family| !has(&latest, family)));
     }
 
     #[test]

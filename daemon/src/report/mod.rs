@@ -533,18 +533,21 @@ pub struct Histogram {
 /// What measuring and reporting cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfMetrics {
-    /// Daemon CPU per packet: its user and system time per packet seen, in nanoseconds; 0 if none was seen.
+    /// Daemon CPU per packet: its user and system time per packet seen, in nanoseconds. Absent if none was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
-    pub cpu_ns_per_packet: f64,
-    /// Memory that the daemon uses (resident set), in bytes.
-    pub rss_bytes: u64,
+    pub cpu_ns_per_packet: Option<f64>,
+    /// Memory that the daemon uses (resident set), in bytes. Absent if `/proc` does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<u64>,
     /// Memory that the configuration plans for sketches, rings and caches, in bytes.
     pub memory_bytes: u64,
     /// Records that the kernel sent through the rings; without a kernel side, those that left the flow cache.
     pub records: u64,
-    /// The share of the packets whose flow was in the flow cache, 0 to 1.
+    /// The share of the packets whose flow was in the flow cache, 0 to 1. Absent if no packet belonged to a flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
-    pub cache_hit_rate: f64,
+    pub cache_hit_rate: Option<f64>,
     /// Run time of the kernel's program per packet, in nanoseconds. Absent unless the kernel measures it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

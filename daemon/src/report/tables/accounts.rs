@@ -183,13 +183,16 @@ pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
     let mut grid = Grid::new([Left, Left]);
     let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
     let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
-    line("CPU per packet", format!("{cpu_ns_per_packet:.1} ns in the daemon{kernel}"), Plain);
+    let daemon = cpu_ns_per_packet.map_or("no packet was seen".to_owned(), |ns| format!("{ns:.1} ns in the daemon"));
+    line("CPU per packet", format!("{daemon}{kernel}"), Plain);
     if !late_cpus.is_empty() {
         let cpus: Vec<_> = late_cpus.iter().map(u32::to_string).collect();
         line("late CPUs", format!("{}: the rest comes in a later report", cpus.join(", ")), Plain);
     }
-    line("memory", format!("{} resident, {} planned", bytes(*rss_bytes), bytes(*memory_bytes)), Plain);
-    line("flow cache", format!("{} hits, {} records evicted", percent(*cache_hit_rate), grouped(*records)), Plain);
+    let resident = rss_bytes.map_or("resident: unknown".to_owned(), |rss| format!("{} resident", bytes(rss)));
+    line("memory", format!("{resident}, {} planned", bytes(*memory_bytes)), Plain);
+    let hits = cache_hit_rate.map_or("no packet of a flow".to_owned(), |rate| format!("{} hits", percent(rate)));
+    line("flow cache", format!("{hits}, {} records evicted", grouped(*records)), Plain);
     line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);
     let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
     line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });

@@ -204,15 +204,17 @@ fn of_self(metrics: &mut Metrics, of: &SelfMetrics) {
         sinks,
     } = of;
     let one = |number: f64| [(vec![], number)];
-    metrics.real(Name("weir.cpu.per_packet", "ns", "Daemon CPU per packet."), one(*cpu_ns_per_packet));
+    let daemon = cpu_ns_per_packet.iter().flat_map(|number| one(*number));
+    metrics.real(Name("weir.cpu.per_packet", "ns", "Daemon CPU per packet."), daemon);
     let kernel = kernel_ns_per_packet.iter().flat_map(|number| one(*number));
     metrics.real(Name("weir.kernel.per_packet", "ns", "Run time of the kernel's program per packet."), kernel);
-    metrics.gauge(Name("weir.memory.resident", "By", "Memory that weir uses."), [(vec![], *rss_bytes)]);
+    let resident = rss_bytes.map(|bytes| (vec![], bytes));
+    metrics.gauge(Name("weir.memory.resident", "By", "Memory that weir uses."), resident);
     let planned = Name("weir.memory.planned", "By", "Memory that the configuration plans.");
     metrics.gauge(planned, [(vec![], *memory_bytes)]);
     metrics.sum(Name("weir.records", "{record}", "Records that the kernel sent."), [(vec![], *records)]);
     let description = "The share of packets whose flow was in the flow cache.";
-    metrics.real(Name("weir.cache.hit_ratio", "1", description), one(*cache_hit_rate));
+    metrics.real(Name("weir.cache.hit_ratio", "1", description), cache_hit_rate.iter().flat_map(|rate| one(*rate)));
     metrics.real(Name("weir.ring.peak_fill", "1", "How full the fullest ring was."), one(rings.peak_fill));
     metrics.gauge(Name("weir.late_cpus", "{cpu}", "CPUs that were late."), [(vec![], late_cpus.len() as u64)]);
     of_sinks(metrics, sinks);

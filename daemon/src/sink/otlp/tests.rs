@@ -325,6 +325,20 @@ fn every_number_is_that_of_the_report() {
 }
 
 #[test]
+fn what_is_not_known_has_no_point() {
+    let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
+    for field in ["rss_bytes", "cache_hit_rate", "cpu_ns_per_packet"] {
+        assert!(report["self"].as_object_mut().unwrap().remove(field).is_some());
+    }
+    let [resource] = decoded(&encoded(&parcel(&report.to_string())).unwrap()).try_into().unwrap();
+    let all = points(&resource);
+    for name in ["weir.memory.resident", "weir.cache.hit_ratio", "weir.cpu.per_packet"] {
+        assert!(!all.contains_key(name), "{name}");
+    }
+    assert!(all.contains_key("weir.memory.planned"));
+}
+
+#[test]
 fn a_ledger_balances_in_metrics_too() {
     let [resource] = decoded(&encoded(&parcel(GOLDEN)).unwrap()).try_into().unwrap();
     let all = points(&resource);
