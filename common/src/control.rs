@@ -4,10 +4,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Slots of interfaces: as many as the byte of a key can tell apart, and a power of two.
 pub const SLOTS_MAX: u32 = 256;
-/// The slot of all interfaces that have none of their own. It is in use only where all slots are.
+/// The slot of all interfaces that have none of their own.
 pub const OTHERS: u32 = SLOTS_MAX - 1;
 /// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want
-/// the same places than there are.
+/// the same places than there are. Those that do are found by their [`Passing`].
 pub const INTERFACE_TABLE: u32 = 4096;
 /// How many places of that table an interface index may have.
 pub const INTERFACE_PROBES: u32 = 4;
@@ -51,14 +51,21 @@ impl Feeds {
 }
 
 /// What the programs know of any interface, measured or not: whether packets that came by it have fed totals and lists,
-/// and what it feeds itself, in case that it has no slot of its own.
+/// and what it feeds itself and into which slots, in case that the interface table has no place for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passing(pub u32);
 
 impl Passing {
-    /// Whether packets that came by this interface have fed; what it feeds of those that it receives and sends.
+    /// Whether packets that came by this interface have fed; what it feeds of those that it receives and sends. Both
+    /// directions are counted in [`OTHERS`], where the interface table does not say otherwise.
     pub const fn new(has_fed: bool, received: Feeds, sent: Feeds) -> Self {
-        Self(has_fed as u32 | (received as u32) << 8 | (sent as u32) << 16)
+        Self(has_fed as u32 | (received as u32) << 2 | (sent as u32) << 4)
+    }
+
+    /// The same with another slot for one direction.
+    pub const fn with_slot(self, is_egress: bool, slot: u32) -> Self {
+        let shift = Self::shift(is_egress);
+        Self(self.0 & !(0xff << shift) | (OTHERS - slot) << shift)
     }
 
     /// Whether packets that came by this interface have fed.
@@ -70,11 +77,21 @@ impl Passing {
     /// What it feeds of one direction.
     #[inline(always)]
     pub const fn feeds(self, is_egress: bool) -> Feeds {
-        match (self.0 >> if is_egress { 16 } else { 8 }) & 0xff {
+        match (self.0 >> if is_egress { 4 } else { 2 }) & 3 {
             0 => Feeds::All,
             1 => Feeds::Local,
             _ => Feeds::None,
         }
+    }
+
+    /// The slot of one direction.
+    #[inline(always)]
+    pub const fn slot(self, is_egress: bool) -> u32 {
+        OTHERS - ((self.0 >> Self::shift(is_egress)) & 0xff)
+    }
+
+    const fn shift(is_egress: bool) -> u32 {
+        if is_egress { 16 } else { 8 }
     }
 }
 
@@ -84,18 +101,26 @@ impl InterfaceSlot {
         Self { ifindex, slot: slot | (feeds as u32) << 8 }
     }
 
-    /// The `probe`th place of an interface index in the table.
+    /// The `probe`th place of a key in the table.
     #[inline(always)]
-    pub const fn place(ifindex: u32, probe: u32) -> u32 {
-        (ifindex ^ probe) & (INTERFACE_TABLE - 1)
+    pub const fn place(key: u32, probe: u32) -> u32 {
+        /// 2^32 divided by the golden ratio: keys at equal distances are far apart (Knuth, TAOCP volume 3, section 6.4).
+        const GOLDEN: u32 = 0x9e37_79b1;
+        ((key.wrapping_mul(GOLDEN) >> (u32::BITS - INTERFACE_TABLE.ilog2())) + probe) & (INTERFACE_TABLE - 1)
     }
 }
 
-/// The table's key for packets that an interface sends. The interface index itself is the key for packets that it
-/// receives. No interface has such an index, and the two keys are in different halves of the table.
+/// The table's key for packets that an interface sends. The interface index itself, which is below 2^31, is the key for
+/// packets that it receives.
 #[inline(always)]
 pub const fn egress(ifindex: u32) -> u32 {
-    ifindex ^ ((1 << 31) | (INTERFACE_TABLE / 2))
+    ifindex ^ (1 << 31)
+}
+
+/// Whether a key of the table is for packets that an interface sends.
+#[inline(always)]
+pub const fn is_egress(key: u32) -> bool {
+    key >> 31 != 0
 }
 
 /// What one call of the `flush` program is to do with the block of a CPU.
@@ -172,3 +197,41 @@ pub struct ReplayHeader {
 
 // XDP metadata comes in multiples of four bytes.
 const _: () = assert!(size_of::<ReplayHeader>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_an_interface_fits_a_word() {
+        for (has_fed, received, sent) in
+            [(true, Feeds::All, Feeds::None), (false, Feeds::Local, Feeds::Local), (true, Feeds::None, Feeds::All)]
+        {
+            let passing = Passing::new(has_fed, received, sent);
+            assert_eq!([passing.slot(false), passing.slot(true)], [OTHERS; 2]);
+            for slot in 0..OTHERS {
+                let other = (slot + 1) % OTHERS;
+                let passing = passing.with_slot(true, other).with_slot(false, slot).with_slot(true, slot / 2);
+                assert_eq!((passing.slot(false), passing.slot(true)), (slot, slot / 2));
+                assert_eq!((passing.has_fed(), passing.feeds(false), passing.feeds(true)), (has_fed, received, sent));
+                assert_eq!(
+                    passing.with_slot(false, OTHERS).with_slot(true, OTHERS),
+                    Passing::new(has_fed, received, sent)
+                );
+            }
+        }
+        assert_eq!(Passing::new(false, Feeds::All, Feeds::All), Passing::default(), "what is in no map");
+    }
+
+    #[test]
+    fn keys_at_equal_distances_have_places_of_their_own() {
+        let mut first = [0_u32; INTERFACE_TABLE as usize];
+        for distance in (0..23).map(|power| 1_u32 << power) {
+            first.fill(0);
+            for nth in 0..OTHERS {
+                first[InterfaceSlot::place(10_006 + nth * distance, 0) as usize] += 1;
+            }
+            assert!(first.iter().all(|keys| *keys <= 1), "{distance}");
+        }
+    }
+}

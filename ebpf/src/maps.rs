@@ -68,10 +68,6 @@ static SLOT_KEY: SlotKey = SlotKey([0; 8]);
 #[unsafe(no_mangle)]
 static SAMPLING: u32 = 0;
 
-/// Set by the loader: interfaces configured.
-#[unsafe(no_mangle)]
-static INTERFACE_COUNT: u32 = 1;
-
 /// Set by the loader: not 0 to look into tunnels.
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
@@ -115,12 +111,6 @@ pub fn slot_key() -> SlotKey {
 #[inline(always)]
 pub fn is_sampling() -> bool {
     constant!(SAMPLING) != 0
-}
-
-/// Interfaces configured.
-#[inline(always)]
-pub fn interface_count() -> u32 {
-    constant!(INTERFACE_COUNT) as u32
 }
 
 /// Whether a tunnelled packet belongs to the outer or to the inner flow. The verifier reads this constant too, and

@@ -3,7 +3,7 @@
 //! The code does this, in a form that the verifier accepts:
 //!
 //! ```text
-//! slot     = interface table[ifindex]
+//! slot     = interface table[ifindex]               or: passing[ifindex], where it has no place in the table
 //! in_packet = 1; at the end of each line that passes: in_packet = 0
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet, and its size
 //! has fed totals and lists on another interface?  repeated += packet, else  sizes[length] += 1
@@ -23,7 +23,7 @@ use core::arch::asm;
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, OTHERS, Passing, SLOTS_MAX, egress},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, egress, is_egress},
     cpu::Cpu,
     flow::Scope,
     ledger::{Skip, Tally, TcpPackets},
@@ -35,7 +35,7 @@ use weir_common::{
 use crate::{
     cache,
     counters::counters,
-    maps::{CPUS, INTERFACES, PASSING, at, interface_count, is_sampling, store, this_cpu},
+    maps::{CPUS, INTERFACES, PASSING, at, is_sampling, store, this_cpu},
     ring, sampling,
 };
 
@@ -214,23 +214,22 @@ fn has_fed(feeds: u32, came_by: u32) -> bool {
 
 /// The slot of an interface, and what feeds: see [`InterfaceSlot::slot`].
 #[inline(always)]
-fn interface_slot(ifindex: u32) -> Option<u32> {
+fn interface_slot(key: u32) -> Option<u32> {
     for probe in 0..INTERFACE_PROBES {
-        let entry = INTERFACES.get(InterfaceSlot::place(ifindex, probe))?;
-        if entry.ifindex == ifindex {
+        let entry = INTERFACES.get(InterfaceSlot::place(key, probe))?;
+        if entry.ifindex == key {
             return Some(entry.slot);
         }
     }
-    // weir's programs are only on interfaces that it measures: this one shares its slot with others.
-    if interface_count() == SLOTS_MAX { Some(other(ifindex)) } else { None }
+    Some(without_place(key))
 }
 
-/// The slot of an interface that has none of its own, and what feeds.
+/// The same for an interface that has no place in the table: others have them all, or it has no slot of its own.
 #[inline(never)]
-fn other(entry: u32) -> u32 {
-    let is_egress = entry >> 31 != 0;
-    let passing = passing(if is_egress { egress(entry) } else { entry });
-    InterfaceSlot::new(entry, OTHERS, passing.feeds(is_egress)).slot
+fn without_place(key: u32) -> u32 {
+    let is_egress = is_egress(key);
+    let passing = passing(if is_egress { egress(key) } else { key });
+    InterfaceSlot::new(key, passing.slot(is_egress), passing.feeds(is_egress)).slot
 }
 
 /// What is known of an interface beside its slot.

@@ -16,6 +16,7 @@ mod differential;
 mod frame;
 mod gaps;
 mod opinion;
+mod places;
 mod table;
 
 /// Why this kernel cannot measure captured packets.
@@ -60,6 +61,8 @@ fn main() -> ExitCode {
             cache::kernel_and_userspace_make_the_same_records,
             &[&root, &captured],
         ),
+        kernel("places::the_worst_set_of_interfaces", places::the_worst_set_of_interfaces_finds_its_slots),
+        kernel("places::an_interface_without_a_slot", places::an_interface_without_a_slot_is_counted),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
     ];

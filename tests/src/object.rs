@@ -10,9 +10,10 @@ use aya::programs::{TestRun, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
     datapath::{Blocks, Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
+    interface::Way,
 };
 use weir_common::{
-    control::{Flush, FlushOrder, Flushed, ReplayHeader},
+    control::{Feeds, Flush, FlushOrder, Flushed, ReplayHeader},
     cpu::Cpu,
     ledger::{Ledger, Tally},
     packet::{Link, Tunnels},
@@ -24,7 +25,7 @@ use zerocopy::IntoBytes;
 /// The return value by which XDP passes a packet on.
 const XDP_PASS: u32 = 2;
 /// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
-const LOOPBACK: u32 = 1;
+pub const LOOPBACK: u32 = 1;
 /// Test-run wants at least an Ethernet header.
 pub const FRAME_MIN: usize = 14;
 /// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
@@ -117,7 +118,7 @@ impl Object<'_> {
             }
             let ring = kernel.ring(cpu)?;
             let parts = kernel.parts()?;
-            parts.interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
+            parts.interfaces.insert(LOOPBACK, 0, Feeds::All)?;
             let [cpus, handed_over] = parts.flush.blocks().descriptors();
             let blocks = Blocks::from_descriptors([cpus.try_clone()?, handed_over.try_clone()?])?;
             let edges = EdgeReader::new(plan.interfaces as usize);
@@ -138,6 +139,35 @@ impl Object<'_> {
     /// The kernel refused to run the program.
     pub fn run(&mut self, frame: &[u8]) -> Result<Outcome> {
         outcome(self.parts.weir, frame, None, &mut self.out)
+    }
+
+    /// Gives this interface a slot for one direction, as weir does for one that it measures.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn give_slot(&mut self, key: u32, slot: u32) -> Result<()> {
+        Ok(self.parts.interfaces.insert(key, slot, Feeds::All)?)
+    }
+
+    /// Takes its slot away.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn take_slot(&mut self, key: u32) -> Result<()> {
+        Ok(self.parts.interfaces.remove(key)?)
+    }
+
+    /// Lets `weir_ingress` or `weir_egress` see a frame on the loopback interface.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program, or to run it.
+    pub fn pass_at_tc(&mut self, way: Way, frame: &[u8]) -> Result<()> {
+        let program = self.parts.tc.get(Link::Ethernet, way)?.context("there is no such program")?;
+        program.test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() }).context("test-run")?;
+        Ok(())
     }
 
     /// How many instructions the verifier went through to accept `weir`; `None` where the kernel does not say.

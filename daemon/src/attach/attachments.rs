@@ -175,7 +175,7 @@ impl<'a> Attachments<'a> {
         let feeding = Feeding::new(&wanted, devices);
         self.let_go(&wanted, gone);
         if let Some(table) = &mut self.table {
-            table.set_feeding(&feeding.for_the_programs())?;
+            table.set_feeding(feeding.for_the_programs())?;
         }
         self.feed(&feeding)?;
         let mut attached = false;
@@ -453,8 +453,10 @@ impl<'a> Attachments<'a> {
                 *place = None;
             }
         }
-        let others = self.others.as_mut().zip(ledgers.get(Others::SLOT));
-        all.extend(others.and_then(|(others, ledger)| others.close(ledger)));
+        if let Some(ledger) = ledgers.get(Others::SLOT) {
+            // Where no interface shares that slot, it may have a packet that came while its interface was let go.
+            all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
+        }
         all
     }
 

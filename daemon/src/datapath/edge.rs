@@ -1,6 +1,7 @@
 //! A window's edge as the datapath reports it: exact counters and packet sizes.
 
 use weir_common::{
+    control::OTHERS,
     cpu::Cpu,
     ledger::{Counters, Ledger, Tally},
     size::SIZE_CLASSES,
@@ -13,6 +14,8 @@ use crate::rates::Rates;
 pub struct Edge {
     /// Each interface slot's counters.
     pub counters: Vec<Counters>,
+    /// Those of [`OTHERS`], where that is not one of these slots: of packets that no slot was found for.
+    pub others: Counters,
     /// Packets by size class.
     pub sizes: Vec<u64>,
     /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells
@@ -29,6 +32,7 @@ impl Edge {
     pub fn empty(interfaces: usize) -> Self {
         Self {
             counters: vec![Counters::default(); interfaces],
+            others: Counters::default(),
             sizes: vec![0; SIZE_CLASSES],
             sampling: (1, 1),
             lost_beyond: Tally::default(),
@@ -40,21 +44,29 @@ impl Edge {
     pub fn provide(&mut self, interfaces: usize) {
         if interfaces > self.counters.len() {
             self.counters.resize(interfaces, Counters::default());
+            if let Some(others) = self.counters.get_mut(OTHERS as usize) {
+                *others = std::mem::take(&mut self.others);
+            }
         }
     }
 
     /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
     pub fn add(&mut self, other: &Self) {
-        let Self { counters, sizes, sampling: (least, most), lost_beyond, rates: _ } = other;
+        let Self { counters, others, sizes, sampling: (least, most), lost_beyond, rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
-            let mut ledger = Ledger { counters: *sum, attributed: Tally::default() };
-            ledger.add(&Ledger { counters: *counters, attributed: Tally::default() });
-            *sum = ledger.counters;
+            add(sum, counters);
         }
+        add(&mut self.others, others);
         self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
         self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
         self.lost_beyond.add(*lost_beyond);
     }
+}
+
+fn add(sum: &mut Counters, counters: &Counters) {
+    let mut ledger = Ledger { counters: *sum, attributed: Tally::default() };
+    ledger.add(&Ledger { counters: *counters, attributed: Tally::default() });
+    *sum = ledger.counters;
 }
 
 impl Edge {
@@ -99,6 +111,10 @@ impl EdgeReader {
             *counted = now.since(earlier);
             *earlier = *now;
         }
+        if let Some(now) = set.interfaces[edge.counters.len()..].last() {
+            edge.others = now.since(&earlier.others);
+            earlier.others = *now;
+        }
         for ((counted, earlier), now) in edge.sizes.iter_mut().zip(&mut earlier.sizes).zip(set.sizes) {
             *counted = now.wrapping_sub(*earlier);
             *earlier = now;
@@ -137,6 +153,28 @@ mod tests {
         assert_eq!(read(1, 3), Tally::new(3, 180));
         assert_eq!(read(2, 10), Tally::new(0, 0));
         assert_eq!(read(3, 8), Tally::new(5, 300));
+    }
+
+    #[test]
+    fn packets_without_a_slot_are_counted_and_no_packet_twice_when_their_slot_comes_into_use() {
+        const SLOT: usize = OTHERS as usize;
+        let mut reader = EdgeReader::new(1);
+        let mut cpu: Box<Cpu> = Box::new(Cpu::new_zeroed());
+        let mut read = |reader: &mut EdgeReader, seen: u64| {
+            cpu.counter_sets[0].interfaces[SLOT].seen = Tally::new(seen, seen * 60);
+            let mut edge = Edge::empty(reader.interfaces());
+            reader.read(0, &cpu, &mut edge);
+            edge
+        };
+        assert_eq!(read(&mut reader, 10).others.seen, Tally::new(10, 600));
+        let mut sum = read(&mut reader, 13);
+        assert_eq!(sum.others.seen, Tally::new(3, 180));
+        reader.provide(SLOT + 1);
+        sum.provide(SLOT + 1);
+        let edge = read(&mut reader, 14);
+        sum.add(&edge);
+        assert_eq!((edge.counters[SLOT].seen.packets, edge.others), (1, Counters::default()));
+        assert_eq!((sum.counters[SLOT].seen.packets, sum.others), (4, Counters::default()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use aya::{EbpfError, maps::MapError, programs::ProgramError};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
-use weir_common::control::{CPUS_MAX, INTERFACE_PROBES};
+use weir_common::control::CPUS_MAX;
 
 use super::descriptors::TooFew;
 use crate::privileges::way_out;
@@ -78,11 +78,6 @@ pub enum KernelError {
     /// Too few file descriptors for this machine's CPUs.
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFew),
-    /// Two interface indexes need the same places of the table.
-    #[error(
-        "the interface table has no place for interface index {0} beside {INTERFACE_PROBES} others: use fewer interfaces"
-    )]
-    InterfaceTable(u32),
 }
 
 impl KernelError {

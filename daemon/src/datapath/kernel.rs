@@ -133,7 +133,6 @@ impl Kernel {
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
-            .override_global("INTERFACE_COUNT", &plan.interfaces, true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)

@@ -6,45 +6,80 @@ use std::{
 };
 
 use aya::maps::{self, Array, Map, MapData};
+use tracing::warn;
 use weir_common::{
-    control::{Feeds, Flushed, INTERFACE_PROBES, InterfaceSlot, Passing, egress},
+    control::{Feeds, Flushed, InterfaceSlot, PASSING_MAX, Passing, SLOTS_MAX, egress, is_egress},
     cpu::{Cpu, HandedOver},
     record::Record,
     sampling::Valve,
 };
 
-use super::{counters::LiveCounters, error::KernelError, syscall};
+use super::{
+    counters::LiveCounters,
+    error::KernelError,
+    places::{Places, index_of},
+    syscall,
+};
+
+/// The most interfaces of which the programs can know that their packets feed elsewhere, too. The rest of the map is
+/// kept for interfaces that have a slot, and no place in the table.
+pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
 
 /// Finds an interface's slot by its index and the direction, in the kernel.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
     passing: maps::HashMap<MapData, u32, u32>,
-    /// What the map has, as only this daemon writes it.
+    places: Places,
+    /// What feeds, by interface index.
+    feeding: HashMap<u32, Passing>,
+    /// What the map `PASSING` has, as only this daemon writes it.
     told: HashMap<u32, Passing>,
+    /// How many interfaces it had no room for.
+    left_out: usize,
 }
 
 impl InterfaceTable {
     pub(super) fn new(map: Map, passing: Map) -> Result<Self, KernelError> {
-        Ok(Self { map: Array::try_from(map)?, passing: maps::HashMap::try_from(passing)?, told: HashMap::new() })
+        Ok(Self {
+            map: Array::try_from(map)?,
+            passing: maps::HashMap::try_from(passing)?,
+            places: Places::default(),
+            feeding: HashMap::new(),
+            told: HashMap::new(),
+            left_out: 0,
+        })
     }
 
-    /// Tells the programs what they have to know of interfaces, by index; those beyond
-    /// [`weir_common::control::PASSING_MAX`] are refused.
+    /// Tells the programs what they have to know of interfaces, by index; of not more than [`FEEDING_MAX`] of them.
     ///
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn set_feeding(&mut self, passing: &HashMap<u32, Passing>) -> Result<(), KernelError> {
-        let gone: Vec<_> = self.told.keys().filter(|ifindex| !passing.contains_key(ifindex)).copied().collect();
-        for ifindex in gone {
-            self.passing.remove(&ifindex)?;
-            self.told.remove(&ifindex);
-        }
-        for (&ifindex, &new) in passing {
-            if self.told.get(&ifindex) != Some(&new) {
-                self.passing.insert(ifindex, new.0, 0)?;
-                self.told.insert(ifindex, new);
+    pub fn set_feeding(&mut self, passing: HashMap<u32, Passing>) -> Result<(), KernelError> {
+        let before = std::mem::replace(&mut self.feeding, passing);
+        let left_out = self.feeding.len().saturating_sub(FEEDING_MAX);
+        if left_out > 0 {
+            if left_out > self.left_out {
+                warn!(
+                    "weir knows of at most {FEEDING_MAX} interfaces which packets count elsewhere, too. Of {left_out} further \
+                     ones packets count twice in totals and lists, and each interface's own account stays exact"
+                );
             }
+            let mut indexes: Vec<u32> = self.feeding.keys().copied().collect();
+            indexes.sort_unstable();
+            for ifindex in indexes.split_off(FEEDING_MAX) {
+                self.feeding.remove(&ifindex);
+            }
+        }
+        self.left_out = left_out;
+        let gone: Vec<u32> = before.keys().filter(|ifindex| !self.feeding.contains_key(ifindex)).copied().collect();
+        // First, so that there is room.
+        for ifindex in gone {
+            self.tell(ifindex)?;
+        }
+        let now: Vec<u32> = self.feeding.keys().copied().collect();
+        for ifindex in now {
+            self.tell(ifindex)?;
         }
         Ok(())
     }
@@ -53,15 +88,14 @@ impl InterfaceTable {
     ///
     /// # Errors
     ///
-    /// Too many indexes share the same places, or the kernel refused.
-    pub fn insert(&mut self, entry: u32, slot: u32, feeds: Feeds) -> Result<(), KernelError> {
-        let there = |place: u32| Ok(self.map.get(&place, 0)?[0]);
-        match place_for(entry, there)? {
+    /// The kernel refused.
+    pub fn insert(&mut self, key: u32, slot: u32, feeds: Feeds) -> Result<(), KernelError> {
+        match self.places.insert(key, slot) {
             Some(place) => {
-                let InterfaceSlot { ifindex, slot } = InterfaceSlot::new(entry, slot, feeds);
+                let InterfaceSlot { ifindex, slot } = InterfaceSlot::new(key, slot, feeds);
                 Ok(self.map.set(place, [ifindex, slot], 0)?)
             }
-            None => Err(KernelError::InterfaceTable(if entry >> 31 == 0 { entry } else { egress(entry) })),
+            None => self.tell(index_of(key)),
         }
     }
 
@@ -70,12 +104,31 @@ impl InterfaceTable {
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn remove(&mut self, entry: u32) -> Result<(), KernelError> {
-        for probe in 0..INTERFACE_PROBES {
-            let place = InterfaceSlot::place(entry, probe);
-            if self.map.get(&place, 0)?[0] == entry {
-                self.map.set(place, [0, 0], 0)?;
+    pub fn remove(&mut self, key: u32) -> Result<(), KernelError> {
+        match self.places.remove(key) {
+            Some(place) => Ok(self.map.set(place, [0, 0], 0)?),
+            None => self.tell(index_of(key)),
+        }
+    }
+
+    /// Writes what there is to know of an interface, if that is something else than before.
+    fn tell(&mut self, ifindex: u32) -> Result<(), KernelError> {
+        let mut passing = self.feeding.get(&ifindex).copied().unwrap_or_default();
+        for key in [ifindex, egress(ifindex)] {
+            if let Some(slot) = self.places.beside(key) {
+                passing = passing.with_slot(is_egress(key), slot);
             }
+        }
+        let told = self.told.get(&ifindex).copied().unwrap_or_default();
+        if passing == told {
+            return Ok(());
+        }
+        if passing == Passing::default() {
+            self.passing.remove(&ifindex)?;
+            self.told.remove(&ifindex);
+        } else {
+            self.passing.insert(ifindex, passing.0, 0)?;
+            self.told.insert(ifindex, passing);
         }
         Ok(())
     }
@@ -201,43 +254,4 @@ impl Blocks {
 
 fn duplicate(map: &MapData) -> Result<OwnedFd, KernelError> {
     map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)
-}
-
-/// The first place of an entry that is free, or its own already; `there` tells what stands at a place.
-fn place_for(entry: u32, there: impl Fn(u32) -> Result<u32, KernelError>) -> Result<Option<u32>, KernelError> {
-    for probe in 0..INTERFACE_PROBES {
-        let place = InterfaceSlot::place(entry, probe);
-        let found = there(place)?;
-        if found == 0 || found == entry {
-            return Ok(Some(place));
-        }
-    }
-    Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_common::control::INTERFACE_TABLE;
-
-    use super::*;
-
-    #[test]
-    fn entries_that_collide_stand_side_by_side_until_no_place_is_left() {
-        let mut table = HashMap::new();
-        let mut insert = |entry: u32| {
-            let place = place_for(entry, |place| Ok(table.get(&place).copied().unwrap_or_default())).unwrap();
-            table.extend(place.map(|place| (place, entry)));
-            place
-        };
-        // All of these have the same first place.
-        let colliding: Vec<u32> = (0..INTERFACE_PROBES).map(|nth| 7 + nth * INTERFACE_TABLE).collect();
-        let places: Vec<_> = colliding.iter().map(|entry| insert(*entry).unwrap()).collect();
-        assert_eq!(places[0], 7);
-        for (nth, entry) in colliding.iter().enumerate() {
-            assert!(!places[..nth].contains(&places[nth]), "{places:?}");
-            assert_eq!(insert(*entry), Some(places[nth]), "an entry that is there keeps its place");
-        }
-        assert_eq!(insert(7 + INTERFACE_PROBES * INTERFACE_TABLE), None);
-        assert!(insert(egress(7)).is_some(), "what an interface sends stands elsewhere");
-    }
 }

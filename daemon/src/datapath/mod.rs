@@ -14,6 +14,7 @@ pub mod error;
 pub mod features;
 pub mod kernel;
 pub mod maps;
+mod places;
 pub mod plan;
 pub mod programs;
 pub mod ring;

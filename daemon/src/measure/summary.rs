@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use weir_common::{
+    control::OTHERS,
     ledger::{Ledger, Loss, Tally},
     size::{SIZE_CLASSES, class_bytes},
 };
@@ -167,7 +168,23 @@ fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
             ledger.add(&Ledger { counters: *counters, attributed });
         }
     }
+    add_others(window, &mut ledgers);
     ledgers
+}
+
+/// Makes a ledger of the packets that no slot was found for, if there are some.
+fn add_others(window: &[Closed], ledgers: &mut Vec<Ledger>) {
+    const SLOT: usize = OTHERS as usize;
+    let mut others = Ledger::default();
+    if ledgers.len() <= SLOT {
+        for Closed { shard, edge, .. } in window {
+            others.add(&Ledger { counters: edge.others, attributed: shard.attributed[SLOT] });
+        }
+    }
+    if others != Ledger::default() {
+        ledgers.resize(SLOT, Ledger::default());
+        ledgers.push(others);
+    }
 }
 
 /// One sketch of all shards, merged into the first of them.
@@ -250,6 +267,19 @@ mod tests {
         counters.lost[Loss::RingFull as usize] = tally(lost);
         edge.sizes[size_class(100)] = 10_000;
         Closed { ring_peak: 1.0, ..Closed::new(shard, edge) }
+    }
+
+    #[test]
+    fn packets_that_no_slot_was_found_for_have_a_ledger() {
+        let mut closed = sampled(1_000, 0);
+        closed.shard.attributed[OTHERS as usize] = Tally::new(2, 200);
+        closed.edge.others.seen = Tally::new(2, 200);
+        let with_others = ledgers(&[closed], 1);
+        assert_eq!(with_others.len(), OTHERS as usize + 1);
+        assert!(with_others[1..OTHERS as usize].iter().all(|ledger| *ledger == Ledger::default()));
+        let others = with_others[OTHERS as usize];
+        assert!(others.balances() && others.counters.seen.packets == 2, "{others:?}");
+        assert_eq!(ledgers(&[sampled(1_000, 0)], 1).len(), 1, "there is none without such packets");
     }
 
     fn seen() -> Seen {

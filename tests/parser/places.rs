@@ -1,0 +1,83 @@
+//! Interfaces find their slots in the kernel, whatever their numbers are.
+
+use anyhow::{Result, ensure};
+use weir::{datapath::Plan, interface::Way};
+use weir_common::{
+    control::{INTERFACE_PROBES, InterfaceSlot, OTHERS, SLOTS_MAX, egress},
+    ledger::Tally,
+};
+use weir_tests::object::{LOOPBACK, Object, PLAN, Window};
+
+use crate::frame::{IPV4, ethernet, ipv4, tcp};
+
+const BYTES: usize = 100;
+
+/// Keys of other interfaces, all of which have the places of this one.
+fn in_the_way_of(key: u32) -> impl Iterator<Item = u32> {
+    let first = InterfaceSlot::place(key, 0);
+    (2..1 << 31).filter(move |other| *other != key && InterfaceSlot::place(*other, 0) == first)
+}
+
+/// Runs one packet in each direction of the loopback interface, and closes the window.
+fn window(object: &mut Object<'_>) -> Result<Window> {
+    let mut frame = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(0x10)));
+    frame.resize(BYTES, 0);
+    object.pass_at_tc(Way::Ingress, &frame)?;
+    object.pass_at_tc(Way::Egress, &frame)?;
+    object.pass_at_tc(Way::Egress, &frame)?;
+    Ok(object.close()?.0)
+}
+
+/// One account has one packet, another one two, and there are no more.
+fn check(window: &Window, received: usize, sent: usize) -> Result<()> {
+    for (slot, counters) in window.edge.counters.iter().enumerate() {
+        let packets = u64::from(slot == received) + 2 * u64::from(slot == sent);
+        let expected = Tally::new(packets, packets * BYTES as u64);
+        ensure!(counters.seen == expected, "slot {slot}: {:?} and not {expected:?}", counters.seen);
+    }
+    Ok(())
+}
+
+pub fn the_worst_set_of_interfaces_finds_its_slots() -> Result<()> {
+    let keys = [LOOPBACK, egress(LOOPBACK)];
+    Object::load(Plan { interfaces: SLOTS_MAX, ..PLAN }, |object| {
+        object.take_slot(LOOPBACK)?;
+        check(&window(object)?, OTHERS as usize, OTHERS as usize)?;
+        let mut slot = 0;
+        for key in keys {
+            for other in in_the_way_of(key).take(OTHERS as usize / 2 - 1) {
+                object.give_slot(other, slot)?;
+                slot += 1;
+            }
+        }
+        for (key, slot) in keys.into_iter().zip(slot..) {
+            object.give_slot(key, slot)?;
+        }
+        check(&window(object)?, slot as usize, slot as usize + 1)?;
+        object.take_slot(LOOPBACK)?;
+        check(&window(object)?, OTHERS as usize, slot as usize + 1)?;
+        // Places that become free again are no trap for one that stands beside them.
+        for other in in_the_way_of(keys[1]).take(INTERFACE_PROBES as usize) {
+            object.take_slot(other)?;
+        }
+        check(&window(object)?, OTHERS as usize, slot as usize + 1)?;
+        object.give_slot(LOOPBACK, 3)?;
+        object.give_slot(keys[1], 4)?;
+        check(&window(object)?, 3, 4)
+    })
+}
+
+pub fn an_interface_without_a_slot_is_counted() -> Result<()> {
+    Object::load(PLAN, |object| {
+        let of_both = |window: &Window| [window.edge.counters[0].seen, window.edge.others.seen];
+        let tally = |packets| Tally::new(packets, packets * BYTES as u64);
+        let first = window(object)?;
+        ensure!(of_both(&first) == [tally(1), tally(2)], "{:?}", of_both(&first));
+        object.take_slot(LOOPBACK)?;
+        for _ in 0..3 {
+            let next = window(object)?;
+            ensure!(of_both(&next) == [tally(0), tally(3)], "{:?}", of_both(&next));
+        }
+        Ok(())
+    })
+}
