@@ -7,12 +7,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crossbeam::channel::Sender;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 use weir_common::ledger::Tally;
 
 use crate::{
     datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus},
     handover,
+    log::Lasting,
     measure::lane::KernelSource,
 };
 
@@ -32,6 +33,7 @@ pub struct Fleet<'a> {
     berths: Vec<(Vec<u32>, Berth<'a>)>,
     known: BTreeSet<u32>,
     offline: BTreeSet<u32>,
+    looking: Lasting,
 }
 
 impl<'a> Fleet<'a> {
@@ -46,7 +48,8 @@ impl<'a> Fleet<'a> {
             rings.made().for_each(|(cpu, ring)| handover::keep_ring(generation, cpu, ring));
         }
         let berths = berths.into_iter().map(|berth| (Vec::new(), berth)).collect();
-        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new() }
+        let looking = Lasting::new("see which CPUs came or went");
+        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new(), looking }
     }
 
     /// Knows this many interfaces from now on; never fewer than before.
@@ -84,10 +87,9 @@ impl<'a> Fleet<'a> {
 
     /// Looks which CPUs came and went.
     pub fn look(&mut self) {
-        match online_cpus() {
-            Ok(online) => self.follow(&online.into_iter().collect()),
-            // Nothing is lost: a window is closed on each CPU, there or not.
-            Err(error) => warn!("cannot see which CPUs came or went: {error}"),
+        // If it fails, nothing is lost: a window is closed on each CPU, there or not.
+        if let Some(online) = self.looking.note(online_cpus()) {
+            self.follow(&online.into_iter().collect());
         }
     }
 

@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use weir::{
-    attach::{AttachError, Survey, leftovers, netlink::Devices},
+    attach::{AttachError, Nat, Survey, leftovers, netlink::Devices},
     cli::{
         AskArgs, CheckArgs, Cli, CollectArgs, CollectCommand, Command, ConfigArgs, DetachArgs, DoctorArgs, QueryArgs,
         ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
@@ -248,6 +248,9 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
             Ok(survey) => survey.to_string(),
             Err(error) => format!("the kernel does not tell its interfaces: {error}\n"),
         };
+        if let nat @ Nat::Rules(_) = Nat::ask() {
+            plan += &format!("NAT: {nat}\n");
+        }
     }
     let prices = Prices::of(&views, memory.shards()).measured(&views);
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");

@@ -13,22 +13,25 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sd_notify::NotifyState;
-use tracing::warn;
+
+use crate::log::Lasting;
 
 /// How long to wait until systemd takes a descriptor. What else it is told comes again, or can be done without.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tells systemd these states, in order. If it does not read just now, it is not told.
 pub fn notify(states: &[NotifyState<'_>]) {
+    /// systemd is told something each second.
+    static TELLING: Mutex<Lasting> = Mutex::new(Lasting::new("notify systemd"));
     match send(states, &[], None) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(error) => warn!("cannot notify systemd: {error}"),
-        Ok(()) => {}
+        result => drop(TELLING.lock().unwrap_or_else(PoisonError::into_inner).note(result)),
     }
 }
 

@@ -66,16 +66,30 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
 /// What to do about a refusal for want of these capabilities. It depends on who is refused: root is not told to become
 /// root, and nobody is told to get what he has.
 pub fn way_out(wanted: CapabilitySet) -> String {
-    let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    way_out_for(geteuid().is_root(), effective, wanted)
+    way_out_for(geteuid().is_root(), effective(), wanted)
+}
+
+/// Whether this thread has these capabilities.
+pub fn has(wanted: CapabilitySet) -> bool {
+    allowed_by(effective()).contains(wanted)
+}
+
+fn effective() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+}
+
+/// With what CAP_SYS_ADMIN still allows, though it has a capability of its own by now.
+fn allowed_by(effective: CapabilitySet) -> CapabilitySet {
+    let split = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    if effective.contains(CapabilitySet::SYS_ADMIN) { effective | split } else { effective }
 }
 
 fn way_out_for(is_root: bool, effective: CapabilitySet, wanted: CapabilitySet) -> String {
-    // These were split off CAP_SYS_ADMIN, which still allows what they allow.
-    let split = CapabilitySet::BPF | CapabilitySet::PERFMON;
-    let has = if effective.contains(CapabilitySet::SYS_ADMIN) { effective | split } else { effective };
+    let has = allowed_by(effective);
     let names = |set: CapabilitySet| {
-        let all: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+        let mut all: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+        // The newest, which are those of eBPF, first.
+        all.reverse();
         format!("{} {}", if all.len() == 1 { "the capability" } else { "the capabilities" }, list(&all))
     };
     let lacks = wanted - has;
@@ -150,7 +164,7 @@ mod tests {
         let none = CapabilitySet::empty();
         let programs = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
         let user = way_out_for(false, none, programs);
-        assert!(user.starts_with("run as root, or with the capabilities CAP_"), "{user}");
+        assert_eq!(user, "run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN");
         assert_eq!(way_out_for(false, none, CapabilitySet::NET_RAW), "run as root, or with the capability CAP_NET_RAW");
         let root = way_out_for(true, CapabilitySet::NET_ADMIN | CapabilitySet::BPF, programs);
         assert_eq!(root, "root lacks the capability CAP_PERFMON here, as in a container: grant it");

@@ -4,6 +4,7 @@
 mod commands;
 mod comments;
 mod fields;
+mod limits;
 mod modules;
 mod page;
 mod paths;

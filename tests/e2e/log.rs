@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
@@ -11,12 +12,13 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::watch::{Ended, TIMEOUT, config, stop, weir};
+use crate::watch::{Ended, TIMEOUT, config, measure, stop, weir};
 
 tests![
     the_journal_gets_priorities,
     json_is_an_object_a_line_and_names_cannot_forge_one,
-    a_format_that_is_none_is_refused
+    a_format_that_is_none_is_refused,
+    a_failure_that_lasts_is_logged_when_it_begins_and_when_it_is_over
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -76,4 +78,34 @@ fn a_format_that_is_none_is_refused() -> Result<()> {
     let mut command = std::process::Command::new(weir_with("WEIR_LOG_FORMAT=xml", &scratch)?);
     Ended::of(command.args(["run", "--interface", "lo"]))?.check(2, &["WEIR_LOG_FORMAT=xml", "plain, json or auto"])?;
     weir(&["run", "--log-format", "xml"])?.check(2, &["possible values", "json"])
+}
+
+/// At the limit of open files what weir does each second fails each second.
+fn a_failure_that_lasts_is_logged_when_it_begins_and_when_it_is_over() -> Result<()> {
+    /// More than weir tries it while these are reported, if it is tried each second.
+    const WINDOWS: usize = 6;
+    let pair = Lab::quiet_pair()?;
+    let mut daemon = measure(&pair.observer, &format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\n"))?;
+    let reported = daemon.wait_for_reports(1, TIMEOUT)?.len();
+    let pid = Pid::from_raw(daemon.pid().try_into()?).context("no process")?;
+    let before = getrlimit(Resource::Nofile);
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum })?;
+    let failure = daemon.wait_for_line("cannot see which CPUs came or went: ", TIMEOUT)?;
+    ensure!(failure.contains("Too many open files"), "no cause: {failure}");
+    let reports = daemon.wait_for_reports(reported + WINDOWS, TIMEOUT)?;
+    let last = &reports[reports.len() - 1]["self"];
+    ensure!(last["rss_bytes"].is_null() && last["memory_bytes"].is_u64(), "it cannot know what it occupies: {last}");
+    let mut lines: Vec<_> = daemon.log()?.lines().filter(|line| line.contains("cannot ")).map(without_time).collect();
+    let all = lines.len();
+    lines.sort();
+    lines.dedup();
+    ensure!(all == lines.len() && all > 0, "the same failure is logged again:\n{}", daemon.log()?);
+    prlimit(Some(pid), Resource::Nofile, before)?;
+    daemon.wait_for_line("weir can see which CPUs came or went again", TIMEOUT)?;
+    stop(&mut daemon, Loss::None).map(drop)
+}
+
+/// A line of the log without its first word.
+fn without_time(line: &str) -> String {
+    line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()
 }

@@ -32,6 +32,7 @@ use crate::{
     datapath::maps::InterfaceTable,
     handover::book::Page,
     interface::Way,
+    log::Lasting,
     measure::interface::{Counts, MeasuredInterface},
     question::Views,
     text::with_causes,
@@ -55,6 +56,8 @@ pub struct Attachments<'a> {
     released: Released,
     /// Refusals that were logged already: each is logged once, not at every change.
     refused: HashMap<(u32, Way), String>,
+    following: Lasting,
+    counting: Lasting,
 }
 
 impl<'a> Attachments<'a> {
@@ -83,6 +86,8 @@ impl<'a> Attachments<'a> {
             counts: HashMap::new(),
             released: Released::Nothing,
             refused: HashMap::new(),
+            following: Lasting::new("follow the interfaces"),
+            counting: Lasting::new("read the interfaces' own counts"),
         };
         if all.ladder.programs.is_some() {
             clean_hooks();
@@ -164,9 +169,7 @@ impl<'a> Attachments<'a> {
             Ok(devices) => self.settle(&devices, gone, false),
             Err(error) => Err(error.into()),
         };
-        if let Err(error) = settled {
-            warn!("cannot follow the interfaces: {}", with_causes(&error));
-        }
+        self.following.note(settled);
     }
 
     fn settle(&mut self, devices: &[Device], gone: &HashSet<u32>, strict: bool) -> Result<(), AttachError> {
@@ -412,12 +415,8 @@ impl<'a> Attachments<'a> {
     /// Looks at the interfaces' own counts; to be done right before a window's edge.
     pub fn look(&mut self) {
         self.counts.clear();
-        match self.devices.list() {
-            Ok(devices) => {
-                self.counts.extend(devices.iter().filter_map(|device| Some((device.ifindex, device.packets?))));
-            }
-            Err(error) => warn!("cannot read the interfaces' own counts: {error}"),
-        }
+        let devices = self.counting.note(self.devices.list()).unwrap_or_default();
+        self.counts.extend(devices.iter().filter_map(|device| Some((device.ifindex, device.packets?))));
     }
 
     /// How each interface's packets are seen now.

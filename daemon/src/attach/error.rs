@@ -36,7 +36,8 @@ pub enum AttachError {
     /// Somebody else's program is there, and stays.
     #[error(
         "interface \"{0}\" has an XDP program of somebody else, and weir never replaces it: \
-         use `mode: auto` or `mode: tcx`, detach it (`ip link set dev {0} xdp off`), or leave the interface out"
+         use `mode: auto`, detach it (end the program that has attached it, or `ip link set dev {0} xdp off`), or leave \
+         the interface out"
     )]
     Taken(String),
     /// No privilege.
@@ -67,7 +68,7 @@ pub enum AttachError {
     },
     /// A kernel without TCX.
     #[error(
-        "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later)"
+        "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later): use `mode: auto` or `mode: tc`"
     )]
     NoTcx(String),
     /// The classic tc hook has room for what is received only.
@@ -114,7 +115,10 @@ pub enum AttachError {
     #[error("the program on interface \"{0}\" would stay attached after weir has ended: weir needs Linux 5.9 or later")]
     NoLink(String),
     /// No slot is free.
-    #[error("weir measures at most {INTERFACES_MAX} interfaces, and \"{0}\" is one more")]
+    #[error(
+        "all {INTERFACES_MAX} accounts of interfaces are in use, one for each direction, and \"{0}\" needs one more: measure \
+         fewer interfaces or directions, or name them by a pattern, so that they can share an account"
+    )]
     NoSlot(String),
     /// The slots of the default route are taken.
     #[error(

@@ -5,7 +5,8 @@
 //! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`).
 //! How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
 //! attached at the classic tc hook would outlive the daemon, and is removed by `hook`. At each window's edge what the
-//! programs saw is compared with what the interfaces counted (`coverage`).
+//! programs saw is compared with what the interfaces counted (`coverage`). `nat` finds out whether the machine
+//! translates addresses.
 
 mod attachments;
 mod coverage;
@@ -13,6 +14,7 @@ mod error;
 mod feeds;
 mod hook;
 mod ladder;
+mod nat;
 pub mod netlink;
 mod obtained;
 mod others;
@@ -26,6 +28,7 @@ pub use self::{
     feeds::{Decision, Feeding, Survey},
     hook::{Leftover, leftovers},
     ladder::{Ladder, Programs},
+    nat::{Nat, Unknown},
     obtained::Obtained,
 };
 pub(crate) use self::{

@@ -8,8 +8,10 @@ use thiserror::Error;
 use weir_common::control::CPUS_MAX;
 
 use super::descriptors::TooFew;
-use crate::privileges::way_out;
+use crate::privileges::{has, way_out};
 
+/// What the verifier asks for beside the right to load programs.
+const OF_VERIFIER: CapabilitySet = CapabilitySet::PERFMON;
 /// What it takes to load programs and to attach them.
 const OF_PROGRAMS: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::NET_ADMIN);
 
@@ -28,10 +30,7 @@ pub enum KernelError {
     #[error("the kernel refused weir's eBPF maps")]
     Load(#[source] EbpfError),
     /// The verifier refused a program.
-    #[error(
-        "the kernel refused weir's program `{program}` (it needs Linux {} or later, and CAP_PERFMON beside CAP_BPF)",
-        floor(program)
-    )]
+    #[error("the kernel refused weir's program `{program}` ({needs})", needs = needs(program, has(OF_VERIFIER)))]
     Program {
         /// The program.
         program: &'static str,
@@ -73,7 +72,9 @@ pub enum KernelError {
     #[error("cannot read the counters of the eBPF programs in place")]
     Counters(#[source] io::Error),
     /// A map's file descriptor could not be shared.
-    #[error("cannot open another file descriptor: raise the limit of open files (`ulimit -n`)")]
+    #[error(
+        "cannot open another file descriptor: raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in the unit)"
+    )]
     Descriptor(#[source] io::Error),
     /// Too few file descriptors for this machine's CPUs.
     #[error(transparent)]
@@ -85,6 +86,12 @@ impl KernelError {
     pub const fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted)
     }
+}
+
+/// What a program needs that may be missing here.
+fn needs(program: &str, has_perfmon: bool) -> String {
+    let linux = format!("it needs Linux {} or later", floor(program));
+    if has_perfmon { linux } else { format!("{linux}, and CAP_PERFMON: {}", way_out(OF_VERIFIER)) }
 }
 
 /// The first Linux that accepts a program. The one that measures interfaces has a variant for older kernels.

@@ -268,8 +268,9 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     let detail = match owner {
         Some(owner) if hooks::is_ours(owner) => format!("weir is there already: program{id}, {place}"),
         owner => format!(
-            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it: ip link set dev {} xdp \
-             off. At other hooks weir sees only what that program passes on",
+            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it. To remove it, end \
+             the program that has attached it, or: ip link set dev {} xdp off. At other hooks weir sees only what it \
+             passes on",
             owner.unwrap_or("(name not known)"),
             device.name
         ),

@@ -17,6 +17,7 @@ use weir_sketch::hash::Key;
 
 use super::{Answer, Finding, reasons, restart, rights, time};
 use crate::{
+    attach::{Nat, Unknown},
     config::Config,
     datapath::{
         Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus,
@@ -68,6 +69,7 @@ pub fn examine(config: &Config) -> Machine {
         btf(),
         compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
         time::examine(),
+        translation(&Nat::ask()),
     ]);
     let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
@@ -237,8 +239,8 @@ fn tcx() -> Finding {
     match has_tcx() {
         Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and packets that interfaces send"),
         Ok(false) => {
-            let detail = "needs Linux 6.6 or later: without it weir measures virtual interfaces by generic XDP, and \
-                          cannot measure packets that interfaces send";
+            let detail = "needs Linux 6.6 or later: without it weir measures virtual interfaces, and packets that \
+                          interfaces send, at the classic tc hook";
             Finding::new(name, Answer::No, detail)
         }
         Err(error) => Finding::new(name, Answer::Unknown, brief_error(&error)),
@@ -279,6 +281,18 @@ fn compiler(setting: io::Result<String>) -> Finding {
             Finding::new(name, Answer::Unknown, detail)
         }
         Err(error) => Finding::new(name, Answer::Unknown, format!("cannot read {SETTING}: {error}")),
+    }
+}
+
+/// Whether lists show addresses that this machine translates.
+fn translation(nat: &Nat) -> Finding {
+    let name = "NAT";
+    match nat {
+        Nat::Rules(_) | Nat::None => Finding::new(name, Answer::Note, nat.to_string()),
+        Nat::Unknown(Unknown::NotPermitted) => {
+            Finding::new(name, Answer::Unknown, format!("{nat}: {}", way_out(CapabilitySet::NET_ADMIN)))
+        }
+        Nat::Unknown(Unknown::Failed(_)) => Finding::new(name, Answer::Unknown, nat.to_string()),
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! `format` makes a line of what happened: as text, as text for the journal of systemd, or as JSON. `limit` leaves out
 //! lines of which there are too many. `writer` writes a line where it fits, and never waits for a reader. Whoever logs
-//! does so by [`tracing`], and comes here.
+//! does so by [`tracing`], and comes here. `lasting` is for whoever tries something again and again.
 
 mod format;
+mod lasting;
 mod limit;
 mod writer;
 
@@ -21,11 +22,14 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-pub use self::format::{Format, VARIABLE};
 use self::{
     format::{Entry, Style},
     limit::{Limiter, More},
     writer::Log,
+};
+pub use self::{
+    format::{Format, VARIABLE},
+    lasting::Lasting,
 };
 use crate::clock;
 

@@ -35,11 +35,10 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tracing::warn;
 
 use self::seat::Seats;
 pub use self::seat::{Busy, Seat};
-use crate::{clock, privileges};
+use crate::{clock, log::Lasting, privileges};
 
 /// Bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -122,6 +121,7 @@ impl Drop for Server {
 async fn accept(listener: TcpListener, router: Router, limits: Limits, mut ending: watch::Receiver<bool>) {
     let mut clients = JoinSet::new();
     let mut seats = Seats::new(limits.connections);
+    let mut taking = Lasting::new("take a connection");
     loop {
         // Only one that has ended; an empty set gives `None` at once, and must not keep the loop busy.
         while clients.try_join_next().is_some() {}
@@ -129,13 +129,9 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, mut endin
             accepted = listener.accept() => accepted,
             _ = ending.changed() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!("cannot take a connection: {error}");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
+        let Some((stream, _)) = taking.note(accepted) else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
         };
         let seat = Arc::new(Seat::new(clock::now().monotonic));
         if !seats.free_one() {

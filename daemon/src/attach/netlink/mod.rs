@@ -2,8 +2,8 @@
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
 //! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces,
-//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost, and
-//! `traffic` attaches filters at the classic tc hook. All integers are in the byte order of the machine. To read needs
+//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost, `nftables` which rules translate
+//! addresses, and `traffic` attaches filters at the classic tc hook. All integers are in the byte order of the machine. To read needs
 //! no privilege; to attach needs `CAP_NET_ADMIN`.
 //!
 //! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
@@ -13,6 +13,7 @@
 mod generic;
 mod losses;
 mod message;
+mod nftables;
 mod routes;
 mod routing;
 mod socket;
@@ -21,6 +22,7 @@ mod traffic;
 pub use self::{
     generic::{XDP_BASIC, XDP_FRAGMENTS, offloads, xdp_features},
     losses::losses,
+    nftables::nat_chains,
     routing::{Device, Devices, Ender, Events, News, XdpProgram},
     traffic::{Discipline, Filter, Traffic},
 };

@@ -1,0 +1,119 @@
+//! Whether this machine translates addresses (NAT), which changes what lists of addresses mean: weir sees a packet
+//! before the kernel translates it where it is received, and after that where it is sent.
+//!
+//! Found by the rules: chains of nftables, and tables of iptables-legacy. What programs or cards translate by themselves
+//! is not found.
+
+use std::{fmt, fs, io};
+
+use super::netlink;
+
+/// What is known of translation on this machine, in this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nat {
+    /// These rules translate.
+    Rules(Vec<String>),
+    /// There is no such rule.
+    None,
+    /// Some rules are not to be seen.
+    Unknown(Unknown),
+}
+
+/// Why rules are not to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// No privilege.
+    NotPermitted,
+    /// Anything else, with the kernel's number of the error.
+    Failed(Option<i32>),
+}
+
+/// Where the kernel lists the tables of iptables-legacy.
+const TABLES: [(&str, &str); 2] =
+    [("/proc/net/ip_tables_names", "iptables"), ("/proc/net/ip6_tables_names", "ip6tables")];
+
+impl Nat {
+    /// Asks the kernel.
+    pub fn ask() -> Self {
+        Self::judge(netlink::nat_chains(), TABLES.map(|(path, program)| (fs::read_to_string(path), program)))
+    }
+
+    fn judge(chains: io::Result<Vec<String>>, tables: [(io::Result<String>, &str); 2]) -> Self {
+        let (mut rules, mut unknown) = (Vec::new(), None);
+        let mut failed = |error: io::Error| match error.kind() {
+            // A kernel without it.
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {}
+            io::ErrorKind::PermissionDenied => unknown = Some(Unknown::NotPermitted),
+            _ => unknown = unknown.or(Some(Unknown::Failed(error.raw_os_error()))),
+        };
+        match chains {
+            Ok(chains) => rules.extend(chains.iter().map(|chain| format!("nftables chain {chain}"))),
+            Err(error) => failed(error),
+        }
+        for (names, program) in tables {
+            match names {
+                Ok(names) if names.lines().any(|name| name == "nat") => rules.push(format!("table nat of {program}")),
+                Ok(_) => {}
+                Err(error) => failed(error),
+            }
+        }
+        match unknown {
+            _ if !rules.is_empty() => Self::Rules(rules),
+            Some(why) => Self::Unknown(why),
+            None => Self::None,
+        }
+    }
+}
+
+/// What it means for the reports.
+impl fmt::Display for Nat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rules(rules) => {
+                const SHOWN: usize = 3;
+                let shown = rules.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let more =
+                    if rules.len() > SHOWN { format!(" and {} more", rules.len() - SHOWN) } else { String::new() };
+                write!(
+                    f,
+                    "this machine translates addresses ({shown}{more}). Lists see replies before they are translated back: \
+                     the destination of downloads is this machine. For the clients, use views of the interface that is \
+                     on their side (NAT in docs/VIEWS.md)"
+                )
+            }
+            Self::None => f.write_str("no rule of nftables or iptables translates addresses"),
+            Self::Unknown(Unknown::NotPermitted) => f.write_str("weir may not see the rules that translate addresses"),
+            Self::Unknown(Unknown::Failed(Some(number))) => {
+                write!(f, "the kernel does not list the rules: {}", io::Error::from_raw_os_error(*number))
+            }
+            Self::Unknown(Unknown::Failed(None)) => f.write_str("the kernel's list of rules is not understood"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_are_seen_count_and_what_is_not_seen_is_not_nothing() {
+        let refused = || Err::<String, _>(io::ErrorKind::PermissionDenied.into());
+        let absent = || Err::<String, _>(io::ErrorKind::NotFound.into());
+        let judge = |chains: io::Result<Vec<String>>, v4: io::Result<String>| {
+            Nat::judge(chains, [(v4, "iptables"), (absent(), "ip6tables")])
+        };
+        assert_eq!(judge(Ok(Vec::new()), absent()), Nat::None);
+        assert_eq!(judge(Ok(Vec::new()), Ok("filter\nmangle\nraw\n".to_owned())), Nat::None);
+        let table = judge(Ok(Vec::new()), Ok("filter\nnat\n".to_owned()));
+        assert_eq!(table, Nat::Rules(vec!["table nat of iptables".to_owned()]));
+        let chain = vec!["ip nat postrouting".to_owned()];
+        let both = judge(Ok(chain), refused()).to_string();
+        assert!(both.contains("(nftables chain ip nat postrouting). Lists see replies"), "{both}");
+        assert_eq!(judge(refused().map(|_| Vec::new()), absent()), Nat::Unknown(Unknown::NotPermitted));
+        assert_eq!(judge(Ok(Vec::new()), refused()), Nat::Unknown(Unknown::NotPermitted));
+        assert_eq!(judge(Err(io::Error::from_raw_os_error(95)), absent()), Nat::None, "a kernel without nftables");
+        assert_eq!(judge(Err(io::Error::from_raw_os_error(12)), absent()), Nat::Unknown(Unknown::Failed(Some(12))));
+        let many = Nat::Rules((0..5).map(|nth| format!("r{nth}")).collect()).to_string();
+        assert!(many.contains("(r0, r1, r2 and 2 more)"), "{many}");
+    }
+}
