@@ -72,6 +72,9 @@ impl From<IpAddr> for Address {
 }
 
 /// Bits of [`FlowKey::class`].
+///
+/// Of these only the IP version tells flows apart. Reports show no other bit beside addresses, ports and protocol, so no
+/// other bit may be a part of what they count by: see [`FlowKey::identity`].
 pub mod class {
     /// The packet is IPv6; without this bit it is IPv4.
     pub const V6: u8 = 1;
@@ -90,7 +93,8 @@ pub mod class {
 ///
 /// A key is five words, which the kernel hashes and compares in a few instructions: four for the addresses and one for
 /// everything else. Inside the flow cache a key also has an interface and an epoch: a flow on two interfaces, or on
-/// both sides of a window's edge, has two records. [`FlowKey::identity`] removes them.
+/// both sides of a window's edge, has two records. So have its fragments and its whole packets, where neither have ports.
+/// [`FlowKey::identity`] removes all of that, and what is left is the flow.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FlowKey {
@@ -164,6 +168,8 @@ const EPOCH: u32 = 56;
 /// The highest bit of the class, which no class has, is the lowest of a scope.
 const SCOPE: u32 = INTERFACE - 1;
 const REPEATED: u64 = 1 << SCOPE;
+/// What of the last word is a part of the flow: ports, protocol, IP version.
+const IDENTITY: u64 = (class::V6 as u64) << CLASS | ((1 << CLASS) - 1);
 
 impl FlowKey {
     /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
@@ -212,11 +218,20 @@ impl FlowKey {
         self
     }
 
-    /// The key without its scope: the same flow on any interface, in any window.
+    /// The key without its scope: the same on any interface, in any window.
+    #[must_use]
+    #[inline]
+    pub const fn without_scope(mut self) -> Self {
+        self.tail &= REPEATED - 1;
+        self
+    }
+
+    /// The flow: addresses, ports and protocol, in one direction. On any interface, in any window, and whether its
+    /// packets are whole, fragments, or cut off before their ports.
     #[must_use]
     #[inline]
     pub const fn identity(mut self) -> Self {
-        self.tail &= (1 << SCOPE) - 1;
+        self.tail &= IDENTITY;
         self
     }
 
@@ -382,7 +397,21 @@ mod tests {
     }
 
     #[test]
-    fn identity_drops_the_scope_only() {
+    fn the_identity_is_what_reports_show_of_a_flow() {
+        let v6 = FlowKey::new(Address([1, 2]), Address([3, 4]), 50, class::V6);
+        let v4 = FlowKey::new(Address([1, 2]), Address([3, 4]), 50, 0);
+        for flow in [v4, v6, v4.with_ports(7, 9)] {
+            for bits in [0, class::FRAGMENT, class::NO_TRANSPORT] {
+                let key = flow.with_class(bits).with_scope(Scope::new(3, 9).repeated());
+                assert_eq!(key.identity(), flow, "{bits}");
+                assert_eq!(key.without_scope(), flow.with_class(bits));
+            }
+        }
+        assert_ne!(v4.identity(), v6.identity());
+    }
+
+    #[test]
+    fn a_scope_can_be_taken_away() {
         let address = Address([1, 2]);
         let flow = FlowKey::new(address, address, 6, class::V6).with_ports(51000, 443);
         let key = flow.with_scope(Scope::new(3, 9));

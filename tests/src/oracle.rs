@@ -54,7 +54,7 @@ impl Dimension {
 
     fn subject(self, key: &Key) -> Subject {
         match self {
-            Self::Flows => Subject::Flow(*key),
+            Self::Flows => Subject::Flow(key.flow()),
             Self::Sources => Subject::Source(key.src),
             Self::Destinations => Subject::Destination(key.dst),
             Self::Pairs => Subject::Pair(key.src, key.dst),
@@ -130,6 +130,7 @@ pub const SIZE_EDGES: [u64; 8] = [64, 127, 255, 511, 1023, 1518, 2047, 1 << 20];
 /// Everything about one window's packets, exactly; and of earlier windows, which flows there were.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
+    /// Whole packets and fragments apart, so that views can be asked for either.
     flows: HashMap<Key, Tally>,
     skipped: BTreeMap<&'static str, Tally>,
     sizes: BTreeMap<u64, u64>,
@@ -163,7 +164,7 @@ impl Oracle {
 
     /// Forgets the window's packets, but not which flows there were.
     pub fn next_window(&mut self) {
-        self.known.extend(self.flows.drain().map(|(key, _)| key));
+        self.known.extend(self.flows.drain().map(|(key, _)| key.flow()));
         self.skipped.clear();
         self.sizes.clear();
         self.tcp.clear();
@@ -249,15 +250,13 @@ impl Oracle {
 
     /// How many flows (or sources, ...) there are.
     pub fn distinct(&self, dimension: Dimension) -> u64 {
-        match dimension {
-            Dimension::Flows => self.flows.len() as u64,
-            _ => self.flows.keys().map(|key| dimension.subject(key)).collect::<HashSet<_>>().len() as u64,
-        }
+        self.flows.keys().map(|key| dimension.subject(key)).collect::<HashSet<_>>().len() as u64
     }
 
     /// How many of the window's flows were in no earlier window.
     pub fn new_flows(&self) -> u64 {
-        self.flows.keys().filter(|key| !self.known.contains(key)).count() as u64
+        let flows: HashSet<Key> = self.flows.keys().map(|key| key.flow()).collect();
+        flows.difference(&self.known).count() as u64
     }
 
     /// What each flow (or source, ...) did.

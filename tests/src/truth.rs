@@ -36,6 +36,12 @@ pub enum Lacks {
 }
 
 impl Key {
+    /// What makes a flow: what a packet lacks is no part of it.
+    #[must_use]
+    pub fn flow(self) -> Self {
+        Self { lacks: Lacks::Nothing, ..self }
+    }
+
     /// The same key without ports.
     #[must_use]
     pub fn without_ports(self, lacks: Lacks) -> Self {

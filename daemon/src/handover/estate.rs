@@ -225,7 +225,7 @@ fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
 fn moved(record: &Record, slot: u8) -> Record {
     let scope = Scope::new(slot, 0);
     let scope = if record.key.scope().is_repeated() { scope.repeated() } else { scope };
-    Record { key: record.key.identity().with_scope(scope), ..*record }
+    Record { key: record.key.without_scope().with_scope(scope), ..*record }
 }
 
 /// The slot that each slot's interface has now.

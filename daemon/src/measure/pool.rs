@@ -83,7 +83,7 @@ fn place(record: &Record) -> usize {
     // A packet that a router forwards makes two records, of which one is repeated. The rest of the scope has no say:
     // the same traffic takes the same places, whichever datapath made the records.
     let marks = u64::from(key.scope().is_repeated()) << 24 | u64::from(*tos) << 16 | u64::from(*vlan);
-    let flow = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.identity().tail();
+    let flow = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.without_scope().tail();
     let folded = flow ^ marks.rotate_left(24);
     ((folded ^ folded >> 32).wrapping_mul(ODD) >> (u64::BITS - Pool::PLACES.trailing_zeros())) as usize
 }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_common::{
-    flow::{FlowKey, class},
-    ledger,
-};
+use weir_common::{flow::FlowKey, ledger};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
@@ -207,7 +204,6 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
         src_port: key.src_port(),
         dst_port: key.dst_port(),
         proto: protocol_name(key.proto()),
-        fragment: key.class() & class::FRAGMENT != 0,
         packets,
         bytes,
     };
@@ -269,7 +265,10 @@ fn estimates(ranked: &Ranked<ViewKey>) -> [Estimate; 2] {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::{flow::Address, record::Record};
+    use weir_common::{
+        flow::{Address, class},
+        record::Record,
+    };
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
@@ -304,15 +303,15 @@ mod tests {
     fn lists_are_ordered_by_what_they_are_about() {
         let (views, summary) = summary(10, None);
         let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
-        let [large, small] = [("10.0.0", false, [exact(3), exact(4_000)]), ("10.0.1", true, [exact(20), exact(2_000)])];
+        let [large, small] = [("10.0.0", [exact(3), exact(4_000)]), ("10.0.1", [exact(20), exact(2_000)])];
         for (by, expected) in [("bytes", [large, small]), ("packets", [small, large])] {
             let top = list(&views, &summary.views, by, 1, 1.0);
             assert_eq!((&*top.by, top.sampling, top.confidence), (by, 1, 1.0));
             let ranks: Vec<u32> = top.flows.iter().map(|flow| flow.rank).collect();
             assert_eq!(ranks, [1, 2]);
-            for (nth, (network, fragment, tallies)) in expected.into_iter().enumerate() {
+            for (nth, (network, tallies)) in expected.into_iter().enumerate() {
                 let (ip, flow) = (format!("{network}.1"), &top.flows[nth]);
-                assert_eq!((flow.src_ip.to_string(), flow.fragment), (ip.clone(), fragment));
+                assert_eq!(flow.src_ip.to_string(), ip);
                 assert_eq!([&flow.packets, &flow.bytes], tallies.each_ref());
                 assert_eq!(top.sources[nth].src_ip.to_string(), ip);
             }

@@ -376,16 +376,13 @@ pub struct TopFlow {
     pub src_ip: IpAddr,
     /// Destination address.
     pub dst_ip: IpAddr,
-    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports.
+    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports, for fragments (the first one, too),
+    /// and for packets that end before their ports.
     pub src_port: u16,
-    /// Destination port; the code for ICMP and `ICMPv6`; 0 for protocols without ports.
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 where `src_port` says so.
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
-    /// Whether these are fragments of packets, first fragments included. Fragments have no ports: the ports are 0.
-    /// Absent means false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub fragment: bool,
     /// Packets.
     pub packets: Estimate,
     /// Bytes on the wire.

@@ -101,7 +101,6 @@ mod tests {
             ("", "answers"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/sinks/0", "last_error"),
-            ("/top/flows/1", "fragment"),
             ("/top/flows/1/packets", "sampled"),
         ];
         for (parent, field) in parents {

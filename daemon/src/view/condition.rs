@@ -30,7 +30,7 @@ impl Condition {
 impl Of {
     /// Whether all records of a flow have the same.
     pub const fn is_of_flow(self) -> bool {
-        !matches!(self, Self::Slot | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
+        !matches!(self, Self::Slot | Self::Fragment | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
     }
 }
 

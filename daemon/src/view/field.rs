@@ -233,7 +233,8 @@ impl Field {
 
     /// Whether all records of a flow have the same value.
     pub const fn is_of_flow(self) -> bool {
-        !(self.is_of_interface() || matches!(self, Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags))
+        let is_of_packets = matches!(self, Self::Fragment | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags);
+        !(self.is_of_interface() || is_of_packets)
     }
 
     /// Its value in a record, as a number of so many bits. An address has none.

@@ -33,9 +33,11 @@ impl Entry {
 }
 
 pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
-    let TopFlow { rank, src_ip, dst_ip, src_port, dst_port, proto, fragment, packets, bytes } = flow;
+    let TopFlow { rank, src_ip, dst_ip, src_port, dst_port, proto, packets, bytes } = flow;
     let (proto, src, dst) = match proto.as_ref() {
-        _ if *fragment => (format!("{proto} fragments"), address(*src_ip), address(*dst_ip)),
+        proto if has_ports(proto) && (*src_port, *dst_port) == (0, 0) => {
+            (format!("{proto} without ports"), address(*src_ip), address(*dst_ip))
+        }
         "icmp" | "icmpv6" => (format!("{proto} {src_port}/{dst_port}"), address(*src_ip), address(*dst_ip)),
         proto if has_ports(proto) => {
             // The lower port is that of the service.

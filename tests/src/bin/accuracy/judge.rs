@@ -7,10 +7,7 @@ use weir::{
     question::Views,
     view::ViewKey,
 };
-use weir_common::{
-    flow::{FlowKey, class},
-    ledger::Tally,
-};
+use weir_common::{flow::FlowKey, ledger::Tally};
 use weir_sketch::Estimate;
 use weir_tests::{
     oracle::{By, Dimension, Oracle, Subject},
@@ -125,11 +122,7 @@ pub fn holds(Estimate { value, lower, upper }: Estimate, truth: u64) -> bool {
 
 /// The oracle's name of a flow.
 fn flow(key: FlowKey) -> Key {
-    let lacks = match key.class() {
-        class if class & class::FRAGMENT != 0 => Lacks::Fragment,
-        class if class & class::NO_TRANSPORT != 0 => Lacks::Transport,
-        _ => Lacks::Nothing,
-    };
+    let lacks = Lacks::Nothing;
     let [src, dst]: [IpAddr; 2] = [key.src_ip(), key.dst_ip()];
     Key { src, dst, src_port: key.src_port(), dst_port: key.dst_port(), proto: key.proto(), lacks }
 }

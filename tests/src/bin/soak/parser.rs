@@ -227,7 +227,7 @@ impl<'a, 'b> Check<'a, 'b> {
 
 fn is(record: &Record, (parsed, bytes): &(Parsed, u64), epoch: u8) -> bool {
     record.key.epoch() == epoch
-        && record.key.identity() == parsed.key
+        && record.key.without_scope() == parsed.key
         && record.tally() == Tally::new(1, *bytes)
         && (record.tcp_flags, record.tos, record.vlan) == (parsed.tcp_flags, parsed.tos, parsed.vlan)
 }

@@ -1,6 +1,9 @@
 //! Top lists: who is listed, in which order, within which bounds.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
 
 use serde_json::Value;
 use weir_common::ledger::Tally;
@@ -55,38 +58,29 @@ impl Truths {
         for entry in entries {
             let mut verdict = Verdict::default();
             let estimates = ["bytes", "packets"].map(|measure| verdict.estimate(&entry[measure], measure));
-            let ([Some(bytes), Some(packets)], Some(subjects)) = (estimates, self.subjects(entry)) else {
+            let ([Some(bytes), Some(packets)], Some(subject)) = (estimates, self.subject(entry)) else {
                 return Err(format!("cannot be read: {entry}"));
             };
-            let known = self.known(&subjects);
-            if known.is_empty() {
-                return Err(format!("was not there: {entry}"));
-            }
-            all &= known.iter().any(|tally| bytes.holds(tally.bytes) && packets.holds(tally.packets));
+            let Some(truth) = self.tallies.get(&subject) else { return Err(format!("was not there: {entry}")) };
+            all &= bytes.holds(truth.bytes) && packets.holds(truth.packets);
         }
         Ok(all)
     }
 
-    /// What those of the subjects did that were there.
-    fn known(&self, subjects: &[Subject]) -> Vec<Tally> {
-        subjects.iter().filter_map(|subject| self.tallies.get(subject)).copied().collect()
-    }
-
-    /// Whom an entry may mean. What a key lacks is not in reports, so that an entry without ports may mean three flows.
-    fn subjects(&self, entry: &Value) -> Option<Vec<Subject>> {
+    /// Whom an entry means.
+    fn subject(&self, entry: &Value) -> Option<Subject> {
         let ip = |name: &str| entry[name].as_str()?.parse::<IpAddr>().ok();
         let port = |name: &str| u16::try_from(entry[name].as_u64()?).ok();
         let proto = || proto::number(entry["proto"].as_str()?);
         Some(match self.dimension {
-            Dimension::Sources => vec![Subject::Source(ip("src_ip")?)],
-            Dimension::Destinations => vec![Subject::Destination(ip("dst_ip")?)],
-            Dimension::Pairs => vec![Subject::Pair(ip("src_ip")?, ip("dst_ip")?)],
-            Dimension::Services => vec![Subject::Service(proto()?, port("port")?)],
+            Dimension::Sources => Subject::Source(ip("src_ip")?),
+            Dimension::Destinations => Subject::Destination(ip("dst_ip")?),
+            Dimension::Pairs => Subject::Pair(ip("src_ip")?, ip("dst_ip")?),
+            Dimension::Services => Subject::Service(proto()?, port("port")?),
             Dimension::Flows => {
                 let (src, dst) = (ip("src_ip")?, ip("dst_ip")?);
                 let (src_port, dst_port, proto) = (port("src_port")?, port("dst_port")?, proto()?);
-                let key = |lacks| Subject::Flow(Key { src, dst, src_port, dst_port, proto, lacks });
-                [Lacks::Nothing, Lacks::Fragment, Lacks::Transport].map(key).to_vec()
+                Subject::Flow(Key { src, dst, src_port, dst_port, proto, lacks: Lacks::Nothing })
             }
         })
     }
@@ -117,34 +111,29 @@ impl TopCheck {
                 verdict.deviates(&self.place, &format!("{} entries; {expected} at least are true", list.len()));
             }
         }
-        let mut listed = HashMap::<String, usize>::new();
+        let mut listed = HashSet::new();
         let mut last = u64::MAX;
         for (rank, entry) in list.iter().enumerate() {
             let place = format!("{}[{rank}]", self.place);
-            let Some(subjects) = self.truths.subjects(entry) else {
+            let Some(subject) = self.truths.subject(entry) else {
                 verdict.deviates(&place, &format!("cannot be read: {entry}"));
                 continue;
             };
             let [bytes, packets] =
                 ["bytes", "packets"].map(|measure| verdict.estimate(&entry[measure], &format!("{place}.{measure}")));
             let (Some(bytes), Some(packets)) = (bytes, packets) else { continue };
-            let subject = subjects[0];
-            let known = self.truths.known(&subjects);
-            let times = listed.entry(subject.to_string()).or_default();
-            *times += 1;
-            if *times > known.len().max(1) {
-                verdict.deviates(&place, &format!("{subject} is listed {times} times"));
+            let known = self.truths.tallies.get(&subject).copied();
+            if !listed.insert(subject) {
+                verdict.deviates(&place, &format!("{subject} is listed again"));
             }
-            if known.is_empty() {
+            if known.is_none() {
                 verdict.deviates(&place, &format!("{subject} was not there"));
             }
             let [far_bytes, far_packets] = [bytes, packets].map(|estimate| estimate.stretched(self.stretch));
             let held = |tally: &Tally| far_bytes.holds(tally.bytes) && far_packets.holds(tally.packets);
-            if !known.is_empty() && !known.iter().any(held) {
-                let truths: Vec<_> =
-                    known.iter().map(|t| format!("{} bytes, {} packets", t.bytes, t.packets)).collect();
-                let truths = truths.join(" or ");
-                verdict.deviates(&place, &format!("{subject}: {truths}; outside of bytes {bytes}, packets {packets}"));
+            if let Some(truth) = known.filter(|truth| !held(truth)) {
+                let truth = format!("{} bytes, {} packets", truth.bytes, truth.packets);
+                verdict.deviates(&place, &format!("{subject}: {truth}; outside of bytes {bytes}, packets {packets}"));
             }
             let value = if self.by == By::Bytes { bytes.value } else { packets.value };
             if value > last {
@@ -155,10 +144,9 @@ impl TopCheck {
             let belongs = |tally: &Tally, slack| true_ranked.is_some_and(|t| t.abs_diff(self.by.of(*tally)) <= slack);
             if rank < TOP_RANKED
                 && let Some(slack) = self.slack
-                && !known.iter().any(|tally| belongs(tally, slack))
+                && !known.is_some_and(|tally| belongs(&tally, slack))
             {
-                let had: Vec<_> = known.iter().map(|tally| self.by.of(*tally).to_string()).collect();
-                let had = if had.is_empty() { "nothing".to_owned() } else { had.join(" or ") };
+                let had = known.map_or_else(|| "nothing".to_owned(), |tally| self.by.of(tally).to_string());
                 let should = true_ranked.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
                 verdict.deviates(
                     &place,
