@@ -91,7 +91,7 @@ pub struct ReplayArgs {
     /// Add a view, written as in the configuration; may be given several times
     #[arg(long = "view", value_name = "{by: [dst_ip], match: {proto: udp}}")]
     pub views: Vec<String>,
-    /// Tell what is known of one key of a view; may be given several times
+    /// Tell what is known of one key, as `weir ask` does; may be given several times
     #[arg(long = "ask", value_name = "src_ip=192.0.2.7,...")]
     pub asks: Vec<String>,
     /// Send every packet through the real XDP program (as root)
@@ -170,8 +170,8 @@ pub struct ReportArgs {
 /// `weir ask`.
 #[derive(Args, Debug)]
 pub struct AskArgs {
-    /// Keys: fields of a view with their values
-    #[arg(required = true, value_name = "src_ip=192.0.2.7,...")]
+    /// Keys: an address, or the fields of a row with their values as reports show them
+    #[arg(required = true, value_name = "192.0.2.7|proto=tcp,port=443|...")]
     pub keys: Vec<String>,
     /// Whom to ask.
     #[command(flatten)]

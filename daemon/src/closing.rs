@@ -12,8 +12,14 @@ use crate::{
     clock,
     keys::Keys,
     measure::{
-        answer::Answer, doubt::Doubt, interface::MeasuredInterface, new_flows::Asked, order::Closed, seen::Rotation,
-        summary::Summary, window::Span,
+        doubt::Doubt,
+        interface::{MeasuredInterface, tell_apart},
+        look_up::look_up,
+        new_flows::Asked,
+        order::Closed,
+        seen::Rotation,
+        summary::Summary,
+        window::Span,
     },
     memory::resident_bytes,
     observer::Observer,
@@ -43,10 +49,18 @@ pub struct Closing {
     pub memory_bytes: u64,
     /// The CPU time that the process had taken when the last window was closed.
     pub cpu_time: Duration,
-    /// What is not known of the packets of the window that was reported last.
-    pub doubt: Option<Doubt>,
+    /// What is needed to look a key up in the window that was reported last.
+    pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
+}
+
+/// What a window's sketches do not tell.
+pub struct LastWindow {
+    /// What is not known of its packets.
+    pub doubt: Doubt,
+    /// Its interfaces, with their slots.
+    pub interfaces: Vec<MeasuredInterface>,
 }
 
 /// When a window began and ended.
@@ -96,16 +110,19 @@ impl Closing {
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
         let seen = Asked { filter: &self.seen, emptied };
-        let summary = Summary::merge(window, (&self.views, &self.asks), self.interfaces, seen, CONFIDENCE)?;
-        self.doubt = Some(summary.doubt);
+        let summary = Summary::merge(window, &self.views, self.interfaces, seen, CONFIDENCE)?;
         let self_metrics = self.self_metrics(&summary, late, sinks);
+        let mut interfaces = account(&summary.ledgers);
+        tell_apart(&mut interfaces);
+        let asked = look_up(window, &self.views, &self.asks, &summary.doubt, &interfaces);
+        self.last = Some(LastWindow { doubt: summary.doubt, interfaces: interfaces.clone() });
         let context = Context {
             key_id: self.key_id,
             span,
             numbered: self.observer.number(),
             views: self.views.clone(),
-            asks: &self.asks,
-            interfaces: account(&summary.ledgers),
+            asked: &asked,
+            interfaces,
             self_metrics,
         };
         let mut report = Report::compose(context, &summary);
@@ -116,10 +133,9 @@ impl Closing {
     /// What is known of these keys in the window that was reported last, whose first part had all shards merged into
     /// it. Nothing before the first report.
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
-        let doubt = self.doubt.as_ref()?;
-        let window = std::slice::from_ref(first);
-        let found: Vec<_> = asks.iter().map(|ask| Answer::look_up(window, views, ask, doubt)).collect();
-        Some(report::answers(views, asks, &found))
+        let LastWindow { doubt, interfaces } = self.last.as_ref()?;
+        let found = look_up(std::slice::from_ref(first), views, asks, doubt, interfaces);
+        Some(report::answers(views, &found, interfaces))
     }
 
     fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {

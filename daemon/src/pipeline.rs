@@ -243,7 +243,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             observer: observer.after(latest(known, last)),
             memory_bytes: memory.resident(),
             cpu_time: clock::cpu_time(),
-            doubt: None,
+            last: None,
             alerts,
         };
         if needs.has_tcx {

@@ -19,6 +19,7 @@ mod damage;
 mod equality;
 mod examples;
 mod frames;
+mod keys;
 mod library;
 mod midnight;
 mod prefixes;
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
         trial("adversary::the_flow_cache_of_the_kernel", || adversary::the_flow_cache(true), &[&root]),
         trial("adversary::one_slot", || adversary::flows_of_one_slot_under_every_key(false), &[]),
         trial("adversary::one_slot_in_the_kernel", || adversary::flows_of_one_slot_under_every_key(true), &[&root]),
+        trial("keys::no_list_shows_a_key_twice", keys::no_list_shows_a_key_twice, &[]),
+        trial("keys::every_listed_row_can_be_asked_for", keys::every_listed_row_can_be_asked_for, &[]),
         trial("views::every_row_is_true", views::every_row_is_true, &[]),
         trial("views::sharing", views::views_that_share_a_sketch_answer_as_alone, &[]),
         trial("views::totals_hold_with_sampling", views::totals_hold_with_sampling, &[]),

@@ -544,7 +544,9 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
     args.extend(["--ask", "src_ip=0.0.0.0/0", "--ask", "dst_port=443", "--ask", "proto=tcp,port=443"]);
     let views = ["{name: all, by: [src_ip/0]}", "{name: web, by: [dst_port], match: {proto: tcp}}"];
     let report = report(&path, &views.map(str::to_owned), &args)?;
-    let answers = report["answers"].as_array().context("answers")?;
+    // Other lists know something of these keys as well, and answer, too.
+    let of_sums = |answer: &&Value| !answer["bytes"].is_null();
+    let answers: Vec<&Value> = report["answers"].as_array().context("answers")?.iter().filter(of_sums).collect();
     ensure!(answers.len() == all.len() + 3, "{} answers", answers.len());
     let v4 = oracle.attributed_where(|flow| flow.src.is_ipv4());
     let web = oracle.attributed_where(|flow| flow.proto == 6 && flow.dst_port == 443);
@@ -555,7 +557,7 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
         );
     }
     ensure!(answers.iter().all(|answer| answer.get("rank").is_none()), "an answer has a rank, but is in no list");
-    for ((ip, truth), answer) in all.iter().zip(answers) {
+    for ((ip, truth), answer) in all.iter().zip(&answers) {
         ensure!(answer["src_ip"] == ip.to_string() && answer["view"] == "sources", "{answer} is not about {ip}");
         ensure!(
             holds(&answer["packets"], truth.packets) && holds(&answer["bytes"], truth.bytes),

@@ -15,12 +15,9 @@ use crate::{
     text::short,
     view::{
         By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
-        field::{self, TCP_FLAGS},
+        field::{self, ECN, TCP_FLAGS},
     },
 };
-
-/// Explicit congestion notification (RFC 3168).
-const ECN: [(&str, u8); 4] = [("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
 
 /// Names that stand for several fields.
 const ALIASES: [(&str, &[&str]); 3] = [
@@ -122,6 +119,12 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     if view.per_interface && has(|field| *field == F::Direction) {
         by.refuse("`per: interface` has a table for each direction already: leave `direction` out");
         return;
+    }
+    for (nth, one) in view.by.iter().enumerate() {
+        if let Some(other) = view.by[..nth].iter().find(|other| other.name() == one.name()) {
+            by.refuse(format!("{other} and {one}: a row shows one {}, so leave one of them out", one.name()));
+            return;
+        }
     }
     let interface = view.per_interface.then_some(F::Interface);
     let all: Vec<F> = view.by.iter().copied().chain(interface).collect();

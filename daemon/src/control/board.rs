@@ -28,7 +28,16 @@ struct Known {
 struct Latest {
     status: Status,
     /// What can be asked about its window.
-    views: Arc<Views>,
+    askable: Askable,
+}
+
+/// What can be asked about a window.
+#[derive(Clone, Debug)]
+pub struct Askable {
+    /// Its views.
+    pub views: Arc<Views>,
+    /// The names of its interfaces.
+    pub interfaces: Vec<String>,
 }
 
 impl Board {
@@ -42,10 +51,11 @@ impl Board {
         let mut known = self.lock();
         let status = Status::new(&known.identity, Some(report));
         // Another configuration may ask other questions by the same names.
-        if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.views, views)) {
+        if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.askable.views, views)) {
             known.reports.clear();
         }
-        known.latest = Some(Latest { status, views: views.clone() });
+        let interfaces = report.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        known.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces } });
         if known.reports.len() == REPORTS_KEPT {
             known.reports.pop_front();
         }
@@ -71,8 +81,8 @@ impl Board {
     }
 
     /// What can be asked about the window of the last report; `None` before the first.
-    pub fn views(&self) -> Option<Arc<Views>> {
-        self.lock().latest.as_ref().map(|latest| latest.views.clone())
+    pub fn askable(&self) -> Option<Askable> {
+        self.lock().latest.as_ref().map(|latest| latest.askable.clone())
     }
 
     /// How weir is.

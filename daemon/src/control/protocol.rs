@@ -74,7 +74,7 @@ pub struct Asked {
     pub report_id: String,
     /// That window.
     pub window: Window,
-    /// The answer for each key, in the order of the question.
+    /// What each view that has such keys knows of each key, in the order of the question.
     pub answers: Vec<Row>,
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 
 use super::{
-    board::Board,
+    board::{Askable, Board},
     listener::Listener,
     protocol::{self, Asked, Command, Detached, Response},
 };
@@ -280,11 +280,12 @@ impl Server {
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()));
         }
-        let Some(views) = self.board.views() else {
+        let Some(Askable { views, interfaces }) = self.board.askable() else {
             return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
         };
-        let asks = keys.iter().map(|key| Ask::parse(key, &views).map_err(|why| format!("{key}: {why}")));
-        match asks.collect() {
+        let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+        let asks = keys.iter().map(|key| Ask::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
+        match asks.collect::<Result<Vec<_>, _>>().map(|asks| asks.concat()) {
             Ok(asks) => match (self.others.coordinator)(views.clone(), asks) {
                 Ok(asked) => answered(&asked),
                 Err(why) => Response::Unavailable(why),

@@ -17,7 +17,7 @@ use super::{
     view::ViewSketch,
 };
 use crate::{
-    question::{Ask, Question, Structure, Views},
+    question::{Question, Structure, Views},
     view::{By, Measure, ViewKey},
 };
 
@@ -110,15 +110,6 @@ impl Answer {
         Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, entropy, tables })
     }
 
-    /// What is known of one key, after the sketches were merged.
-    pub fn look_up(window: &[Closed], plan: &Views, ask: &Ask, doubt: &Doubt) -> Option<Ranked<ViewKey>> {
-        let question = &plan.questions[ask.view];
-        let shard = &window.first()?.shard;
-        let sketch = &shard.views[question.sketch(ask.view)];
-        let held = sketch.look_up(&question.by, shard.hash(), &ask.key)?;
-        Some(doubt.of_view(sketch.total, parts(question)).ranked(&held, Metric::Bytes, 0))
-    }
-
     /// The rows in both orders, where the view has prefixes.
     pub fn prefixes(&self) -> Option<&RankedPrefixes> {
         match self.tables.first() {
@@ -137,7 +128,7 @@ impl Answer {
 }
 
 /// For how many things that have bounds a record counts: a row, or two if it is one of each address, and the total.
-fn parts(question: &Question) -> u64 {
+pub(super) fn parts(question: &Question) -> u64 {
     1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
 }
 
@@ -198,14 +189,8 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
     if !question.view.per_interface {
         tables.insert(None, Vec::new());
     }
-    // There are no more values than these fields can have.
-    let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
-    let counted = |counted| {
-        let Estimate { value, lower, upper } = doubt.distinct(counted);
-        Estimate { value: value.min(most), lower: lower.min(most), upper: upper.min(most) }
-    };
     if let Some(distinct) = sketch.unique() {
-        let counted = counted(distinct.bounds_at(doubt.confidence));
+        let counted = counted(question, distinct.bounds_at(doubt.confidence), doubt);
         tables.entry(None).or_default().push((By::at(0), counted));
     }
     if let Some(spread) = sketch.spread() {
@@ -214,11 +199,26 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
         for spreader in spread.top(looked_at) {
             let rows = tables.entry(slot(question, &spreader.key)).or_default();
             if rows.len() < top && spreader.touched.value > 0 {
-                rows.push((spreader.key, counted(spreader.touched)));
+                rows.push((spreader.key, counted(question, spreader.touched, doubt)));
             }
         }
     }
     tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
+}
+
+/// What a sketch has counted of different values, with what is missing.
+pub(super) fn counted(question: &Question, counted: Estimate, doubt: &Doubt) -> Estimate {
+    // There are no more values than these fields can have.
+    let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
+    let Estimate { value, lower, upper } = doubt.distinct(counted);
+    Estimate { value: value.min(most), lower: lower.min(most), upper: upper.min(most) }
+}
+
+/// What a sketch has counted of new flows, with what is missing.
+pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, doubt: &Doubt) -> Estimate {
+    let Held { key: _, value, lower, upper } = held;
+    let upper = upper.packets.min(sketch.total.packets);
+    doubt.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
 
 fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Option<Entropy> {
@@ -268,10 +268,8 @@ fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: 
         keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
     let row = |held: Held<ViewKey>| {
-        let Held { key, value, lower, upper } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
-        let upper = upper.packets.min(sketch.total.packets);
-        let counted = Estimate { value: value.packets.min(upper), lower: lower.packets, upper };
-        (key, doubt.new_flows(counted))
+        let held = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+        (held.key, new_flows(sketch, held, doubt))
     };
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));

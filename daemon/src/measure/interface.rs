@@ -22,6 +22,25 @@ impl Counts {
 /// The mode of an interface that is measured only while a default route leaves by it, and none does.
 pub const NO_ROUTE: &str = "no-default-route";
 
+/// Gives each interface and direction a name of its own: two may have had one name in a window, one after the other. The
+/// one that is there now keeps it; the others are told apart by a number, as `eth0 (2)`. So no list of a report shows
+/// one key twice.
+pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {
+    let earlier: Vec<usize> = interfaces.iter().map(|one| ahead_of(one, interfaces)).collect();
+    for (interface, earlier) in interfaces.iter_mut().zip(earlier).filter(|(_, earlier)| *earlier > 0) {
+        interface.name = format!("{} ({})", interface.name, earlier + 1);
+    }
+}
+
+/// How many of the same name and direction keep the name rather than this one.
+fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize {
+    let order = |one: &MeasuredInterface| (one.index.is_none(), one.slot);
+    let is_ahead = |other: &&MeasuredInterface| {
+        other.name == one.name && other.direction == one.direction && order(other) < order(one)
+    };
+    interfaces.iter().filter(is_ahead).count()
+}
+
 /// One direction of an interface, as a window's report names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {
@@ -43,4 +62,34 @@ pub struct MeasuredInterface {
     pub feeds: &'static str,
     /// The packets seen for each one that the interface itself counted, if known.
     pub coverage: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_name_now_keeps_it_and_an_earlier_one_gets_a_number() {
+        let measured = |slot, name: &str, direction, index| MeasuredInterface {
+            slot,
+            name: name.to_owned(),
+            index,
+            alias: None,
+            mode: "tcx",
+            counts: Counts::Packets,
+            direction: Some(direction),
+            feeds: "all",
+            coverage: None,
+        };
+        let mut interfaces = [
+            measured(0, "eth0", "ingress", None),
+            measured(1, "eth0", "egress", None),
+            measured(2, "eth0", "ingress", Some(7)),
+            measured(3, "eth1", "ingress", Some(8)),
+            measured(4, "eth0", "ingress", None),
+        ];
+        tell_apart(&mut interfaces);
+        let names: Vec<_> = interfaces.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["eth0 (2)", "eth0", "eth0", "eth1", "eth0 (3)"]);
+    }
 }

@@ -22,6 +22,7 @@ pub mod entropy;
 pub mod heavy_hitters;
 pub mod interface;
 pub mod lane;
+pub mod look_up;
 pub mod new_flows;
 pub mod order;
 pub mod pool;

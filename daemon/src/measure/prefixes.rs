@@ -333,7 +333,7 @@ mod tests {
                 Closed::new(shard, edge)
             })
             .collect();
-        let summary = Summary::merge(&mut window, (&views, &[]), 1, Asked::steadily(&seen), 0.999).unwrap();
+        let summary = Summary::merge(&mut window, &views, 1, Asked::steadily(&seen), 0.999).unwrap();
         (summary, views)
     }
 

@@ -5,7 +5,10 @@
 //! ([`SampleAndHold`]), whose bounds are close. But what such a key touched before it was held is missing there. Both
 //! see every pair, both bound what a key touches, and the bounds of the two are taken together.
 
-use std::{cmp::Reverse, collections::HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use weir_sketch::{Estimate, MergeError, SampleAndHold, Spread, Spreader, spread::CONFIDENCE};
 
@@ -45,6 +48,22 @@ impl Spreaders {
     /// The `count` keys that touch most, largest first, among those that a line remembers or that are held. All their
     /// bounds hold together with the probability [`CONFIDENCE`], whichever keys these are.
     pub fn top(&self, count: usize) -> Vec<Spreader<ViewKey>> {
+        let (mut all, _) = self.all(&[]);
+        all.sort_unstable_by_key(|spreader| (Reverse(spreader.touched.value), spreader.hash));
+        all.truncate(count);
+        all
+    }
+
+    /// What each of these keys touches, by their hashes: as [`Spreaders::top`] has it, whether they are in a list or
+    /// not.
+    pub fn look_up(&self, hashes: &[u64]) -> Vec<Estimate> {
+        let (all, unlisted) = self.all(hashes);
+        let listed: HashMap<u64, Estimate> = all.iter().map(|spreader| (spreader.hash, spreader.touched)).collect();
+        hashes.iter().zip(unlisted).map(|(hash, other)| listed.get(hash).copied().unwrap_or(other)).collect()
+    }
+
+    /// All keys that a line remembers or that are held; and what is known of these, if they are none of them.
+    fn all(&self, asked: &[u64]) -> (Vec<Spreader<ViewKey>>, Vec<Estimate>) {
         let survey = self.all.survey();
         let mut remembered = survey.remembered();
         let margin_of_held = self.held.margin(remembered.len(), FAILURE / 2.0);
@@ -56,21 +75,21 @@ impl Spreaders {
         let of_held: Vec<_> = held.iter().map(|held| look(held.hash)).collect();
         let of_others: Vec<_> = remembered.iter().map(|(hash, _)| look(*hash)).collect();
         let population = Population::of(&survey, of_held.iter().chain(&of_others).map(|(_, found)| *found));
-        let others = remembered.into_iter().zip(of_others).map(|((hash, key), (shared, found))| {
+        let unheld = |hash, (shared, found): (Estimate, f64), least: u64| {
             let unheld = self.held.estimate_unheld(hash, &margin_of_held);
             let likely = population.likely(found).value.min(unheld.value as f64);
+            together(Estimate { lower: shared.lower.max(least), ..shared }, unheld, likely)
+        };
+        let others = remembered.into_iter().zip(of_others).map(|((hash, key), found)| {
             // It came, or no line would remember it.
-            let touched = together(Estimate { lower: shared.lower.max(1), ..shared }, unheld, likely);
-            Spreader { hash, key, touched }
+            Spreader { hash, key, touched: unheld(hash, found, 1) }
         });
         let held = held.into_iter().zip(of_held).map(|(held, (shared, found))| {
             let likely = Likely::of(held.touched).and(population.likely(found));
             Spreader { touched: together(held.touched, shared, likely.value), ..held }
         });
-        let mut all: Vec<_> = others.chain(held).collect();
-        all.sort_unstable_by_key(|spreader| (Reverse(spreader.touched.value), spreader.hash));
-        all.truncate(count);
-        all
+        let asked = asked.iter().map(|hash| unheld(*hash, look(*hash), 0)).collect();
+        (others.chain(held).collect(), asked)
     }
 
     /// What counts for every key.

@@ -14,16 +14,11 @@ use super::{
     new_flows::{Asked, Counted, NewFlows},
     order::Closed,
     protocols::Protocols,
-    ranking::Ranked,
     sampling_error::Sampling,
     shard::Shard,
     tcp::TcpCounts,
 };
-use crate::{
-    question::{Ask, Views},
-    rates::Rates,
-    view::ViewKey,
-};
+use crate::{question::Views, rates::Rates};
 
 /// One window of one observer.
 pub struct Summary {
@@ -43,8 +38,6 @@ pub struct Summary {
     pub new_flows: NewFlows,
     /// What the views come to, in their order.
     pub views: Vec<Answer>,
-    /// What is known of the keys that were asked for, in their order.
-    pub asked: Vec<Option<Ranked<ViewKey>>>,
     /// Packets by their size in bytes.
     pub sizes: Histogram<u64>,
     /// Each interface slot's rates.
@@ -62,8 +55,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Merges a window's shards, which have the sketches of `plan`, into the first of them, and looks up the
-    /// keys that are asked for. The bounds of all rows of a
+    /// Merges a window's shards, which have the sketches of `plan`, into the first of them. The bounds of all rows of a
     /// view hold with the probability `confidence`; so do those of each distinct count, and those of new flows.
     ///
     /// # Errors
@@ -71,7 +63,7 @@ impl Summary {
     /// The shards were built differently.
     pub fn merge(
         window: &mut [Closed],
-        (plan, asks): (&Views, &[Ask]),
+        plan: &Views,
         interfaces: usize,
         seen: Asked<'_>,
         confidence: f64,
@@ -112,7 +104,6 @@ impl Summary {
         for nth in 0..plan.questions.len() {
             views.push(Answer::new(window, plan, nth, &views, &doubt)?);
         }
-        let asked = asks.iter().map(|ask| Answer::look_up(window, plan, ask, &doubt)).collect();
         let is_steady = least == sampling;
         let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
         let mut protocols = Protocols::default();
@@ -131,7 +122,6 @@ impl Summary {
             flows,
             new_flows,
             views,
-            asked,
             records,
             ring_peak,
             sampling,
@@ -238,7 +228,7 @@ mod tests {
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
-    use crate::{config::Estimates, datapath::edge::Edge};
+    use crate::{config::Estimates, datapath::edge::Edge, measure::ranking::Ranked, view::ViewKey};
 
     fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
         Views::built_in(estimates, top)
@@ -246,7 +236,7 @@ mod tests {
 
     /// The list of flows.
     fn flows(closed: Closed, plan: &Views) -> Vec<Ranked<ViewKey>> {
-        let summary = Summary::merge(&mut [closed], (plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+        let summary = Summary::merge(&mut [closed], plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
         summary.views[0].ranking().unwrap().by_bytes.clone()
     }
 
@@ -321,7 +311,7 @@ mod tests {
         let plan = plan(&Estimates::default(), 10);
         let merge = |window: &mut [Closed]| {
             window.iter_mut().for_each(|closed| assert_eq!(closed.shard.plan().questions.len(), plan.questions.len()));
-            Summary::merge(window, (&plan, &[]), 2, Asked::steadily(&seen()), 0.999).unwrap()
+            Summary::merge(window, &plan, 2, Asked::steadily(&seen()), 0.999).unwrap()
         };
         // 50 of the flows are those of the first worker, too.
         let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
@@ -339,8 +329,7 @@ mod tests {
         assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
         let none = merge(&mut []);
         assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (None, Tally::default(), Estimate::default()));
-        let sampled =
-            Summary::merge(&mut [sampled(1_000, 0)], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+        let sampled = Summary::merge(&mut [sampled(1_000, 0)], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
         assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));
     }
 
@@ -351,7 +340,7 @@ mod tests {
             let mut closed = sampled(1_000, 0);
             change(&mut closed);
             let plan = closed.shard.plan().clone();
-            let summary = Summary::merge(&mut [closed], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap();
+            let summary = Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
             let Sampling { largest, is_steady, total, .. } = summary.doubt.sampling.unwrap();
             (largest.bytes, is_steady, total.packets)
         };
@@ -369,7 +358,7 @@ mod tests {
             closed.edge.sampling = (least, 10);
             closed.edge.counters[0].tcp.syn = 4_000;
             let plan = closed.shard.plan().clone();
-            Summary::merge(&mut [closed], (&plan, &[]), 1, Asked::steadily(&seen()), 0.999).unwrap().tcp[0].syn
+            Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap().tcp[0].syn
         };
         let [steady, unsteady] = [10, 5].map(syn);
         assert!(steady.lower < 4_000 && 4_000 < steady.upper, "{steady:?}");

@@ -133,11 +133,10 @@ pub fn replay(
     };
     let views = Views::new(config, 1)?;
     let interface = interface_name(&options.files);
-    let asks = options
-        .asks
-        .iter()
-        .map(|text| Ask::parse(text, &views).map_err(|why| ReplayError::Ask { text: text.clone(), why }));
-    let asks = asks.collect::<Result<_, _>>()?;
+    let asks = options.asks.iter().map(|text| {
+        Ask::parse(text, &views, &[&interface]).map_err(|why| ReplayError::Ask { text: text.clone(), why })
+    });
+    let asks = asks.collect::<Result<Vec<_>, _>>()?.concat();
     views.directory.assign(0, &interface, None);
     // The first packet will tell the day.
     let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
@@ -163,7 +162,7 @@ pub fn replay(
             observer: Observer::of_replay(&config.observer, key.derive("run").id()),
             memory_bytes,
             cpu_time: clock::cpu_time(),
-            doubt: None,
+            last: None,
             alerts: Alerts::new(&config.alerts.rules, options.windows.least()),
         },
         deliver,

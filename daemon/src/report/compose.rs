@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     measure::{
-        answer::Answer, beyond::RankedPrefix, interface::MeasuredInterface, prefixes::Prefix, protocols::Protocols,
-        ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
+        answer::Answer, beyond::RankedPrefix, interface::MeasuredInterface, look_up::Found, prefixes::Prefix,
+        protocols::Protocols, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
     },
-    question::{Ask, Views},
+    question::Views,
     view::{By, Standard, ViewKey},
 };
 
@@ -40,8 +40,8 @@ pub struct Context<'a> {
     pub numbered: Numbered,
     /// What was asked.
     pub views: Arc<Views>,
-    /// The keys that were asked for.
-    pub asks: &'a [Ask],
+    /// What is known of the keys that were asked for.
+    pub asked: &'a [Found],
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
     /// What it cost.
@@ -51,7 +51,7 @@ pub struct Context<'a> {
 impl Report {
     /// The report of a window.
     pub fn compose(context: Context<'_>, summary: &Summary) -> Self {
-        let Context { key_id, span, numbered, views, asks, interfaces, self_metrics } = context;
+        let Context { key_id, span, numbered, views, asked, interfaces, self_metrics } = context;
         let Numbered { observer, id, previous } = numbered;
         let Summary {
             ledgers,
@@ -62,7 +62,6 @@ impl Report {
             flows,
             new_flows,
             views: answers,
-            asked,
             sizes,
             rates,
             records: _,
@@ -81,6 +80,7 @@ impl Report {
             })
             .collect();
         let spread = Spread::new(&views, answers, &interfaces);
+        let asked = view::answers(&views, asked, &interfaces);
         Self {
             schema: SCHEMA.to_owned(),
             id,
@@ -112,7 +112,7 @@ impl Report {
             top: list(&views, answers, "bytes", *sampling, *confidence),
             top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
             views: own,
-            answers: view::answers(&views, asks, asked),
+            answers: asked,
             rates,
             histograms: Histograms { packet_size_bytes: packet_sizes::histogram(sizes) },
             self_metrics,
@@ -295,7 +295,7 @@ mod tests {
         shard.absorb(&records, &seen);
         shard.settle(&seen);
         let mut window = [Closed::new(shard, Edge::empty(1))];
-        let summary = Summary::merge(&mut window, (&views, &[]), 1, Asked::steadily(&seen), 0.999).unwrap();
+        let summary = Summary::merge(&mut window, &views, 1, Asked::steadily(&seen), 0.999).unwrap();
         (views, summary)
     }
 

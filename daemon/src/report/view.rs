@@ -13,9 +13,10 @@ use crate::{
         answer::{Answer, Rows, Table},
         entropy::Entropy as Measured,
         interface::MeasuredInterface,
+        look_up::{Found, Known},
         ranking::Ranked,
     },
-    question::{Ask, Question, Views},
+    question::{Question, Views},
     view::{Measure, Standard, ViewKey},
 };
 
@@ -190,14 +191,17 @@ impl Spread {
 }
 
 /// What is known of the keys that were asked for.
-pub fn answers(plan: &Views, asks: &[Ask], answers: &[Option<Ranked<ViewKey>>]) -> Vec<Row> {
-    let answer = |(ask, answer): (&Ask, &Option<Ranked<ViewKey>>)| {
-        let Question { by, view, .. } = &plan.questions[ask.view];
-        let key = by.show(&ask.key, plan.facts(), |_, _| ());
-        let row = answer.as_ref().map_or(Row::default(), Row::of_sums).of(None, key);
-        Row { view: Some(view.name.clone()), ..row }
+pub fn answers(plan: &Views, found: &[Found], interfaces: &[MeasuredInterface]) -> Vec<Row> {
+    let answer = |Found { view: nth, key, known }: &Found| {
+        let Question { by, view, .. } = &plan.questions[*nth];
+        let key = by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
+        let row = match known {
+            Known::Sums(sums) => Row::of_sums(sums),
+            Known::Counted(count) => Row::of_count(&view.measure, *count),
+        };
+        Row { view: Some(view.name.clone()), ..row.of(None, key) }
     };
-    asks.iter().zip(answers).map(answer).collect()
+    found.iter().map(answer).collect()
 }
 
 impl View {
@@ -272,13 +276,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
         }
         Rows::Distinct(counted) => {
             let row = |(rank, (row, count)): (u32, &(ViewKey, Sketched))| {
-                let counted = Some(Estimate::new(*count, None));
-                let amount = match question.view.measure {
-                    Measure::Flows => Row { flows: counted, ..Row::default() },
-                    Measure::NewFlows => Row { new_flows: counted, ..Row::default() },
-                    _ => Row { distinct: counted, ..Row::default() },
-                };
-                amount.of(Some(rank), key(row))
+                Row::of_count(&question.view.measure, *count).of(Some(rank), key(row))
             };
             (1..).zip(counted).map(row).collect()
         }
@@ -308,6 +306,16 @@ impl Row {
     fn of_sums<K>(row: &Ranked<K>) -> Self {
         let Sums { packets, bytes } = Sums::new(row);
         Self { packets: Some(packets), bytes: Some(bytes), ..Self::default() }
+    }
+
+    /// Flows, new flows or different values, without a key yet.
+    fn of_count(measure: &Measure, count: Sketched) -> Self {
+        let counted = Some(Estimate::new(count, None));
+        match measure {
+            Measure::Flows => Self { flows: counted, ..Self::default() },
+            Measure::NewFlows => Self { new_flows: counted, ..Self::default() },
+            _ => Self { distinct: counted, ..Self::default() },
+        }
     }
 
     /// The same with its key.

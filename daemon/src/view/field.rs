@@ -316,6 +316,9 @@ pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
 pub const TCP_FLAGS: [(&str, char); 8] =
     [("fin", 'F'), ("syn", 'S'), ("rst", 'R'), ("psh", 'P'), ("ack", 'A'), ("urg", 'U'), ("ece", 'E'), ("cwr", 'C')];
 
+/// Explicit congestion notification (RFC 3168).
+pub const ECN: [(&str, u8); 4] = [("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
+
 /// The letters of the flags that are set, in the order of their bits.
 fn flag_letters(flags: u8) -> String {
     TCP_FLAGS.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1).map(|(_, (_, letter))| letter).collect()

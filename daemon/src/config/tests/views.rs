@@ -21,7 +21,17 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, by: [src_ip/x]}", "1:24: views[0].by[0]", "is no length of an IPv4 prefix"),
     ("{name: w, by: [proto/8]}", "1:24: views[0].by[0]", "proto is no address: it has no length"),
     ("{name: w, by: [host, src_ip]}", "1:23: views[0].by", "`host` is either address"),
-    ("{name: w, by: [src_ip, dst_ip, src_ip/24]}", "1:23: views[0].by", "at most two addresses"),
+    (
+        "{name: w, by: [src_ip, dst_ip, src_ip/24]}",
+        "1:23: views[0].by",
+        "src_ip and src_ip/24/48: a row shows one src_ip",
+    ),
+    ("{name: w, by: [host/16/32, host/8]}", "1:23: views[0].by", "host/16/32 and host/8/48: a row shows one host"),
+    (
+        "{name: w, by: [fragment], measure: new_flows}",
+        "1:23: views[0].by",
+        "packets of one flow may differ in fragment",
+    ),
     (
         "{name: w, by: [src_port, dst_port, port, vlan, proto]}",
         "1:23: views[0].by",

@@ -92,7 +92,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
         page.view(view, window, &aliases)?;
     }
     if !answers.is_empty() {
-        page.section("ANSWERS", "", &views::answers(answers, window.seconds))?;
+        page.answers("", answers, window.seconds)?;
     }
     let all = &histograms.packet_size_bytes;
     page.section("PACKET SIZES", &quantiles(all), &chart(all))?;
@@ -152,7 +152,7 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
 /// Those of `out`.
 pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
     let mut page = Page { style: Style::default(), together: false, out };
-    page.section("ANSWERS", &interval(window), &views::answers(answers, window.seconds))
+    page.answers(&interval(window), answers, window.seconds)
 }
 
 /// Where sections are written to.
@@ -176,6 +176,18 @@ impl<W: Write> Page<'_, W> {
         for remark in remarks {
             Cell::new(remark, Alarm).write(self.style.color, self.out)?;
             writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// What is known of the keys that were asked for: sums, and behind them counts.
+    fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
+        let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
+        if !sums.is_empty() || counts.is_empty() {
+            self.section("ANSWERS", remark, &views::answers(&sums, seconds))?;
+        }
+        if !counts.is_empty() {
+            self.section("COUNTS", remark, &views::counts(&counts))?;
         }
         Ok(())
     }
@@ -274,7 +286,9 @@ impl<W: Write> Page<'_, W> {
 
     fn prefixes(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
         let Top { by, source_prefixes, destination_prefixes, .. } = top;
-        let remark = remark_of(top);
+        // What is beyond the listed addresses needs the bounds of their list as well: see `TopPrefix::beyond`.
+        let both = (1.0 - 2.0 * (1.0 - top.confidence)).max(0.0);
+        let remark = remark_of(&Top { confidence: both, ..top.clone() });
         for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
             let title = format!("TOP {what} PREFIXES BY {}", by.to_uppercase());
             let remark = if prefixes.is_empty() { "none" } else { &remark };

@@ -78,19 +78,45 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
     grid
 }
 
-/// A line for each key that was asked for.
-pub(super) fn answers(answers: &[Row], seconds: f64) -> Grid {
+/// A line for each key that was asked for, of views of bytes and packets.
+pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5]).chain([Left]));
     let captions = captions(&Value::Null, &Row::default(), false).into_iter().chain(["view".to_owned()]);
     grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
     for answer in answers {
-        let key: Vec<String> =
-            answer.key.keys().map(|name| format!("{name} {}", with_meaning(name, &answer.key))).collect();
         let numbers = numbers(&Value::Null, answer, None, seconds);
         let view = answer.view.clone().unwrap_or_default();
-        grid.row([key.join(", ")].into_iter().chain(numbers).chain([view]).map(Cell::from));
+        grid.row([key_of(answer)].into_iter().chain(numbers).chain([view]).map(Cell::from));
     }
     grid
+}
+
+/// A line for each key that was asked for, of views that count flows or different values.
+pub(super) fn counts(answers: &[&Row]) -> Grid {
+    let mut grid = Grid::new([Left, Right, Right, Left, Left]);
+    grid.row(["", "", "±", "", "view"].map(|caption| Cell::new(caption, Faint)));
+    for answer in answers {
+        let [value, error] = match answer {
+            Row { flows: Some(count), .. } | Row { new_flows: Some(count), .. } | Row { distinct: Some(count), .. } => {
+                measured(count, in_column(self::count, ""))
+            }
+            _ => Default::default(),
+        };
+        let what = match answer {
+            Row { flows: Some(_), .. } => "flows",
+            Row { new_flows: Some(_), .. } => "new flows",
+            _ => "distinct",
+        };
+        let view = answer.view.clone().unwrap_or_default();
+        grid.row([key_of(answer), value, error, what.to_owned(), view].map(Cell::from));
+    }
+    grid
+}
+
+/// The key of an answer in words.
+fn key_of(answer: &Row) -> String {
+    let fields = answer.key.keys().map(|name| format!("{name} {}", with_meaning(name, &answer.key)));
+    fields.collect::<Vec<_>>().join(", ")
 }
 
 fn place(row: &Row) -> Cell {

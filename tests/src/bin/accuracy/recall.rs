@@ -51,7 +51,7 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
     }
     let mut measured = meter.close();
     let asked = Asked::steadily(&measured.seen);
-    let summary = Summary::merge(&mut measured.window, (&views, &[]), INTERFACES as usize, asked, STATED)?;
+    let summary = Summary::merge(&mut measured.window, &views, INTERFACES as usize, asked, STATED)?;
     for (nth, dimension) in Dimension::ALL.into_iter().enumerate() {
         let truths = oracle.tallies(dimension);
         let mut largest: Vec<u64> = truths.values().map(|tally| tally.bytes).collect();

@@ -43,7 +43,7 @@ pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Resul
         let confidences: &[f64] = if workers == 1 { &CONFIDENCES } else { &[STATED] };
         for &confidence in confidences {
             let plan = window[0].shard.plan().clone();
-            let summary = Summary::merge(&mut window, (&plan, &[]), INTERFACES as usize, asked, confidence)?;
+            let summary = Summary::merge(&mut window, &plan, INTERFACES as usize, asked, confidence)?;
             judge.summary(&plan, &summary, (rate, confidence), found.cell((scenario.name, geometry, rate), memory));
         }
     }

@@ -49,7 +49,7 @@ fn round(rate: u16) -> Result<f64> {
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();
     let plan = window[0].shard.plan().clone();
-    let summary = Summary::merge(&mut window, (&plan, &[]), 1, Asked::steadily(&seen), 0.999)?;
+    let summary = Summary::merge(&mut window, &plan, 1, Asked::steadily(&seen), 0.999)?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
     let sources = &summary.views[1].ranking().context("a list of sources")?.by_packets;
     ensure!(sources.len() == TOP && sources.is_sorted_by(|one, next| one.packets.value >= next.packets.value));

@@ -169,7 +169,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         observer: Observer::of_replay(&config.observer, 1),
         memory_bytes: 0,
         cpu_time: Duration::ZERO,
-        doubt: None,
+        last: None,
         alerts: Alerts::default(),
     };
     let span = Span {
