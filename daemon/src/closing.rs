@@ -12,9 +12,8 @@ use crate::{
     clock,
     keys::Keys,
     measure::{
-        doubt::Doubt,
         interface::{MeasuredInterface, tell_apart},
-        look_up::look_up,
+        look_up::{LastWindow, look_up},
         new_flows::Asked,
         order::Closed,
         seen::Rotation,
@@ -53,14 +52,6 @@ pub struct Closing {
     pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
-}
-
-/// What a window's sketches do not tell.
-pub struct LastWindow {
-    /// What is not known of its packets.
-    pub doubt: Doubt,
-    /// Its interfaces, with their slots.
-    pub interfaces: Vec<MeasuredInterface>,
 }
 
 /// When a window began and ended.
@@ -114,8 +105,9 @@ impl Closing {
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
-        let asked = look_up(window, &self.views, &self.asks, &summary.doubt, &interfaces);
-        self.last = Some(LastWindow { doubt: summary.doubt, interfaces: interfaces.clone() });
+        let last = LastWindow { doubt: summary.doubt, answers: summary.views.clone(), interfaces: interfaces.clone() };
+        let asked = look_up(window, &self.views, &self.asks, &last);
+        self.last = Some(last);
         let context = Context {
             key_id: self.key_id,
             span,
@@ -133,9 +125,9 @@ impl Closing {
     /// What is known of these keys in the window that was reported last, whose first part had all shards merged into
     /// it. Nothing before the first report.
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
-        let LastWindow { doubt, interfaces } = self.last.as_ref()?;
-        let found = look_up(std::slice::from_ref(first), views, asks, doubt, interfaces);
-        Some(report::answers(views, &found, interfaces))
+        let last = self.last.as_ref()?;
+        let found = look_up(std::slice::from_ref(first), views, asks, last);
+        Some(report::answers(views, &found, &last.interfaces))
     }
 
     fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {

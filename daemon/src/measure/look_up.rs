@@ -1,21 +1,32 @@
-//! What is known of a key that somebody asks for, listed or not: the bounds that a list would show, or closer ones.
+//! What is known of a key that somebody asks for: what its row says, or, if it is not listed, what the sketch knows.
 
 use std::collections::{BTreeMap, HashMap};
 
 use weir_sketch::Estimate;
 
 use super::{
-    answer::{counted, new_flows, parts},
+    answer::{Answer, Rows, counted, new_flows, parts},
+    beyond::RankedPrefixes,
     doubt::Doubt,
     interface::MeasuredInterface,
     order::Closed,
-    ranking::Ranked,
+    ranking::{Ranked, Ranking},
     shard::Shard,
 };
 use crate::{
     question::{Ask, Question, Views, ask::OfInterface},
     view::{Field, Measure, ViewKey},
 };
+
+/// What the sketches of a window do not tell.
+pub struct LastWindow {
+    /// What is not known of its packets.
+    pub doubt: Doubt,
+    /// The rows of its views.
+    pub answers: Vec<Answer>,
+    /// Its interfaces, with their slots.
+    pub interfaces: Vec<MeasuredInterface>,
+}
 
 /// A key of a view, and what is known of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,30 +62,59 @@ impl Known {
 struct Wanted {
     view: usize,
     key: ViewKey,
-    /// Whether it is left out if there was nothing: one of the tables of all interfaces.
-    is_one_of_all: bool,
+}
+
+impl Answer {
+    /// What its rows say of a key. A list in two orders may know more in one of them.
+    fn listed(&self, key: &ViewKey) -> Option<Known> {
+        let sums = |rows: [&[Ranked<ViewKey>]; 2]| {
+            let found = rows.into_iter().flatten().filter(|row| row.key == *key).copied();
+            found.reduce(closer).map(Known::Sums)
+        };
+        self.tables.iter().find_map(|table| match &table.rows {
+            Rows::Tallies(Ranking { by_bytes, by_packets }) => sums([by_bytes, by_packets]),
+            Rows::Prefixes(RankedPrefixes { by_bytes, by_packets }) => {
+                let rows = by_bytes.iter().chain(by_packets).map(|row| row.all);
+                rows.filter(|row| row.key == *key).reduce(closer).map(Known::Sums)
+            }
+            Rows::Distinct(rows) => rows.iter().find(|(row, _)| row == key).map(|(_, count)| Known::Counted(*count)),
+        })
+    }
+}
+
+/// What two rows of one key say together.
+fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
+    let both = |one: Estimate, other: Estimate| {
+        let lower = one.lower.max(other.lower);
+        let upper = one.upper.min(other.upper).max(lower);
+        Estimate { value: one.value.clamp(lower, upper), lower, upper }
+    };
+    Ranked { packets: both(one.packets, other.packets), bytes: both(one.bytes, other.bytes), ..one }
 }
 
 /// What is known of these keys, after the sketches of all shards were merged into the first. A view with a table for
-/// each interface tells of each that had something, unless one is named.
+/// each interface tells of each that had something, or of all if none had.
 pub fn look_up(
     window: &[Closed],
     plan: &Views,
     asks: &[Ask],
-    doubt: &Doubt,
-    interfaces: &[MeasuredInterface],
+    LastWindow { doubt, answers, interfaces }: &LastWindow,
 ) -> Vec<Found> {
     let Some(Closed { shard, .. }) = window.first() else { return Vec::new() };
-    let wanted: Vec<Wanted> = asks.iter().flat_map(|ask| of_interfaces(plan, ask, interfaces)).collect();
-    let spreads = spreads(shard, plan, &wanted);
+    let wanted: Vec<Vec<Wanted>> = asks.iter().map(|ask| of_interfaces(plan, ask, interfaces)).collect();
+    let spreads = spreads(shard, plan, wanted.iter().flatten());
     let mut all = Vec::new();
-    for Wanted { view, key, is_one_of_all } in wanted {
-        let question = &plan.questions[view];
-        let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
-        let Some(known) = known(shard, (view, question), &key, spread.copied(), doubt) else { continue };
-        if !(is_one_of_all && known.is_nothing()) {
-            all.push(Found { view, key, known });
-        }
+    for keys in wanted {
+        let found = keys.into_iter().filter_map(|Wanted { view, key }| {
+            let question = &plan.questions[view];
+            let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
+            let listed = answers.get(view).and_then(|answer| answer.listed(&key));
+            let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), doubt))?;
+            Some(Found { view, key, known })
+        });
+        let found: Vec<Found> = found.collect();
+        let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
+        all.extend(found.into_iter().filter(|found| have_all_nothing || !found.known.is_nothing()));
     }
     all
 }
@@ -84,7 +124,7 @@ fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> V
     let Ask { view, key, of: OfInterface { name, way } } = ask;
     let by = &plan.questions[*view].by;
     if by.slots().is_none() {
-        return vec![Wanted { view: *view, key: *key, is_one_of_all: false }];
+        return vec![Wanted { view: *view, key: *key }];
     }
     let is_meant = |one: &&MeasuredInterface| {
         name.as_ref().is_none_or(|name| *name == one.name) && way.is_none_or(|way| one.direction == Some(way.name()))
@@ -92,15 +132,19 @@ fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> V
     let of_slot = |one: &MeasuredInterface| {
         let mut key = *key;
         by.set(&mut key, Field::Interface, one.slot as u64);
-        Wanted { view: *view, key, is_one_of_all: name.is_none() }
+        Wanted { view: *view, key }
     };
     interfaces.iter().filter(is_meant).map(of_slot).collect()
 }
 
 /// By view and by the hash of a key, what a spread knows: each is looked through once.
-fn spreads(shard: &Shard, plan: &Views, wanted: &[Wanted]) -> BTreeMap<usize, HashMap<u64, Estimate>> {
+fn spreads<'a>(
+    shard: &Shard,
+    plan: &Views,
+    wanted: impl Iterator<Item = &'a Wanted>,
+) -> BTreeMap<usize, HashMap<u64, Estimate>> {
     let mut hashes: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for Wanted { view, key, .. } in wanted {
+    for Wanted { view, key } in wanted {
         hashes.entry(*view).or_default().push(plan.questions[*view].by.hash_of(shard.hash(), key));
     }
     let known = |(view, hashes): (usize, Vec<u64>)| {

@@ -25,11 +25,12 @@ use crate::{
     alert::EVIDENCE_MAX,
     config::{Addresses, Config, slots},
     datapath::{Cpus, Shares, ring_records, tap},
-    measure::{lane::LATE_BYTES, shard::Shard},
+    measure::{lane::LATE_BYTES, ranking::Ranked, shard::Shard},
     question::Views,
     report::REPORTS_KEPT,
     spool,
     text::grouped,
+    view::ViewKey,
 };
 
 pub use self::budget::{Change, Fitting, OverBudget};
@@ -41,6 +42,8 @@ const LOADING_BYTES: u64 = 38 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
+/// A row of the last window, in both orders, for those who ask.
+const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
 /// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
 const DELIVERY_BYTES: u64 = 3 << 20;
 /// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes.
@@ -103,6 +106,8 @@ pub struct Memory {
     pub queues: u64,
     /// The last reports, for those who ask, where no queue has them.
     pub kept: u64,
+    /// The rows of the last window, for those who ask.
+    pub listed: u64,
     /// What is on its way from the spools, and what is known of their files, at most.
     pub spools: u64,
 }
@@ -151,6 +156,7 @@ impl Memory {
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
+            listed: views.rows(interfaces) * LISTED_BYTES,
             spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
@@ -173,6 +179,7 @@ impl Memory {
             + self.seen_flows
             + self.queues
             + self.kept
+            + self.listed
             + self.spools
     }
 
@@ -246,8 +253,9 @@ impl fmt::Display for Memory {
         }
         line("filter of seen flows", *seen_flows, "shared by all".into())?;
         line("reports waiting, at most", self.queues, String::from("all queues full"))?;
-        if self.kept > 0 {
-            line("last reports", self.kept, String::from("for `weir report` and Prometheus"))?;
+        if self.kept + self.listed > NAMES_SHOWN {
+            let last = self.kept + self.listed;
+            line("last reports", last, String::from("for `weir report`, `weir ask` and Prometheus"))?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
