@@ -104,7 +104,7 @@ impl InterfaceSlot {
     /// The `probe`th place of a key in the table.
     #[inline(always)]
     pub const fn place(key: u32, probe: u32) -> u32 {
-        /// 2^32 divided by the golden ratio: keys at equal distances are far apart (Knuth, TAOCP volume 3, section 6.4).
+        /// 2^32 divided by the golden ratio: keys at equal distances are far apart (Knuth, TAOCP volume 3, 6.4).
         const GOLDEN: u32 = 0x9e37_79b1;
         ((key.wrapping_mul(GOLDEN) >> (u32::BITS - INTERFACE_TABLE.ilog2())) + probe) & (INTERFACE_TABLE - 1)
     }

@@ -1,8 +1,8 @@
 //! Whether this machine translates addresses (NAT), which changes what lists of addresses mean: weir sees a packet
 //! before the kernel translates it where it is received, and after that where it is sent.
 //!
-//! Found by the rules: chains of nftables, and tables of iptables-legacy. What programs or cards translate by themselves
-//! is not found.
+//! Found by the rules: chains of nftables, and tables of iptables-legacy. What programs or cards translate by
+//! themselves is not found.
 
 use std::{fmt, fs, io};
 

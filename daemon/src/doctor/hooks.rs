@@ -71,8 +71,8 @@ pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hoo
     Hooks { chain, filters: filters.map_err(|error| format!("the kernel does not list them: {error}")) }
 }
 
-/// Why the programs of a chain are not to be seen. Their numbers are listed for whoever may attach; what they are called
-/// needs more.
+/// Why the programs of a chain are not to be seen. Their numbers are listed for whoever may attach; what they are
+/// called needs more.
 fn unseen(error: &ProgramError) -> String {
     let ProgramError::SyscallError(call) = error else { return format!("the kernel gives no answer: {error}") };
     if call.io_error.kind() == io::ErrorKind::PermissionDenied {

@@ -1,5 +1,5 @@
-//! A failure that may last: it is logged when it begins, when it becomes another one, and when it is over. What is tried
-//! each second would otherwise fill the log while, for example, no file can be opened.
+//! A failure that may last: it is logged when it begins, when it becomes another one, and when it is over. What is
+//! tried each second would otherwise fill the log while, for example, no file can be opened.
 
 use std::error::Error;
 

@@ -2,9 +2,10 @@
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
 //! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces,
-//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost, `nftables` which rules translate
-//! addresses, and `traffic` attaches filters at the classic tc hook. All integers are in the byte order of the machine. To read needs
-//! no privilege; to attach needs `CAP_NET_ADMIN`.
+//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost,
+//! `nftables` which rules translate addresses, and `traffic` attaches filters at the classic tc hook. All integers are
+//! in the byte order of the machine. To read needs no privilege; to attach, and to read
+//! rules, needs `CAP_NET_ADMIN`.
 //!
 //! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
 //! the numbers of some thirty attributes. The sockets, the repeated reading of interrupted lists and the handling of

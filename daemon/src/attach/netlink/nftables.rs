@@ -18,8 +18,8 @@ const HEADER_BYTES: usize = 4;
 /// The kernel's module.
 const MODULE: &str = "nf_tables";
 
-/// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables makes such chains, too, unless
-/// it is the older iptables-legacy.
+/// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables makes such chains, too,
+/// unless it is the older iptables-legacy.
 ///
 /// # Errors
 ///
