@@ -76,7 +76,8 @@ pub struct RunArgs {
 /// `weir replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// Capture files, in the order in which to read them
+    /// Capture files (pcap, pcapng, also packed with gzip or zstd), read together in the order of time; `-` is standard
+    /// input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The configuration.

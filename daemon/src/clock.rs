@@ -24,6 +24,11 @@ pub fn now() -> Moment {
     }
 }
 
+/// How long ago the machine was started, with the time that it slept.
+pub fn since_boot() -> Duration {
+    read(ClockId::Boottime)
+}
+
 /// User and system time that this process has used so far.
 pub fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)

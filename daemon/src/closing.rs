@@ -78,6 +78,14 @@ impl Closing {
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
+    /// Rotates the filter as often as it would have been if windows of this length had gone by, with nothing in them,
+    /// between the last one and the next.
+    pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) {
+        for _ in 0..self.rotation.pass(last_end, next, interval) {
+            self.seen.rotate_to(self.keys.id());
+        }
+    }
+
     /// Ends a window: the shards that [`Keys::equip`] makes ready from now on are for the one that begins at `next`.
     pub fn advance(&mut self, next: Timestamp) {
         self.key_id = self.keys.id();

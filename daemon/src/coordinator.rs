@@ -236,8 +236,9 @@ impl Coordinator<'_, '_> {
                     window = window.realigned(interval);
                 }
                 warn_of_step(span.clock_step);
+                warn_of_length(span.length, before, !self.closing.alerts.is_empty());
                 self.attachments.look();
-                let edge = Edge { span, now, next: window.begin(), patience: patience(before.min(interval)) };
+                let edge = Edge { span, next: window.begin(), patience: patience(before.min(interval)) };
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
                     self.install(next);
@@ -254,7 +255,7 @@ impl Coordinator<'_, '_> {
         }
         self.crew.end();
         let now = clock::now();
-        let edge = Edge { span: window.cut(now), now, next: now, patience: FAREWELL };
+        let edge = Edge { span: window.cut(now), next: now, patience: FAREWELL };
         self.close(edge, pulse.close(), None).map(drop)
     }
 
@@ -285,7 +286,7 @@ impl Coordinator<'_, '_> {
     /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that
     /// is another one. Tells whether anybody measured: else the watchdog has a reason to bite.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
-        let Edge { span, now, next, patience } = edge;
+        let Edge { span, next, patience } = edge;
         let Self {
             config,
             attachments,
@@ -310,7 +311,9 @@ impl Coordinator<'_, '_> {
             crew.renew(|| closing.keys.shard(&config.estimates, views));
             Change { interfaces, sampling: config.sampling }
         });
-        let times = Times { span, begin: now.monotonic.saturating_sub(span.length), end: now.monotonic };
+        // Flows are forgotten also while the machine sleeps.
+        let end = clock::since_boot();
+        let times = Times { span, begin: end.saturating_sub(span.length), end };
         let emptied = closing.rotate(times);
         closing.advance(next.wall);
         let mut window = crew.close(patience, change, |spare| closing.keys.equip(spare))?;
@@ -450,8 +453,6 @@ impl Coordinator<'_, '_> {
 struct Edge {
     /// The window.
     span: Span,
-    /// When it is closed.
-    now: Moment,
     /// When the next one begins.
     next: Moment,
     /// How long to wait for those who measure.
@@ -521,6 +522,18 @@ fn warn_of_step(step: Option<SignedDuration>) {
             seconds = step.as_secs_f64(),
             "the wall clock was stepped: the next window begins at the new time, and the times of windows may repeat or \
              leave a gap"
+        );
+    }
+}
+
+/// Says that weir was held up, and that a window is longer for that.
+fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
+    if length > interval + interval / 10 {
+        warn!(
+            seconds = length.as_secs_f64(),
+            interval_s = interval.as_secs_f64(),
+            "weir was held up, and this window is longer than the interval{}",
+            if has_alerts { ": no alert begins or ends with it" } else { "" }
         );
     }
 }

@@ -184,11 +184,17 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     let ReplayArgs { files, config, json, window, views, asks, kernel, seed } = args;
     let mut config = read_config(&config)?;
     add_views(&mut config, &views)?;
-    for file in &files {
-        std::fs::metadata(file).map_err(|error| Failure {
-            exit: Exit::Usage,
-            error: anyhow::anyhow!("cannot read {}: {error}", file.display()),
-        })?;
+    let usage = |error| Failure { exit: Exit::Usage, error };
+    for file in files.iter().filter(|file| !replay::is_stdin(file)) {
+        std::fs::metadata(file).map_err(|error| usage(anyhow::anyhow!("cannot read {}: {error}", file.display())))?;
+    }
+    match files.iter().filter(|file| replay::is_stdin(file)).count() {
+        0 => {}
+        1 if io::stdin().is_terminal() => {
+            return Err(usage(anyhow::anyhow!("standard input is a terminal: pipe a capture into it")));
+        }
+        1 => {}
+        _ => return Err(usage(anyhow::anyhow!("- is standard input, which can be read only once"))),
     }
     let options = Options {
         windows: window.unwrap_or(Windows::Every(config.report.interval)),

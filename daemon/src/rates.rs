@@ -3,10 +3,10 @@
 //! The counters of the kernel's programs are read once a second, at full seconds of the wall clock: [`Pulse`]. What was
 //! counted between two looks, divided by the time between them, is the rate of that second. A look that comes late
 //! makes a second longer: then it stands for as many seconds as it took, at their mean. Packets that weir itself
-//! counts, those of captures and of packet sockets, are cut by their own times: [`Seconds`]. Either way each packet is
-//! in one second.
+//! counts, those of captures and of packet sockets, are in the second of their own time, in whichever order they come:
+//! [`Seconds`].
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use hdrhistogram::Histogram;
 use weir_common::ledger::Tally;
@@ -15,10 +15,14 @@ use weir_common::ledger::Tally;
 const LEAST: Duration = Duration::from_millis(500);
 /// A look may come so early: the end of a window and the end of its last second are known by two clocks.
 const EARLY: Duration = Duration::from_millis(20);
-/// Times of packets that go back by more are those of a clock that was set back.
-const BACK_MAX: u64 = 2;
+/// So many seconds are open at once. A packet that comes later than that is in no second.
+pub const OPEN: usize = 64;
 /// The largest rate that a histogram tells apart: ten terabytes a second.
 const RATE_MAX: u64 = 10_000_000_000_000;
+/// What an interface needs at most where its seconds are counted, in bytes: those that are open, and the rates.
+pub const SECONDS_BYTES: u64 = (OPEN * size_of::<Tally>() + size_of::<Seconds>()) as u64 + 2 * HISTOGRAM_BYTES;
+/// A histogram up to [`RATE_MAX`] by four bits: eight counts of 32 bits for each power of two.
+const HISTOGRAM_BYTES: u64 = 4 << 10;
 
 /// The rates of one interface in a window, each of one second.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +33,10 @@ pub struct Rates {
     pub bytes: Histogram<u32>,
     /// The largest of them, exactly.
     pub most: Tally,
+    /// The smallest of them, exactly; meaningless while there is none.
+    pub least: Tally,
+    /// Packets that are in no second: they came too late for theirs, or have no time.
+    pub unplaced: Tally,
     /// The longest stretch that had to stand for one or more seconds.
     pub longest: Duration,
 }
@@ -36,7 +44,15 @@ pub struct Rates {
 impl Default for Rates {
     fn default() -> Self {
         let histogram = || Histogram::new_with_max(RATE_MAX, 1).expect("the bounds are constant, and valid");
-        Self { packets: histogram(), bytes: histogram(), most: Tally::default(), longest: Duration::ZERO }
+        let least = Tally::new(u64::MAX, u64::MAX);
+        Self {
+            packets: histogram(),
+            bytes: histogram(),
+            most: Tally::default(),
+            least,
+            unplaced: Tally::default(),
+            longest: Duration::ZERO,
+        }
     }
 }
 
@@ -56,70 +72,266 @@ impl Rates {
         self.packets.saturating_record_n(rate.packets, times as u32);
         self.bytes.saturating_record_n(rate.bytes, times as u32);
         self.most = Tally::new(self.most.packets.max(rate.packets), self.most.bytes.max(rate.bytes));
+        self.least = Tally::new(self.least.packets.min(rate.packets), self.least.bytes.min(rate.bytes));
         self.longest = self.longest.max(stretch);
     }
 
-    /// Adds seconds in which nothing came, so that there are as many as the window has.
+    /// Adds seconds in which nothing came, so that there are so many. But if it is not known in which seconds some of the
+    /// packets came, nothing may have come in none of them.
     pub fn fill_up(&mut self, seconds: u64) {
-        self.add_silent(seconds.saturating_sub(self.seconds()));
+        if self.unplaced.is_zero() {
+            self.fill_up_surely(seconds);
+        }
     }
 
-    fn add_silent(&mut self, seconds: u64) {
-        if seconds > 0 {
-            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-            self.packets.saturating_record_n(0, seconds);
-            self.bytes.saturating_record_n(0, seconds);
+    fn fill_up_surely(&mut self, seconds: u64) {
+        let silent = seconds.saturating_sub(self.seconds());
+        if silent > 0 {
+            let silent = u32::try_from(silent).unwrap_or(u32::MAX);
+            self.packets.saturating_record_n(0, silent);
+            self.bytes.saturating_record_n(0, silent);
+            self.least = Tally::default();
             self.longest = self.longest.max(Duration::from_secs(1));
+        }
+    }
+
+    /// Adds a second of which only a part is known. If it has no less than the quietest one, it makes no false minimum.
+    fn add_part(&mut self, came: Tally) {
+        if self.seconds() > 0 && came.packets >= self.least.packets && came.bytes >= self.least.bytes {
+            self.add(came, Duration::from_secs(1));
         }
     }
 
     /// Takes over what another source knows of the same interface. Only one of them saw its packets.
     pub fn merge(&mut self, other: Self) {
         if self.most.is_zero() && (!other.most.is_zero() || other.seconds() > self.seconds()) {
+            let unplaced = self.unplaced;
             *self = other;
+            self.unplaced.add(unplaced);
         }
     }
 }
 
-/// The second in which packets come, by their own times.
+/// Which seconds a window has, when it is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where it began, if that is not known from the window before.
+    start: Start,
+    /// The first second that is not over.
+    end: u64,
+    /// No more seconds than this have passed, whatever the clock says.
+    at_most: u64,
+    /// What comes next.
+    then: Then,
+}
+
+/// What comes after a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing. The window began with its first packet and ended with its last one, so its first and its last second
+    /// may be there in part.
+    Nothing,
+    /// Another window, which begins at this time.
+    Window(u64),
+}
+
+/// Where a window begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Start {
+    /// Its first whole second.
+    whole: u64,
+    /// The second of which it has the end only.
+    part: Option<u64>,
+}
+
+impl Start {
+    const fn of(time_ns: u64) -> Self {
+        let part = if time_ns.is_multiple_of(NS) { None } else { Some(time_ns / NS) };
+        Self { whole: time_ns.div_ceil(NS), part }
+    }
+}
+
+impl Cut {
+    /// That of a window of which no more is known than when it ends: at this time, after so much time has passed. The
+    /// next one follows at once.
+    pub fn at(end_ns: u64, passed: Duration) -> Self {
+        // The clocks of both differ a little.
+        let end = end_ns.saturating_add(EARLY.as_nanos() as u64) / NS;
+        let at_most = passed.as_secs_f64().round() as u64;
+        Self { start: Start::of(end * NS), end, at_most, then: Then::Window(end * NS) }
+    }
+
+    /// That of a window between these times, in nanoseconds since the Unix epoch.
+    pub const fn of(start_ns: u64, end_ns: u64, then: Then) -> Self {
+        Self { start: Start::of(start_ns), end: end_ns / NS, at_most: u64::MAX, then }
+    }
+
+    /// How many seconds are wholly between these times, in nanoseconds since the Unix epoch.
+    pub const fn whole_seconds(start_ns: u64, end_ns: u64) -> u64 {
+        (end_ns / NS).saturating_sub(Start::of(start_ns).whole)
+    }
+}
+
+const NS: u64 = 1_000_000_000;
+
+/// The seconds in which packets come, by their own times. Some are open at once: packets of several captures or sockets
+/// do not come in the order of their times.
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
+    /// Where the window begins, if its first packet does not tell.
+    start: Option<Start>,
+    /// The latest open second.
+    newest: Option<u64>,
+    /// What came in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
+    open: Vec<Tally>,
+    /// A second far ahead of the open ones, and what came in it. Either time goes on there, or its time is wrong.
+    ahead: Option<(u64, Tally)>,
+    /// The first second of the window, if it is not open any more, and is perhaps there in part.
+    first: Option<(u64, Tally)>,
     rates: Option<Box<Rates>>,
-    /// The second since 1970 that is open, and what came in it.
-    open: u64,
-    came: Tally,
+    /// The first and the last second that are in the rates.
+    counted: Option<(u64, u64)>,
+    unplaced: Tally,
 }
 
 impl Seconds {
-    /// Counts packets of a second since 1970. Packets that come late belong to the open one.
+    /// The window begins at this time, in nanoseconds since the Unix epoch, unless it is known when it began.
+    pub fn begin(&mut self, time_ns: u64) {
+        self.start.get_or_insert(Start::of(time_ns));
+    }
+
+    /// Counts packets of a second since 1970; `None` for those without a time.
     #[inline]
-    pub fn count(&mut self, second: u64, tally: Tally) {
-        if second > self.open {
-            self.cut();
-            if let Some(rates) = &mut self.rates {
-                rates.add_silent(second - self.open - 1);
+    pub fn count(&mut self, second: Option<u64>, tally: Tally) {
+        match (second, self.newest) {
+            (Some(second), Some(newest)) if second == newest => self.open[place(second)].add(tally),
+            (Some(second), _) => self.count_elsewhere(second, tally),
+            (None, _) => self.unplaced.add(tally),
+        }
+    }
+
+    fn count_elsewhere(&mut self, second: u64, tally: Tally) {
+        let Some(newest) = self.newest else {
+            self.open.resize(OPEN, Tally::default());
+            self.newest = Some(second);
+            self.open[place(second)].add(tally);
+            return;
+        };
+        if second >= newest.saturating_add(OPEN as u64) {
+            let Some((ahead, came)) = self.ahead.take_if(|(ahead, _)| second.abs_diff(*ahead) < OPEN as u64) else {
+                self.lose_ahead();
+                self.ahead = Some((second, tally));
+                return;
+            };
+            // Time goes on there.
+            self.go_on(ahead.min(second));
+            self.open[place(ahead.min(second))].add(if ahead <= second { came } else { tally });
+            self.count(Some(ahead.max(second)), if ahead <= second { tally } else { came });
+        } else if second > newest {
+            self.lose_ahead();
+            self.go_on(second);
+            self.open[place(second)].add(tally);
+        } else {
+            self.lose_ahead();
+            let is_open = newest - second < OPEN as u64;
+            if is_open { self.open[place(second)].add(tally) } else { self.unplaced.add(tally) }
+        }
+    }
+
+    /// Time goes on elsewhere than where packets were ahead: their time was wrong.
+    fn lose_ahead(&mut self) {
+        if let Some((_, came)) = self.ahead.take() {
+            self.unplaced.add(came);
+        }
+    }
+
+    /// Makes a later second the newest one, and closes those that are open no longer.
+    fn go_on(&mut self, second: u64) {
+        for old in self.numbers() {
+            if second - old >= OPEN as u64 {
+                let came = std::mem::take(&mut self.open[place(old)]);
+                self.retire(old, came);
             }
-            self.open = second;
-        } else if self.open - second > BACK_MAX {
-            self.cut();
-            self.open = second;
         }
-        self.came.add(tally);
+        self.newest = Some(second);
     }
 
-    fn cut(&mut self) {
-        let came = std::mem::take(&mut self.came);
-        if !came.is_zero() {
-            self.rates.get_or_insert_default().add(came, Duration::from_secs(1));
+    /// The open seconds, the earliest first.
+    fn numbers(&self) -> Range<u64> {
+        self.newest.map_or(0..0, |newest| newest.saturating_sub(OPEN as u64 - 1)..newest + 1)
+    }
+
+    /// A second is over while the window is open.
+    fn retire(&mut self, second: u64, came: Tally) {
+        match self.start {
+            _ if came.is_zero() => {}
+            Some(Start { whole, .. }) if second >= whole => self.add(second, came),
+            Some(Start { part, .. }) if part == Some(second) => {}
+            Some(_) => self.unplaced.add(came),
+            None if self.first.is_none() => self.first = Some((second, came)),
+            None => self.add(second, came),
         }
     }
 
-    /// The window is over. Packets of its last second that come later belong to the next second.
-    pub fn close(&mut self) -> Rates {
-        self.cut();
-        self.open += 1;
-        self.rates.take().map_or_else(Rates::default, |rates| *rates)
+    fn add(&mut self, second: u64, came: Tally) {
+        let (first, last) = self.counted.unwrap_or((second, second));
+        self.counted = Some((first.min(second), last.max(second)));
+        self.rates.get_or_insert_default().add(came, Duration::from_secs(1));
     }
+
+    /// The window is over: its rates. Where another window follows at once, seconds that are not over stay open for it.
+    pub fn close(&mut self, cut: &Cut) -> Rates {
+        let &Cut { start, end, at_most, then } = cut;
+        let Start { whole: start, part } = self.start.unwrap_or(start);
+        if let Some((ahead, came)) = self.ahead.take() {
+            // Nothing came after it.
+            self.go_on(ahead);
+            self.open[place(ahead)].add(came);
+        }
+        let goes_on = then == Then::Window(end * NS) && self.newest.is_none_or(|newest| newest <= end + 1);
+        let mut parts = Vec::new();
+        for (second, came) in self.first.take().into_iter().chain(self.take_open(if goes_on { end } else { u64::MAX }))
+        {
+            if (start..end).contains(&second) {
+                self.add(second, came);
+            } else if second == end || part == Some(second) {
+                parts.push(came);
+            } else {
+                self.unplaced.add(came);
+            }
+        }
+        if !goes_on {
+            self.newest = None;
+        }
+        self.start = match then {
+            Then::Nothing => None,
+            Then::Window(time_ns) => Some(Start::of(time_ns)),
+        };
+        let mut rates = self.rates.take().map_or_else(Rates::default, |rates| *rates);
+        rates.unplaced = std::mem::take(&mut self.unplaced);
+        let counted = self.counted.take().map_or(0, |(first, last)| last - first + 1);
+        let known = if rates.unplaced.is_zero() { end.saturating_sub(start) } else { counted };
+        rates.fill_up_surely(known.min(at_most));
+        if then == Then::Nothing {
+            for came in parts {
+                rates.add_part(came);
+            }
+        }
+        rates
+    }
+
+    /// Takes what came in each open second before this one.
+    fn take_open(&mut self, before: u64) -> Vec<(u64, Tally)> {
+        let numbers = self.numbers().filter(|second| *second < before);
+        let taken = numbers.map(|second| (second, std::mem::take(&mut self.open[place(second)])));
+        taken.filter(|(_, came)| !came.is_zero()).collect()
+    }
+}
+
+/// Where an open second is.
+#[inline]
+const fn place(second: u64) -> usize {
+    second as usize % OPEN
 }
 
 /// Looks at counters that only rise, once a second.
@@ -194,22 +406,113 @@ mod tests {
         Tally::new(packets, packets * 100)
     }
 
-    #[test]
-    fn packets_are_cut_by_their_own_seconds() {
+    /// The seconds of a window between these times in milliseconds, after which the next one follows at once.
+    fn window(start_ms: u64, end_ms: u64) -> Cut {
+        Cut::of(start_ms * NS / 1_000, end_ms * NS / 1_000, Then::Window(end_ms * NS / 1_000))
+    }
+
+    /// The seconds of one window with everything.
+    fn all(start_ms: u64, end_ms: u64) -> Cut {
+        Cut::of(start_ms * NS / 1_000, end_ms * NS / 1_000, Then::Nothing)
+    }
+
+    fn counted(packets: impl IntoIterator<Item = (u64, u64)>) -> Seconds {
         let mut seconds = Seconds::default();
-        for (second, packets) in [(100, 3), (100, 4), (103, 5), (102, 1), (104, 2)] {
-            seconds.count(second, tally(packets));
+        packets.into_iter().for_each(|(second, packets)| seconds.count(Some(second), tally(packets)));
+        seconds
+    }
+
+    /// How many seconds there are, the least and the most packets of one, and the packets that are in none.
+    fn sums(rates: &Rates) -> [u64; 4] {
+        [rates.seconds(), rates.least.packets, rates.most.packets, rates.unplaced.packets]
+    }
+
+    #[test]
+    fn packets_are_in_their_own_seconds_in_whichever_order_they_come() {
+        // Two sources: one is so many seconds late.
+        for lag in [0, 1, 3, OPEN as u64 - 1] {
+            let times =
+                (0..200 + lag).flat_map(|second| [(1_000 + second, 50), ((1_000 + second).wrapping_sub(lag), 50)]);
+            let times = times.filter(|(second, _)| (1_000..1_200).contains(second));
+            let mut seconds = counted(times);
+            assert_eq!(sums(&seconds.close(&window(1_000_000, 1_200_000))), [200, 100, 100, 0], "{lag} s");
         }
-        let mut rates = seconds.close();
-        // Seven, nothing twice, six with the one that came late, and two.
-        assert_eq!((rates.seconds(), rates.most, rates.packets.count_at(0)), (5, tally(7), 2));
-        rates.fill_up(7);
-        assert_eq!((rates.seconds(), rates.packets.count_at(0), rates.longest), (7, 4, ms(1_000)));
-        // One that belongs to the second that was reported, and the clock is set back.
-        seconds.count(104, tally(9));
-        seconds.count(105, tally(9));
-        seconds.count(50, tally(8));
-        assert_eq!((seconds.close().most, seconds.close().seconds()), (tally(18), 0));
+        let mut seconds = counted([(100, 3), (100, 4), (103, 5), (102, 1), (104, 2)]);
+        let rates = seconds.close(&window(100_000, 107_000));
+        assert_eq!((sums(&rates), rates.packets.count_at(0), rates.longest), ([7, 0, 7, 0], 3, ms(1_000)));
+    }
+
+    #[test]
+    fn what_is_later_than_all_open_seconds_is_in_none_and_nothing_is_said_of_silence_then() {
+        let late = OPEN as u64;
+        let mut seconds = counted([(1_000, 7), (1_001, 7), (1_000 + late + 1, 7), (1_001, 5), (1_002, 1)]);
+        let rates = seconds.close(&window(900_000, 1_100_000));
+        // From the first to the last second that something is known of.
+        assert_eq!(sums(&rates), [late + 2, 0, 7, 5]);
+        let mut rates = rates;
+        rates.fill_up(200);
+        assert_eq!(rates.seconds(), late + 2, "of the others nobody knows");
+    }
+
+    #[test]
+    fn a_packet_without_a_time_is_in_no_second() {
+        let mut seconds = counted([(1_000, 7), (1_001, 6)]);
+        seconds.count(None, tally(100));
+        assert_eq!(sums(&seconds.close(&window(1_000_000, 1_002_000))), [2, 6, 7, 100]);
+        assert_eq!(sums(&seconds.close(&window(1_002_000, 1_004_000)))[..], [2, 0, 0, 0], "that was the window before");
+    }
+
+    #[test]
+    fn one_wrong_time_costs_no_more_than_its_packet() {
+        for wrong in [0, 5_000_000_000] {
+            let times = [(1_000, 5), (1_001, 5), (wrong, 1), (1_002, 5), (1_003, 5)];
+            let (first, last) = (1_000.min(wrong), 1_004.max(wrong + 1));
+            let rates = counted(times).close(&all(first * 1_000, last * 1_000));
+            assert_eq!(sums(&rates), [4, 5, 5, 1], "{wrong}");
+        }
+        // Where time goes on there, there was silence.
+        let mut seconds = counted([(1_000, 5), (9_000, 5), (9_001, 6)]);
+        assert_eq!(sums(&seconds.close(&window(1_000_000, 9_002_000))), [8_002, 0, 6, 0]);
+        let mut seconds = counted([(1_000, 5), (9_001, 6), (9_000, 5)]);
+        assert_eq!(sums(&seconds.close(&window(1_000_000, 9_002_000))), [8_002, 0, 6, 0]);
+        let mut last = counted([(1_000, 5), (9_000, 5)]);
+        assert_eq!(sums(&last.close(&window(1_000_000, 9_001_000))), [8_001, 0, 5, 0]);
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_no_second() {
+        // Half of the first and of the last.
+        let times = [(100, 5), (101, 10), (102, 10), (103, 5)];
+        assert_eq!(sums(&counted(times).close(&window(100_500, 103_500))), [2, 10, 10, 0]);
+        assert_eq!(sums(&counted(times).close(&all(100_500, 103_500))), [2, 10, 10, 0]);
+        // But a capture whose last packet comes shortly before the end of its second has that second.
+        let even = [(100, 10), (101, 10), (102, 11), (103, 10)];
+        assert_eq!(sums(&counted(even).close(&all(100_000, 103_990))), [4, 10, 11, 0]);
+        assert_eq!(counted([(100, 10), (101, 10)]).close(&all(100_400, 101_600)).seconds(), 0, "none is whole");
+        // The first one may be over long before the window is.
+        let long = (100..300).map(|second| (second, if second == 100 { 5 } else { 10 }));
+        assert_eq!(sums(&counted(long).close(&all(100_500, 300_000))), [199, 10, 10, 0]);
+    }
+
+    #[test]
+    fn the_second_of_a_packet_socket_is_in_one_window_though_this_ends_a_little_late() {
+        let mut seconds = Seconds::default();
+        seconds.begin(100 * NS + 300_000_000);
+        let mut read = |times: &[(u64, u64)], end_ms: u64, passed_ms: u64| {
+            times.iter().for_each(|(second, packets)| seconds.count(Some(*second), tally(*packets)));
+            sums(&seconds.close(&Cut::at(end_ms * NS / 1_000, ms(passed_ms))))
+        };
+        // It was opened within the first second, and read 4 ms into the next window.
+        assert_eq!(read(&[(100, 9), (101, 10), (102, 10), (103, 1)], 103_004, 2_704), [2, 10, 10, 0]);
+        assert_eq!(read(&[(103, 9), (104, 10)], 105_001, 1_997), [2, 10, 10, 0]);
+        // By the clock, the window is not quite over.
+        assert_eq!(read(&[(105, 10)], 105_999, 998), [1, 10, 10, 0]);
+        assert_eq!(read(&[(105, 1), (106, 10)], 107_000, 1_001), [1, 10, 10, 1], "one was read too late");
+        // An hour forward: these seconds did not pass.
+        assert_eq!(read(&[(107, 10), (3_707, 10), (3_708, 10)], 3_709_000, 3_000), [3, 10, 10, 0]);
+        // And back: nothing is known of what came after that.
+        assert_eq!(read(&[(3_709, 10), (110, 10), (111, 10)], 112_000, 3_000), [0, u64::MAX, 0, 30]);
+        assert_eq!(read(&[(112, 10), (113, 10)], 114_000, 2_000), [2, 10, 10, 0], "time goes on");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The flow cache, the ring and the window's edge in the kernel: exact, whatever happens in between.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::{Context as _, Error, Result, ensure};
 use weir::{
@@ -11,6 +11,7 @@ use weir::{
         ring_records,
         userspace::{Buffer, UserspaceProgram},
     },
+    rates::Cut,
 };
 use weir_common::{
     control::{Flush, FlushOrder},
@@ -457,14 +458,15 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
                     let bytes = frame.len() as u32;
                     object.pass_captured_at(tick, Link::Ethernet, bytes, &frame)?;
                     let (tally, link) = (Tally::new(1, bytes.into()), Link::Ethernet);
-                    let buffer = Buffer { headers: &frame, link, tally, tick, second: 0, repeated: false };
+                    let buffer = Buffer { headers: &frame, link, tally, tick, second: None, repeated: false };
                     twin.measure(0, &buffer, |record| twins.push(*record));
                     kernels.append(&mut object.records()?);
                 }
                 let (closed, _) = object.close()?;
                 kernels.extend(closed.records);
                 // The kernel's programs do nothing for rates.
-                let edge = Edge { rates: Vec::new(), ..twin.close(|record| twins.push(*record)) };
+                let edge =
+                    Edge { rates: Vec::new(), ..twin.close(&Cut::at(0, Duration::ZERO), |record| twins.push(*record)) };
                 let differ = kernels.iter().zip(&twins).find(|(kernel, twin)| kernel != twin);
                 ensure!(differ.is_none(), "window {window}: {differ:?}");
                 ensure!(kernels.len() == twins.len(), "window {window}: {} and {}", kernels.len(), twins.len());

@@ -1,5 +1,7 @@
 //! How many packets sampling leaves out between two that it takes: by one law in the kernel and in userspace.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use weir::{
     config::Packets,
@@ -7,6 +9,7 @@ use weir::{
         Plan,
         userspace::{Buffer, UserspaceProgram},
     },
+    rates::Cut,
 };
 use weir_common::{ledger::Tally, packet::Link, record::Record};
 use weir_tests::{
@@ -85,12 +88,12 @@ fn through(mut program: UserspaceProgram) -> Vec<u16> {
             link: Link::Ethernet,
             tally: Tally::new(1, 60),
             tick: 0,
-            second: 0,
+            second: None,
             repeated: false,
         };
         program.measure(0, &buffer, |record| taken.push(*record));
     }
-    program.close(|record| taken.push(*record));
+    program.close(&Cut::at(0, Duration::ZERO), |record| taken.push(*record));
     gaps(&taken)
 }
 

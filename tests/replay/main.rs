@@ -82,6 +82,12 @@ fn main() -> ExitCode {
         trial("examples::packet_sizes", examples::packet_sizes_are_exact, &[]),
         trial("rates::every_second", || rates::every_second_is_true(false), &[]),
         trial("rates::every_second_in_the_kernel", || rates::every_second_is_true(true), &[&root]),
+        trial("rates::lag", rates::a_tap_that_lags_moves_no_packet_to_another_second, &[]),
+        trial("rates::merged", rates::captures_of_one_time_are_merged, &[]),
+        trial("rates::without_a_second", rates::what_has_no_second_is_in_none, &[]),
+        trial("rates::parts", rates::parts_of_seconds_are_none, &[]),
+        trial("midnight::silence", midnight::what_was_seen_before_a_long_silence_is_forgotten, &[]),
+        trial("command::packed", command::packed_captures_and_standard_input_are_read, &[]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(

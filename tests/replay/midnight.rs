@@ -118,3 +118,27 @@ pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -
     }
     Ok(())
 }
+
+/// However long nothing came, flows are forgotten by time: as if windows without packets had gone by.
+pub fn what_was_seen_before_a_long_silence_is_forgotten() -> Result<()> {
+    const GENERATION: u64 = 60;
+    const FLOWS: u16 = 35;
+    let scratch = Scratch::new()?;
+    let file = scratch.file("silence.pcap");
+    let flow = |port| Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (port, 53) };
+    // Also over midnight, when the key changes.
+    for start in [MIDNIGHT, MIDNIGHT - 3_600] {
+        for (silence, expected) in
+            [(10, 0), (GENERATION, 0), (2 * GENERATION + 5, FLOWS), (7_200, FLOWS), (200_000, FLOWS)]
+        {
+            let times = [start, start + silence];
+            let packets =
+                times.into_iter().flat_map(|time| (0..FLOWS).map(move |port| (Duration::from_secs(time), port)));
+            frames::write(&file, packets.map(|(time, port)| (time, flow(port).frame(100))))?;
+            let reports = run_with(&generations(GENERATION), std::slice::from_ref(&file), SECOND, false, 7)?.reports;
+            let new: Vec<_> = reports.iter().filter_map(|report| report["new_flows"]["value"].as_u64()).collect();
+            ensure!(new == [u64::from(FLOWS), u64::from(expected)], "{silence} s of silence: {new:?}");
+        }
+    }
+    Ok(())
+}

@@ -25,15 +25,17 @@ use crate::{
 
 /// Numbers that an alert shows: enough to act on, and a report stays small.
 pub const EVIDENCE_MAX: usize = 10;
-/// A window is whole if it has this part of the interval. A late look at the clock makes no window shorter than that.
-const WHOLE: f64 = 0.9;
+/// A window is whole if it is no shorter and no longer than these parts of the interval.
+const WHOLE: [f64; 2] = [0.9, 1.1];
 
 /// All rules, and where each of them is.
 #[derive(Debug, Default)]
 pub struct Alerts {
     rules: Vec<Standing>,
-    /// Shorter windows are not judged, in seconds.
-    shortest: f64,
+    /// Windows of other lengths are not judged, in seconds.
+    whole: [f64; 2],
+    /// When the last window ended, if the next one may follow at once.
+    last_end: Option<Timestamp>,
 }
 
 /// A rule, and where it is.
@@ -46,11 +48,16 @@ struct Standing {
 }
 
 impl Alerts {
-    /// These rules, none of which has anything to say yet. Windows are so long unless they are cut off.
+    /// These rules, none of which has anything to say yet. Windows are so long unless they are cut off or held up.
     pub fn new(rules: &[Rule], interval: Duration) -> Self {
         let mut alerts = Self::default();
         alerts.change(rules, interval);
         alerts
+    }
+
+    /// The same for windows of any length from a second on: of less no rate is told.
+    pub fn of_any_length(rules: &[Rule]) -> Self {
+        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
     }
 
     /// Where each rule is that is not inactive, with the rule in words.
@@ -71,8 +78,24 @@ impl Alerts {
 
     /// What the rules say of a report, which is that of the next window. Rules that are inactive say nothing.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
-        let is_whole = report.window.seconds >= self.shortest;
+        let is_whole = self.judges(report.window.seconds);
+        // If the clock was stepped, the next window begins at another time though nothing is between them.
+        let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
+        if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
+            self.rules.iter_mut().for_each(|standing| standing.state.pause());
+        }
         self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
+    }
+
+    /// Whether a window of so many seconds is judged.
+    pub fn judges(&self, seconds: f64) -> bool {
+        let [shortest, longest] = self.whole;
+        (shortest..=longest).contains(&seconds)
+    }
+
+    /// Whether there is any rule.
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// The next report is the last one that is judged by rules that are not among these. Their alerts end with it.
@@ -89,7 +112,7 @@ impl Alerts {
             Standing { rule: rule.clone(), state, leaves: false }
         };
         self.rules = rules.iter().map(stand).collect();
-        self.shortest = interval.as_secs_f64() * WHOLE;
+        self.whole = WHOLE.map(|part| interval.as_secs_f64() * part);
     }
 }
 

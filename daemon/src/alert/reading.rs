@@ -104,12 +104,13 @@ fn by_protocol(report: &Report, packets: u64) -> Number {
     if is_exact { Number::count(packets) } else { Number::unbounded(packets) }
 }
 
-/// The busiest second. If the daemon was held up, there may have been a busier one.
+/// The busiest second. If the daemon was held up, or if packets are in no second, there may have been a busier one.
 fn busiest(rates: &InterfaceRates, amount: Amount) -> Number {
     /// A second may be so long by the clocks.
     const LONGEST: f64 = 1.5;
     let max = amount_of(amount, [rates.packets.max, rates.bytes.max]);
-    let upper = if rates.longest_second > LONGEST { f64::INFINITY } else { max as f64 };
+    let unplaced = rates.unplaced.map_or(0, |unplaced| amount_of(amount, [unplaced.packets, unplaced.bytes]));
+    let upper = if rates.longest_second > LONGEST { f64::INFINITY } else { max.saturating_add(unplaced) as f64 };
     Number { upper, ..Number::count(max) }
 }
 

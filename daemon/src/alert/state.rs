@@ -96,6 +96,14 @@ impl<T: Copy> State<T> {
         change
     }
 
+    /// Time has passed of which there is no window: what was in a row is not in a row any more.
+    pub fn pause(&mut self) {
+        *self = match *self {
+            Self::Inactive | Self::Pending(_) => Self::Inactive,
+            Self::Firing { since, .. } => Self::Firing { since, within: 0 },
+        };
+    }
+
     fn waiting(since: Since<T>, windows: u32) -> (Self, Change<T>) {
         if since.windows >= u64::from(windows) {
             (Self::Firing { since, within: 0 }, Change::Begins)
@@ -146,6 +154,18 @@ mod tests {
     #[test]
     fn a_window_that_is_not_judged_changes_nothing() {
         assert_eq!(story(2, &[Silent, Beyond, Silent, Beyond, Silent, Within, Silent, Within, Silent]), ".ppFfccE.");
+    }
+
+    #[test]
+    fn windows_with_a_pause_between_them_are_not_in_a_row() {
+        let since = Since { start: 3, windows: 2 };
+        let after = |mut state: State<i32>| {
+            state.pause();
+            state
+        };
+        assert_eq!(after(State::Pending(since)), State::Inactive);
+        assert_eq!(after(State::Firing { since, within: 1 }), State::Firing { since, within: 0 });
+        assert_eq!(after(State::Inactive), State::Inactive);
     }
 
     #[test]

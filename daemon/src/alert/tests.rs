@@ -262,6 +262,52 @@ fn a_window_that_is_cut_off_is_not_judged() {
 }
 
 #[test]
+fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
+    let mut alerts = Alerts::new(&[rule("destinations_per_source > 5000"), rule("unique.src_ip < 5")], TEN);
+    let mut judge = |seconds: f64, lower: u64| {
+        let mut report = row(lower, lower, lower);
+        report.window.seconds = seconds;
+        let told = alerts.judge(&report);
+        let told = told.iter().map(|alert| format!("{} {}", alert.state, alert.change.clone().unwrap_or_default()));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(judge(25.2, 12_000), [""; 0], "so much came in more than two windows");
+    assert_eq!(judge(11.1, 6_000), [""; 0]);
+    assert_eq!(judge(10.9, 6_000), ["firing begins"]);
+    assert_eq!(judge(25.2, 0), ["firing "], "it stays as it was");
+    assert_eq!(judge(10.0, 0), ["cleared ends"]);
+    let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")]);
+    for (seconds, is_judged) in [(0.9, false), (1.0, true), (1e9, true)] {
+        assert_eq!(any.judges(seconds), is_judged);
+    }
+    let mut report = row(6_000, 6_000, 6_000);
+    report.window.seconds = 3_600.0;
+    assert_eq!(any.judge(&report).len(), 1);
+}
+
+#[test]
+fn windows_with_silence_between_them_are_not_in_a_row() {
+    let rule = Rule { windows: 2, ..rule("destinations_per_source > 5000") };
+    let mut alerts = Alerts::new(&[rule], TEN);
+    let mut judge = |start_s: i64, lower: u64, is_stepped: bool| {
+        let mut report = row(lower, lower, lower);
+        report.window.start = Timestamp::from_second(start_s).unwrap();
+        report.window.end = Timestamp::from_second(start_s + 10).unwrap();
+        report.window.clock_step_seconds = is_stepped.then_some(3_600.0);
+        alerts.judge(&report).pop().map_or_else(String::new, |alert| alert.state)
+    };
+    assert_eq!(judge(0, 6_000, false), "pending");
+    assert_eq!(judge(7_200, 6_000, false), "pending", "two hours later it is the first one again");
+    assert_eq!(judge(7_210, 6_000, false), "firing");
+    assert_eq!(judge(7_220, 0, false), "clearing");
+    assert_eq!(judge(9_000, 0, false), "clearing", "it ends after two windows in a row");
+    assert_eq!(judge(9_010, 0, false), "cleared");
+    // Where the clock was set, windows follow each other all the same.
+    assert_eq!(judge(9_020, 6_000, true), "pending");
+    assert_eq!(judge(12_620, 6_000, false), "firing");
+}
+
+#[test]
 fn another_configuration_ends_the_alerts_of_rules_that_it_does_not_have() {
     let [stays, leaves, new] =
         ["stays", "leaves", "new"].map(|name| Rule { name: name.to_owned(), ..rule("destinations_per_source > 5000") });

@@ -13,7 +13,7 @@ use weir_common::{
 use weir_sketch::simd::prefetch;
 
 use super::{edge::Edge, plan::Plan};
-use crate::rates::Seconds;
+use crate::rates::{Cut, Seconds};
 
 /// A packet, or several that an offload merged into one buffer; those share its headers.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ pub struct Buffer<'a> {
     pub tally: Tally,
     /// When it came: see [`Record::first_tick`].
     pub tick: u32,
-    /// When it came: seconds since 1970.
-    pub second: u64,
+    /// When it came: seconds since 1970; `None` if that is not known.
+    pub second: Option<u64>,
     /// Whether they feed totals and lists on another interface.
     pub repeated: bool,
 }
@@ -151,8 +151,15 @@ impl UserspaceProgram {
         self.edge.lost_beyond.add(beyond);
     }
 
-    /// Closes the window: all records leave the cache, and what was counted exactly is the edge.
-    pub fn close(&mut self, mut evict: impl FnMut(&Record)) -> Edge {
+    /// The window of an interface begins at this time, in nanoseconds since 1970, if none did before. There is room for
+    /// its slot.
+    pub fn begin(&mut self, slot: u8, time_ns: u64) {
+        self.seconds[usize::from(slot)].begin(time_ns);
+    }
+
+    /// Closes the window: all records leave the cache, and what was counted exactly is the edge. `cut` are the seconds
+    /// of the window.
+    pub fn close(&mut self, cut: &Cut, mut evict: impl FnMut(&Record)) -> Edge {
         for nth in 0..PENDING {
             if let Some(next) = self.pending[self.parsed.wrapping_add(nth) % PENDING].take() {
                 self.count(&next, &mut evict);
@@ -162,7 +169,7 @@ impl UserspaceProgram {
         records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
-        let rates = self.seconds.iter_mut().map(Seconds::close).collect();
+        let rates = self.seconds.iter_mut().map(|seconds| seconds.close(cut)).collect();
         Edge { sampling: (self.drawn, self.drawn), rates, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
@@ -199,6 +206,8 @@ impl UserspaceProgram {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use weir_common::ledger::{Ledger, Skip};
     use weir_sketch::hash::Key;
 
@@ -243,12 +252,12 @@ mod tests {
                 link: Link::Ethernet,
                 tally: Tally::new(1, 60),
                 tick: 0,
-                second: 0,
+                second: None,
                 repeated: false,
             };
             program.measure(1, &buffer, |record| records.push(*record));
         }
-        let edge = program.close(|record| records.push(*record));
+        let edge = program.close(&Cut::at(0, Duration::ZERO), |record| records.push(*record));
         (records, edge)
     }
 

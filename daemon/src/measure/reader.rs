@@ -25,12 +25,13 @@ use super::{
     userspace::UserspaceCollector,
 };
 use crate::{
-    clock,
+    clock::{self, Moment},
     config::Sampling,
     datapath::{
         plan::Plan,
         tap::{Command, Inbox, Tapped, wait},
     },
+    rates::Cut,
     waker::Waker,
 };
 
@@ -46,13 +47,16 @@ pub struct Reader {
     collector: UserspaceCollector,
     control: SamplingControl,
     looked: Duration,
+    /// When the open window began.
+    begun: Duration,
 }
 
 impl Reader {
     /// A reader of the taps that come into `inbox`, which fills `shard`.
     pub fn new(inbox: Inbox, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
-        Self { inbox, taps: Vec::new(), collector, control, looked: clock::now().monotonic }
+        let now = clock::now().monotonic;
+        Self { inbox, taps: Vec::new(), collector, control, looked: now, begun: now }
     }
 
     /// Wakes this reader.
@@ -103,6 +107,7 @@ impl Reader {
             match command {
                 Command::Open(tap) => {
                     self.collector.provide(usize::from(tap.slot) + 1);
+                    self.collector.begin(tap.slot, since_epoch(clock::now()));
                     self.taps.push(*tap);
                 }
                 Command::Close(slot) => {
@@ -118,6 +123,9 @@ impl Reader {
     }
 
     fn close(&mut self, spare: Box<Shard>) -> Result<Closed, WorkerError> {
+        let now = clock::now();
+        let cut = Cut::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
+        self.begun = now.monotonic;
         // All of them first, so that their windows end together.
         for tap in &mut self.taps {
             tap.look().map_err(WorkerError::Tap)?;
@@ -125,7 +133,7 @@ impl Reader {
         for tap in &mut self.taps {
             settle(tap, &mut self.collector)?;
         }
-        let mut window = self.collector.close(spare);
+        let mut window = self.collector.close(spare, &cut);
         window.sampled_at(self.control.end_window(window.edge.sampling));
         Ok(window)
     }
@@ -164,6 +172,11 @@ impl Reader {
         self.inbox.waker.clear();
         Ok(())
     }
+}
+
+/// A moment in nanoseconds since the Unix epoch.
+fn since_epoch(now: Moment) -> u64 {
+    u64::try_from(now.wall.as_nanosecond()).unwrap_or(0)
 }
 
 /// Measures what a tap still has for this window, and accounts for what its socket dropped.

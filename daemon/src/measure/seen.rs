@@ -53,6 +53,32 @@ impl Rotation {
     }
 }
 
+impl Rotation {
+    /// How often the filter is to be rotated for windows of this length that went by, without anything in them, between
+    /// the end of the last one and `next`. Twice is enough to forget everything.
+    pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) -> u32 {
+        let mut rotations = 0;
+        let mut end = last_end;
+        while rotations < 2 {
+            // The first window that ends when the generation is over.
+            let begun = self.begun.unwrap_or(end);
+            let left = begun.saturating_add(self.generation).saturating_sub(end).max(Duration::from_nanos(1));
+            let windows = left.as_nanos().div_ceil(interval.as_nanos().max(1));
+            end = end.saturating_add(interval.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)));
+            if end > next {
+                break;
+            }
+            self.begun = Some(end);
+            rotations += 1;
+        }
+        if rotations == 2 {
+            // There is nothing to forget any more.
+            self.begun = Some(next);
+        }
+        rotations
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

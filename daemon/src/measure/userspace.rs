@@ -6,9 +6,12 @@ use weir_common::ledger::Tally;
 use weir_sketch::Seen;
 
 use super::{batch::Batch, order::Closed, shard::Shard};
-use crate::datapath::{
-    plan::Plan,
-    userspace::{Buffer, UserspaceProgram},
+use crate::{
+    datapath::{
+        plan::Plan,
+        userspace::{Buffer, UserspaceProgram},
+    },
+    rates::Cut,
 };
 
 /// A userspace program, and the shard that its records go to.
@@ -45,10 +48,15 @@ impl UserspaceCollector {
         self.program.lose(slot, counted, beyond, repeated);
     }
 
-    /// Closes the window, and goes on with the empty shard `spare`.
-    pub fn close(&mut self, spare: Box<Shard>) -> Closed {
+    /// The window of an interface begins at this time: see [`UserspaceProgram::begin`].
+    pub fn begin(&mut self, slot: u8, time_ns: u64) {
+        self.program.begin(slot, time_ns);
+    }
+
+    /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
+    pub fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Closed {
         let Self { program, batch, seen } = self;
-        let edge = program.close(|record| batch.push(record, seen));
+        let edge = program.close(cut, |record| batch.push(record, seen));
         Closed::new(batch.replace(Batch::new(spare), seen), edge)
     }
 }

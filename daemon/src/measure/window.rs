@@ -29,6 +29,8 @@ pub struct Span {
     pub clock_step: Option<SignedDuration>,
     /// Its packets whose time is before it; `None` where packets are measured as they come.
     pub late_packets: Option<u64>,
+    /// Its packets that have no time; `None` where all have one.
+    pub untimed_packets: Option<u64>,
 }
 
 impl Window {
@@ -72,11 +74,11 @@ impl Window {
 
     /// The whole window, when its edge is reached, and the next one, open at `now`.
     ///
-    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or
-    /// windows were missed: then it begins now.
+    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or this
+    /// one ends so late that it has much of what came after its edge: then it ends now, and the next begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
-        if self.step(now).is_some() || late >= interval {
+        if self.step(now).is_some() || late > (interval / LATE_PART).min(LATE_MAX) {
             return (self.cut(now), Self::open(now, interval));
         }
         let span = Span {
@@ -85,6 +87,7 @@ impl Window {
             length: self.end.monotonic.saturating_sub(self.start.monotonic),
             clock_step: None,
             late_packets: None,
+            untimed_packets: None,
         };
         // By its label, not by the next multiple: a clock that was moved back a little is short of this one's end.
         let label = later(self.end.wall, interval);
@@ -107,7 +110,7 @@ impl Window {
             None if now.wall > start => now.wall,
             _ => later(start, length.max(Duration::from_nanos(1))),
         };
-        Span { start, end, length, clock_step, late_packets: None }
+        Span { start, end, length, clock_step, late_packets: None, untimed_packets: None }
     }
 
     /// By how much the wall clock is ahead of what the monotonic clock lets expect, if that is too much to be a drift.
@@ -119,6 +122,10 @@ impl Window {
         (ahead.abs() > DRIFT_MAX).then_some(ahead)
     }
 }
+
+/// A window may end so late and keep its length: this part of the interval, and no longer than this.
+const LATE_PART: u32 = 10;
+const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// If the wall clock drifts by more than this within a window, it was stepped, and windows follow it.
 const DRIFT_MAX: SignedDuration = SignedDuration::from_millis(500);
@@ -139,6 +146,13 @@ mod tests {
 
     fn moment(wall: &str, monotonic_ms: u64) -> Moment {
         Moment { wall: wall.parse().unwrap(), monotonic: Duration::from_millis(monotonic_ms) }
+    }
+
+    impl Moment {
+        fn later_by(self, ms: u64) -> Self {
+            let by = Duration::from_millis(ms);
+            Self { wall: later(self.wall, by), monotonic: self.monotonic + by }
+        }
     }
 
     fn at(wall: &str) -> Timestamp {
@@ -208,6 +222,22 @@ mod tests {
         let (span, next) = window.advance(moment("2026-11-20T08:00:35Z", 35_000), TEN);
         assert_eq!((span.length, span.clock_step), (Duration::from_secs(35), None));
         assert_eq!(next.left(moment("2026-11-20T08:00:35Z", 35_000)), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_window_that_is_closed_late_has_the_length_of_what_it_has() {
+        for (interval_ms, late_ms) in [(1_000, 100), (5_000, 500), (60_000, 500)] {
+            let interval = Duration::from_millis(interval_ms);
+            let at = |ms: u64| moment("2026-11-20T08:00:00Z", 0).later_by(ms);
+            let window = Window::open(at(0), interval);
+            let (span, next) = window.advance(at(interval_ms + late_ms), interval);
+            assert_eq!((span.length, next.begin()), (interval, at(interval_ms)), "{interval_ms} ms");
+            let (span, next) = window.advance(at(interval_ms + late_ms + 1), interval);
+            assert_eq!(span.length, Duration::from_millis(interval_ms + late_ms + 1));
+            assert_eq!((span.end, next.begin()), (at(interval_ms + late_ms + 1).wall, at(interval_ms + late_ms + 1)));
+            // It ends where it would have ended.
+            assert_eq!(next.left(at(2 * interval_ms)), Duration::ZERO);
+        }
     }
 
     #[test]

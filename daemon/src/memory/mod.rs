@@ -27,6 +27,7 @@ use crate::{
     datapath::{Cpus, Shares, ring_records, tap},
     measure::{lane::LATE_BYTES, ranking::Ranked, shard::Shard},
     question::Views,
+    rates::SECONDS_BYTES,
     report::REPORTS_KEPT,
     spool,
     text::grouped,
@@ -102,6 +103,8 @@ pub struct Memory {
     pub counters: u64,
     /// One worker's: sums of its CPUs.
     pub sums: u64,
+    /// The seconds of packet sockets.
+    pub seconds: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
     /// The last reports, for those who ask, where no queue has them.
@@ -154,6 +157,7 @@ impl Memory {
             spare_rings: if has_programs { spare_rings } else { 0 },
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
+            seconds: taps as u64 * SECONDS_BYTES,
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
@@ -175,6 +179,7 @@ impl Memory {
             + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
             + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
             + self.taps * self.packet_ring
+            + self.seconds
             + self.names
             + self.seen_flows
             + self.queues
@@ -247,7 +252,7 @@ impl fmt::Display for Memory {
         }
         let sums = (workers + readers) * self.sums;
         let of_all = format!("of {} and {}", plural(cpus, "CPU"), plural(&(workers + readers), "thread"));
-        line("counters of interfaces", cpus * counters + sums, of_all)?;
+        line("counters of interfaces", cpus * counters + sums + self.seconds, of_all)?;
         if self.names > NAMES_SHOWN {
             line("names of addresses", self.names, "networks and databases, shared by all".into())?;
         }

@@ -6,14 +6,15 @@ use super::capture::Packet;
 use crate::{
     datapath::{KernelError, userspace::Buffer},
     measure::{order::Closed, shard::Shard, userspace::UserspaceCollector},
+    rates::Cut,
 };
 
 /// Where packets are counted into records: in userspace or in the kernel.
 pub trait Datapath {
     /// Measures a packet.
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
-    /// Closes the window, and goes on with the empty shard `spare`.
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError>;
+    /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
+    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError>;
 }
 
 impl Datapath for UserspaceCollector {
@@ -24,19 +25,22 @@ impl Datapath for UserspaceCollector {
         Ok(())
     }
 
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        Ok(Self::close(self, spare))
+    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError> {
+        Ok(Self::close(self, spare, cut))
     }
 }
 
-/// When it was captured: milliseconds modulo 2^32.
+/// When it was captured: milliseconds modulo 2^32; 0 if that is not known.
 pub const fn tick(packet: &Packet<'_>) -> u32 {
     const NS_PER_MS: u64 = 1_000_000;
-    (packet.time_ns / NS_PER_MS) as u32
+    match packet.time_ns {
+        Some(time_ns) => (time_ns / NS_PER_MS) as u32,
+        None => 0,
+    }
 }
 
-/// When it was captured: seconds since 1970.
-pub const fn second(packet: &Packet<'_>) -> u64 {
+/// When it was captured: seconds since 1970, if that is known.
+pub fn second(packet: &Packet<'_>) -> Option<u64> {
     const NS_PER_SECOND: u64 = 1_000_000_000;
-    packet.time_ns / NS_PER_SECOND
+    packet.time_ns.map(|time_ns| time_ns / NS_PER_SECOND)
 }

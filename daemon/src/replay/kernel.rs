@@ -17,7 +17,7 @@ use super::{
 use crate::{
     datapath::{KernelError, Parts, Ring, programs::test_run},
     measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard},
-    rates::Seconds,
+    rates::{Cut, Seconds},
 };
 
 /// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
@@ -83,9 +83,9 @@ impl Datapath for KernelDatapath<'_> {
         Ok(())
     }
 
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError> {
         let mut closed = self.collector.close(spare)?;
-        closed.edge.add_rates(vec![self.seconds.close()]);
+        closed.edge.add_rates(vec![self.seconds.close(cut)]);
         Ok(closed)
     }
 }

@@ -2,13 +2,15 @@
 
 pub mod capture;
 mod datapath;
+mod held;
+mod input;
 mod kernel;
+mod merge;
 mod timeline;
 
 use std::{
-    fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -19,10 +21,13 @@ use thiserror::Error;
 use weir_common::control::Feeds;
 use weir_sketch::{MergeError, hash::Key};
 
+pub use self::input::is_stdin;
 use self::{
-    capture::{Broken, Capture},
+    capture::{Broken, Packet},
     datapath::Datapath,
+    held::Held,
     kernel::KernelDatapath,
+    merge::Merge,
     timeline::{Stretch, Timeline, Turn},
 };
 use crate::{
@@ -47,7 +52,9 @@ use crate::{
     names::GeoError,
     observer::Observer,
     question::{Ask, Views},
+    rates::{Cut, Then},
     report::Report,
+    rule::Rule,
 };
 
 /// How the time of a capture is divided into windows.
@@ -60,11 +67,11 @@ pub enum Windows {
 }
 
 impl Windows {
-    /// How long a window is at least, for alerts to judge it: of less than a second no rate is told.
-    const fn least(self) -> Duration {
+    /// The rules for such windows.
+    fn alerts(self, rules: &[Rule]) -> Alerts {
         match self {
-            Self::All => Duration::from_secs(1),
-            Self::Every(interval) => interval,
+            Self::All => Alerts::of_any_length(rules),
+            Self::Every(interval) => Alerts::new(rules, interval),
         }
     }
 }
@@ -72,7 +79,7 @@ impl Windows {
 /// What to replay, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The captures, in order.
+    /// The captures: files, or `-` for standard input. Their packets are taken in the order of time.
     pub files: Vec<PathBuf>,
     /// How their time is divided into windows.
     pub windows: Windows,
@@ -147,8 +154,9 @@ pub fn replay(
     let plan = Plan { interfaces: 1, ..Plan::new(config, key, &cpus) };
     let memory_bytes = Memory::plan(config, &views, &cpus, true).resident();
     let run = Run {
+        windows: options.windows,
         timeline: Timeline::new(options.windows),
-        captures: 0,
+        held: Held::default(),
         interface,
         spare: Some(spare),
         closing: Closing {
@@ -163,7 +171,7 @@ pub fn replay(
             memory_bytes,
             cpu_time: clock::cpu_time(),
             last: None,
-            alerts: Alerts::new(&config.alerts.rules, options.windows.least()),
+            alerts: options.windows.alerts(&config.alerts.rules),
         },
         deliver,
     };
@@ -181,15 +189,18 @@ pub fn replay(
 /// One file gives the interface its name. Several files are one interface, too.
 fn interface_name(files: &[PathBuf]) -> String {
     match files {
+        [file] if is_stdin(file) => "stdin".to_owned(),
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
         _ => "replay".to_owned(),
     }
 }
 
 struct Run<'a> {
+    windows: Windows,
     timeline: Timeline,
-    /// How many files are captures.
-    captures: usize,
+    /// Packets of later windows, while packets of the open one may still come; or packets without a time, while nothing
+    /// has told the time.
+    held: Held,
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
@@ -203,61 +214,82 @@ impl Run<'_> {
         progress: bool,
         mut datapath: impl Datapath,
     ) -> Result<Vec<Broken>, ReplayError> {
-        let bar = progress_bar(files, progress);
-        let mut broken = Vec::new();
-        let mut done = 0;
-        for file in files {
-            if let Err(error) = self.file(file, &mut datapath, |read| bar.set_position(done + read))? {
-                broken.push(error);
-            }
-            done += size_of_file(file);
-        }
-        // A file that is no capture is no measurement; a capture without packets is one of nothing.
-        if self.captures > 0 {
-            let last = self.timeline.end();
-            self.close(last, last.end_ns, &mut datapath)?;
-        }
-        bar.finish_and_clear();
-        Ok(broken)
-    }
-
-    fn file(
-        &mut self,
-        file: &Path,
-        datapath: &mut impl Datapath,
-        progress: impl Fn(u64),
-    ) -> Result<Result<(), Broken>, ReplayError> {
         /// Progress for every single packet would cost more than the packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
-        let mut capture = match Capture::open(file) {
-            Ok(capture) => capture,
-            Err(broken) => return Ok(Err(broken)),
-        };
-        self.captures += 1;
-        self.timeline.next_capture();
-        for count in 1_u64.. {
-            match capture.next_packet() {
-                Ok(Some(packet)) => {
-                    self.time(packet.time_ns, datapath)?;
-                    datapath.measure(&packet)?;
-                }
-                Ok(None) => break,
-                Err(broken) => return Ok(Err(broken)),
-            }
+        let bar = progress_bar(files, progress);
+        let mut merge = Merge::new(files);
+        let mut count = 0_u64;
+        while let Some(packet) = merge.next_packet() {
+            self.take(&packet, &mut datapath)?;
+            count += 1;
             if count.is_multiple_of(PACKETS_PER_TICK) {
-                progress(capture.bytes_read());
+                bar.set_position(merge.bytes_read());
             }
         }
-        Ok(Ok(()))
+        // A file that is no capture is no measurement; a capture without packets is one of nothing.
+        if merge.captures() > 0 {
+            self.end(&mut datapath)?;
+        }
+        bar.finish_and_clear();
+        Ok(merge.into_broken())
     }
 
-    /// Goes on to the time of a packet: closes the open window if it is over, and opens the packet's.
-    fn time(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        match self.timeline.turn(time_ns) {
-            Turn::Stay => Ok(()),
-            Turn::Begin(start_ns) => self.begin(start_ns, datapath),
-            Turn::Next(over, start_ns) => self.close(over, start_ns, datapath),
+    /// Measures a packet, or holds it until its window is open.
+    fn take(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let is_early = match packet.time_ns {
+            Some(time_ns) => self.timeline.is_beyond(time_ns),
+            None => !self.timeline.has_begun(),
+        };
+        if !is_early {
+            return self.measure(packet, datapath);
         }
+        self.held.push(packet);
+        while self.held.is_full() || packet.time_ns.is_some_and(|time_ns| self.timeline.is_over(time_ns)) {
+            if !self.let_go(datapath)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures the earliest packet that is held, and those of the same window. Tells whether there was one.
+    fn let_go(&mut self, datapath: &mut impl Datapath) -> Result<bool, ReplayError> {
+        let Some(first) = self.held.pop() else { return Ok(false) };
+        self.measure(&first.packet(), datapath)?;
+        while self.held.first_ns().is_some_and(|time_ns| !self.timeline.is_beyond(time_ns)) {
+            if let Some(next) = self.held.pop() {
+                self.measure(&next.packet(), datapath)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Measures a packet in the open window, or in the next one, which then begins.
+    fn measure(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let turn = match packet.time_ns {
+            Some(time_ns) => self.timeline.turn(time_ns),
+            None => self.timeline.untimed().map_or(Turn::Stay, Turn::Begin),
+        };
+        match turn {
+            Turn::Stay => {}
+            Turn::Begin(start_ns) => {
+                self.begin(start_ns, datapath)?;
+                // What is held has no time.
+                while let Some(untimed) = self.held.pop() {
+                    self.timeline.untimed();
+                    datapath.measure(&untimed.packet())?;
+                }
+            }
+            Turn::Next(over, start_ns) => self.close(over, start_ns, datapath)?,
+        }
+        Ok(datapath.measure(packet)?)
+    }
+
+    /// Closes the last window.
+    fn end(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        while self.let_go(datapath)? {}
+        let last = self.timeline.end();
+        self.close(last, last.end_ns, datapath)
     }
 
     /// Opens the first window. Its day is known only now, so a window of nothing is closed: the datapath gets a shard
@@ -267,7 +299,7 @@ impl Run<'_> {
         keys.restart(time(start_ns), seen);
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         keys.equip(&mut spare);
-        self.spare = Some(datapath.close(spare)?.shard);
+        self.spare = Some(datapath.close(spare, &self.cut(Stretch::default(), start_ns))?.shard);
         Ok(())
     }
 
@@ -276,7 +308,7 @@ impl Run<'_> {
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         self.closing.advance(time(next_ns));
         self.closing.keys.equip(&mut spare);
-        let mut window = [datapath.close(spare)?];
+        let mut window = [datapath.close(spare, &self.cut(over, next_ns))?];
         let times = Times {
             span: span(over),
             begin: Duration::from_nanos(over.start_ns),
@@ -295,10 +327,22 @@ impl Run<'_> {
         };
         let report = self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
         self.closing.rotate(times);
+        if let Windows::Every(interval) = self.windows {
+            self.closing.pass(times.end, Duration::from_nanos(next_ns), interval);
+        }
         let [Closed { mut shard, .. }] = window;
         shard.clear();
         self.spare = Some(shard);
         Ok((self.deliver)(&report)?)
+    }
+
+    /// The seconds of a window, after which the next one begins at `next_ns`.
+    const fn cut(&self, over: Stretch, next_ns: u64) -> Cut {
+        let then = match self.windows {
+            Windows::All => Then::Nothing,
+            Windows::Every(_) => Then::Window(next_ns),
+        };
+        Cut::of(over.start_ns, over.end_ns, then)
     }
 }
 
@@ -307,7 +351,7 @@ fn time(ns: u64) -> Timestamp {
 }
 
 fn span(over: Stretch) -> Span {
-    let Stretch { start_ns, end_ns, late, set_back_ns } = over;
+    let Stretch { start_ns, end_ns, late, untimed, set_back_ns } = over;
     let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
     Span {
         start: time(start_ns),
@@ -315,6 +359,7 @@ fn span(over: Stretch) -> Span {
         length: Duration::from_nanos(end_ns.saturating_sub(start_ns)),
         clock_step: set_back_ns.map(back),
         late_packets: Some(late),
+        untimed_packets: (untimed > 0).then_some(untimed),
     }
 }
 
@@ -322,13 +367,13 @@ fn progress_bar(files: &[PathBuf], wanted: bool) -> ProgressBar {
     if !wanted {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} left")
-        .expect("the template is constant, and valid");
-    ProgressBar::new(files.iter().map(|file| size_of_file(file)).sum()).with_style(style)
-}
-
-fn size_of_file(file: &Path) -> u64 {
-    fs::metadata(file).map_or(0, |metadata| metadata.len())
+    let size = input::size(files);
+    let template = match size {
+        Some(_) => "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
+        None => "{spinner} {bytes} {bytes_per_sec}",
+    };
+    let style = ProgressStyle::with_template(template).expect("the template is constant, and valid");
+    size.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
 /// Writes a report as one line of JSON.

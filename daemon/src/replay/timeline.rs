@@ -2,11 +2,12 @@
 //!
 //! Time goes on with the packets, but captures are not always sorted, and a clock may have been set while one was made:
 //!
-//! - A packet after the open window begins its own window. There are no windows without packets in between.
+//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD`] later
+//!   come, others may still belong to it. There are no windows without packets in between.
 //! - A packet from before the open window joins it, and is counted as late.
 //! - If late packets are all that comes, the capture's clock was set back, or one packet was stamped far in the future.
 //!   After [`LATE_MAX`] of them in a row, which also cover the length of a window, windows follow their time.
-//! - A capture that begins more than a window back has windows of its own.
+//! - A packet without a time belongs to the open window, whatever that is.
 //!
 //! So a packet far in the future costs one window. Timestamps that jump to and fro cost a window for each [`LATE_MAX`]
 //! packets at most, however far they jump.
@@ -16,8 +17,11 @@ use super::Windows;
 /// So many late packets in a row may be out of order. More of them are what time it is now.
 pub const LATE_MAX: u64 = 100;
 
+/// A window is over when a packet comes whose time is so much later, in nanoseconds.
+pub const HOLD_NS: u64 = 10_000_000_000;
+
 /// A window, in nanoseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// Its first nanosecond.
     pub start_ns: u64,
@@ -25,6 +29,8 @@ pub struct Stretch {
     pub end_ns: u64,
     /// Its packets that are from before it.
     pub late: u64,
+    /// Its packets that have no time.
+    pub untimed: u64,
     /// By how much the clock was set back at its end, if it was.
     pub set_back_ns: Option<u64>,
 }
@@ -49,8 +55,6 @@ pub struct Timeline {
     /// The latest packet so far that is not late.
     latest_ns: u64,
     row: Row,
-    /// Whether the next packet is the first of its capture.
-    is_first: bool,
 }
 
 /// Late packets without another one between them.
@@ -61,6 +65,9 @@ struct Row {
     latest_ns: u64,
 }
 
+/// A window ends after its last packet, so that one nanosecond has to be left.
+const LATEST_NS: u64 = u64::MAX - 1;
+
 impl Timeline {
     /// The time before all captures.
     pub fn new(windows: Windows) -> Self {
@@ -68,19 +75,41 @@ impl Timeline {
             Windows::All => None,
             Windows::Every(interval) => Some(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1)),
         };
-        Self { interval_ns, open: None, latest_ns: 0, row: Row::default(), is_first: true }
+        Self { interval_ns, open: None, latest_ns: 0, row: Row::default() }
     }
 
-    /// Another capture begins.
-    pub const fn next_capture(&mut self) {
-        self.is_first = true;
+    /// Whether a window is open.
+    pub const fn has_begun(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether a packet is after the open window.
+    pub fn is_beyond(&self, time_ns: u64) -> bool {
+        self.is_later(time_ns, 0)
+    }
+
+    /// Whether the open window is over when a packet of this time comes.
+    pub fn is_over(&self, time_ns: u64) -> bool {
+        self.is_later(time_ns, HOLD_NS)
+    }
+
+    fn is_later(&self, time_ns: u64, by_ns: u64) -> bool {
+        let end_ns = self.open.filter(|_| self.interval_ns.is_some()).map(|open| open.end_ns);
+        end_ns.is_some_and(|end_ns| time_ns.min(LATEST_NS) >= end_ns.saturating_add(by_ns))
+    }
+
+    /// A packet without a time comes into the open window. Returns where a window begins if none was open.
+    pub fn untimed(&mut self) -> Option<u64> {
+        let begins = if self.open.is_none() { Some(self.begin(0).start_ns) } else { None };
+        if let Some(open) = &mut self.open {
+            open.untimed += 1;
+        }
+        begins
     }
 
     /// Goes on to the time of a packet.
     pub fn turn(&mut self, time_ns: u64) -> Turn {
-        // A window ends after its last packet, so that one nanosecond has to be left.
-        let time_ns = time_ns.min(u64::MAX - 1);
-        let is_first = std::mem::take(&mut self.is_first);
+        let time_ns = time_ns.min(LATEST_NS);
         let Some(open) = &mut self.open else {
             return Turn::Begin(self.begin(time_ns).start_ns);
         };
@@ -89,8 +118,7 @@ impl Timeline {
             open.end_ns = open.end_ns.max(time_ns + 1);
             return Turn::Stay;
         };
-        let is_elsewhere = is_first && time_ns < open.start_ns.saturating_sub(interval_ns);
-        if time_ns >= open.end_ns || is_elsewhere {
+        if time_ns >= open.end_ns {
             return self.next(time_ns, None);
         }
         if time_ns >= open.start_ns {
@@ -131,7 +159,7 @@ impl Timeline {
     fn window_of(&self, time_ns: u64) -> Stretch {
         let interval_ns = self.interval_ns.unwrap_or(1);
         let start_ns = time_ns - time_ns % interval_ns;
-        Stretch { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, set_back_ns: None }
+        Stretch { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, untimed: 0, set_back_ns: None }
     }
 }
 
@@ -169,7 +197,7 @@ mod tests {
     }
 
     fn stretch(start_ns: u64, late: u64) -> Stretch {
-        Stretch { start_ns, end_ns: start_ns + 10 * SECOND, late, set_back_ns: None }
+        Stretch { start_ns, end_ns: start_ns + 10 * SECOND, late, untimed: 0, set_back_ns: None }
     }
 
     #[test]
@@ -224,20 +252,32 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_that_begins_long_before_has_windows_of_its_own() {
+    fn packets_without_a_time_belong_to_the_open_window() {
         let mut timeline = Timeline::new(TEN);
-        assert_eq!(timeline.turn(DAY + HOUR), Turn::Begin(DAY + HOUR));
-        timeline.next_capture();
-        assert_eq!(timeline.turn(DAY), Turn::Next(stretch(DAY + HOUR, 0), DAY));
-        timeline.next_capture();
-        assert_eq!(timeline.turn(DAY - 10 * SECOND), Turn::Stay, "it overlaps");
-        assert_eq!(timeline.end(), stretch(DAY, 1));
+        assert_eq!(timeline.turn(DAY), Turn::Begin(DAY));
+        assert_eq!(timeline.untimed(), None);
+        assert_eq!(timeline.end(), Stretch { untimed: 1, ..stretch(DAY, 0) });
+        let mut nothing_else = Timeline::new(TEN);
+        assert_eq!([nothing_else.untimed(), nothing_else.untimed()], [Some(0), None]);
+        assert_eq!(nothing_else.end(), Stretch { untimed: 2, ..stretch(0, 0) });
+    }
+
+    #[test]
+    fn a_window_is_over_some_time_after_its_end() {
+        let mut timeline = Timeline::new(TEN);
+        assert!(!timeline.is_beyond(DAY) && !timeline.is_over(u64::MAX), "there is none");
+        timeline.turn(DAY);
+        assert!(!timeline.is_beyond(DAY + 10 * SECOND - 1) && timeline.is_beyond(DAY + 10 * SECOND));
+        assert!(!timeline.is_over(DAY + 10 * SECOND + HOLD_NS - 1) && timeline.is_over(DAY + 10 * SECOND + HOLD_NS));
+        let mut all = Timeline::new(Windows::All);
+        all.turn(DAY);
+        assert!(!all.is_beyond(u64::MAX), "one window has everything");
     }
 
     #[test]
     fn one_window_over_everything_knows_no_late_packet() {
         let times = [DAY, DAY - HOUR, DAY + HOUR, 5];
-        let all = Stretch { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, set_back_ns: None };
+        let all = Stretch { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, untimed: 0, set_back_ns: None };
         assert_eq!(windows(Windows::All, times), [all]);
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use weir_common::{flow::FlowKey, ledger};
 use weir_sketch::hyperloglog::CONFIDENCE;
 
@@ -16,6 +17,7 @@ use crate::{
         protocols::Protocols, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
     },
     question::Views,
+    rates::Cut,
     view::{By, Standard, ViewKey},
 };
 
@@ -71,7 +73,7 @@ impl Report {
             doubt: _,
         } = summary;
         let own = View::all(&views, answers, &interfaces);
-        let seconds = span.length.as_secs();
+        let seconds = whole_seconds(span);
         let rates = interfaces
             .iter()
             .filter_map(|of| {
@@ -120,10 +122,16 @@ impl Report {
     }
 }
 
+/// How many seconds of the wall clock are wholly within a window.
+fn whole_seconds(span: Span) -> u64 {
+    let ns = |time: Timestamp| u64::try_from(time.as_nanosecond()).unwrap_or(0);
+    Cut::whole_seconds(ns(span.start), ns(span.end))
+}
+
 fn window(span: Span) -> Window {
-    let Span { start, end, length, clock_step, late_packets } = span;
+    let Span { start, end, length, clock_step, late_packets, untimed_packets } = span;
     let clock_step_seconds = clock_step.map(|step| step.as_secs_f64());
-    Window { start, end, seconds: length.as_secs_f64(), clock_step_seconds, late_packets }
+    Window { start, end, seconds: length.as_secs_f64(), clock_step_seconds, late_packets, untimed_packets }
 }
 
 fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPackets, sampling: u32) -> Interface {

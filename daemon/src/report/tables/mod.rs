@@ -309,7 +309,7 @@ fn remark_of(Top { sampling, confidence, .. }: &Top) -> String {
 }
 
 fn interval(window: &Window) -> String {
-    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _ } = window;
+    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _, untimed_packets: _ } = window;
     let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
     let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
     let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
@@ -319,7 +319,7 @@ fn interval(window: &Window) -> String {
 
 /// What a reader has to know before he reads the numbers of a window.
 fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
-    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets } = *window;
+    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
     let mut remarks = Vec::new();
     if totals.packets == 0 {
         remarks.push(match late_packets {
@@ -333,6 +333,9 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
     }
     if let Some(late @ 1..) = late_packets {
         remarks.push(format!("late packets: {}, whose time is before this window", grouped(late)));
+    }
+    if let Some(untimed @ 1..) = untimed_packets {
+        remarks.push(format!("packets without a time: {}, which are in no second", grouped(untimed)));
     }
     remarks
 }

@@ -1,6 +1,6 @@
 //! One seed's traffic through the measurement: packets into collectors, their shards into a summary.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use weir::{
@@ -8,6 +8,7 @@ use weir::{
     datapath::{Cpus, Plan, userspace::Buffer},
     measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
     question::Views,
+    rates::Cut,
 };
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
 use weir_sketch::{
@@ -117,7 +118,7 @@ impl<'a> Meter<'a> {
     pub fn measure(&mut self, nth: usize, packet: &Packet) {
         let tally = Tally::new(1, packet.truth.bytes);
         let buffer =
-            Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, second: 0, repeated: false };
+            Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, second: None, repeated: false };
         let slot = packet.truth.flow.as_ref().map_or(0, views::slot);
         let workers = self.collectors.len();
         self.collectors[nth % workers].measure(slot, &buffer);
@@ -126,7 +127,8 @@ impl<'a> Meter<'a> {
     /// Ends the window.
     pub fn close(mut self) -> Measured {
         let shard = || Box::new(Shard::new(&self.config.estimates, self.views, self.key));
-        let window: Vec<_> = self.collectors.iter_mut().map(|collector| collector.close(shard())).collect();
+        let window: Vec<_> =
+            self.collectors.iter_mut().map(|collector| collector.close(shard(), &Cut::at(0, Duration::ZERO))).collect();
         let memory = window[0].shard.memory_bytes() + self.seen.memory_bytes();
         Measured { window, seen: self.seen, memory }
     }

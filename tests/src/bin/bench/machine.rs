@@ -178,6 +178,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         length: config.report.interval,
         clock_step: None,
         late_packets: None,
+        untimed_packets: None,
     };
     let (report, took) = timed(|| {
         let report = closing.report(&mut window, span, Vec::new(), None, account, Vec::new())?;

@@ -114,10 +114,10 @@ fn every_flipped_bit_is_survived() {
 fn what_is_no_capture_is_called_what_it_is() {
     for (bytes, expected) in [
         (&b""[..], "x: the file is empty"),
-        (b"\x1f\x8b\x08\0", "x: the file is gzip-compressed: decompress it first"),
-        (b"\x28\xb5\x2f\xfd", "x: the file is zstd-compressed: decompress it first"),
-        (b"\xfd7zXZ\0", "x: the file is xz-compressed: decompress it first"),
-        (b"BZh9", "x: the file is bzip2-compressed: decompress it first"),
+        (b"\x1f\x8b\x08\0", "x: the gzip data ends too early"),
+        (b"\x28\xb5\x2f\xfd", "x: the zstd data ends too early"),
+        (b"\xfd7zXZ\0", "x: the file is xz-compressed: decompress it first (weir reads gzip and zstd)"),
+        (b"BZh9", "x: the file is bzip2-compressed: decompress it first (weir reads gzip and zstd)"),
         (b"GET / HTTP/1.1", "x: not a capture: expected pcap or pcapng, but it begins with 47 45 54 20 2f 20 48 54"),
         (b"\xd4", "x: not a capture: expected pcap or pcapng, but it begins with d4"),
     ] {
@@ -170,7 +170,7 @@ fn packets_are_whole_wherever_the_buffer_ends() {
     let mut capture = Capture::new(&file.bytes[..], "x").unwrap();
     for i in 0..2_000 {
         let packet = capture.next_packet().unwrap().unwrap();
-        assert_eq!((packet.time_ns, packet.captured), (u64::from(i) * 1_000_000_000, &data(i)[..]));
+        assert_eq!((packet.time_ns, packet.captured), (Some(u64::from(i) * 1_000_000_000), &data(i)[..]));
     }
     assert!(capture.next_packet().unwrap().is_none());
     assert_eq!(capture.bytes_read(), file.bytes.len() as u64);
@@ -187,7 +187,7 @@ fn empty_packets_and_tiny_blocks_are_packets_and_blocks() {
         file.block(0x0bad, |_| {});
     }
     file.simple(0, b"");
-    assert_eq!(read_whole(&file.bytes), [packet(0, Link::Ethernet, 0, b"")]);
+    assert_eq!(read_whole(&file.bytes), [packet(None, Link::Ethernet, 0, b"")]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Captures built by hand, byte by byte.
 
 mod broken;
+mod packed;
 mod pcap;
 mod pcapng;
 
@@ -16,14 +17,14 @@ use super::{
 /// What a packet was read as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnedPacket {
-    time_ns: u64,
+    time_ns: Option<u64>,
     link: Link,
     wire_bytes: u32,
     captured: Vec<u8>,
 }
 
-fn packet(time_ns: u64, link: Link, wire_bytes: u32, captured: &[u8]) -> OwnedPacket {
-    OwnedPacket { time_ns, link, wire_bytes, captured: captured.to_vec() }
+fn packet(time_ns: impl Into<Option<u64>>, link: Link, wire_bytes: u32, captured: &[u8]) -> OwnedPacket {
+    OwnedPacket { time_ns: time_ns.into(), link, wire_bytes, captured: captured.to_vec() }
 }
 
 /// Every packet, and how it ended.
@@ -38,9 +39,14 @@ fn read_from(reader: impl Read) -> (Vec<OwnedPacket>, Result<(), Broken>) {
         Err(broken) => return (packets, Err(broken)),
     };
     loop {
+        // Every other one is looked at first.
+        let looked = (packets.len() % 2 == 1).then(|| capture.next_time());
         match capture.next_packet() {
-            Ok(Some(next)) => packets.push(packet(next.time_ns, next.link, next.wire_bytes, next.captured)),
-            Ok(None) => return (packets, Ok(())),
+            Ok(Some(next)) => {
+                assert!(looked.is_none_or(|looked| looked.is_ok_and(|looked| looked == Some(next.time_ns))));
+                packets.push(packet(next.time_ns, next.link, next.wire_bytes, next.captured));
+            }
+            Ok(None) => return (packets, looked.map_or(Ok(()), |looked| looked.map(|_| ()))),
             Err(broken) => {
                 assert!(matches!(capture.next_packet(), Ok(None)), "nothing comes after a break");
                 return (packets, Err(broken));

@@ -21,12 +21,14 @@ fn both_byte_orders_and_every_resolution() {
 
 #[test]
 fn the_modified_record_header_is_eight_bytes_longer() {
-    let mut file = Writer::pcap(Little, MODIFIED, (2, 4), 1);
-    for data in [b"abc", b"def"] {
-        file.words(&[5, 7, 3, 60]).words(&[2, 0x0800]).put(data);
+    for order in [Little, Big] {
+        let mut file = Writer::pcap(order, MODIFIED, (2, 4), 1);
+        for data in [b"abc", b"def"] {
+            file.words(&[5, 7, 3, 60]).words(&[2, 0x0800]).put(data);
+        }
+        let expected = [b"abc", b"def"].map(|data| packet(5_000_007_000, Link::Ethernet, 60, data));
+        assert_eq!(read_whole(&file.bytes), expected, "{order:?}");
     }
-    let expected = [b"abc", b"def"].map(|data| packet(5_000_007_000, Link::Ethernet, 60, data));
-    assert_eq!(read_whole(&file.bytes), expected);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn every_packet_block_in_both_byte_orders() {
         });
         let expected = [
             packet(1_700_000_000_123_456_000, Link::Ethernet, 60, b"abc"),
-            packet(0, Link::Ethernet, 5, b"defgh"),
+            packet(None, Link::Ethernet, 5, b"defgh"),
             packet(1_000_000_000, Link::RawIp, 70, b"ij"),
         ];
         assert_eq!(read_whole(&file.bytes), expected, "{order:?}");
@@ -73,7 +73,7 @@ fn every_interface_has_its_own_clock() {
                 block.u32(0);
             });
             file.enhanced(0, ticks, 60, b"abc");
-            assert_eq!(read_whole(&file.bytes)[0].time_ns, time_ns, "{resolution:?} {ticks} {order:?}");
+            assert_eq!(read_whole(&file.bytes)[0].time_ns, Some(time_ns), "{resolution:?} {ticks} {order:?}");
         }
     }
 }
@@ -93,7 +93,7 @@ fn a_clock_may_be_offset_and_stays_between_1970_and_the_last_nanosecond() {
                 block.u16(TSOFFSET).u16(8).u64(seconds as u64).u32(0);
             });
             file.enhanced(0, ticks, 60, b"abc");
-            assert_eq!(read_whole(&file.bytes)[0].time_ns, time_ns, "{seconds} {ticks} {order:?}");
+            assert_eq!(read_whole(&file.bytes)[0].time_ns, Some(time_ns), "{seconds} {ticks} {order:?}");
         }
     }
 }
@@ -125,7 +125,7 @@ fn a_simple_packet_was_cut_at_the_snapshot_length() {
     file.interface(1, 5, plain).simple(1_500, b"abcde").simple(2, b"ab");
     assert_eq!(
         read_whole(&file.bytes),
-        [packet(0, Link::Ethernet, 1_500, b"abcde"), packet(0, Link::Ethernet, 2, b"ab")]
+        [packet(None, Link::Ethernet, 1_500, b"abcde"), packet(None, Link::Ethernet, 2, b"ab")]
     );
     let mut file = Writer::pcapng(Little);
     file.interface(1, 0, plain).simple(1_500, b"abcde");

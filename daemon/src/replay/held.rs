@@ -1,0 +1,127 @@
+//! Packets that wait for their window, in the order of their times.
+
+use std::{cmp::Ordering, collections::BinaryHeap};
+
+use weir_common::packet::{Link, REACH_MAX};
+
+use super::capture::Packet;
+
+/// What may wait, in bytes of memory.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Packets that were copied out of their captures, as far as anybody reads them.
+#[derive(Default)]
+pub struct Held {
+    packets: BinaryHeap<Waiting>,
+    /// How many came.
+    count: u64,
+    bytes: usize,
+}
+
+/// One of them.
+pub struct Waiting {
+    time_ns: Option<u64>,
+    /// Which one it was: those of the same time stay in the order in which they came.
+    nth: u64,
+    link: Link,
+    wire_bytes: u32,
+    captured: Box<[u8]>,
+}
+
+impl Held {
+    /// Keeps a packet.
+    pub fn push(&mut self, &Packet { time_ns, link, wire_bytes, captured }: &Packet<'_>) {
+        let captured = captured[..captured.len().min(REACH_MAX)].into();
+        let waiting = Waiting { time_ns, nth: self.count, link, wire_bytes, captured };
+        self.count += 1;
+        self.bytes += waiting.bytes();
+        self.packets.push(waiting);
+    }
+
+    /// Takes the earliest packet. One without a time is earlier than all others.
+    pub fn pop(&mut self) -> Option<Waiting> {
+        let first = self.packets.pop()?;
+        self.bytes -= first.bytes();
+        Some(first)
+    }
+
+    /// The time of the earliest packet; 0 if it has none.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.packets.peek().map(|first| first.time_ns.unwrap_or(0))
+    }
+
+    /// Whether there is no room for another one.
+    pub const fn is_full(&self) -> bool {
+        self.bytes >= BYTES_MAX
+    }
+}
+
+impl Waiting {
+    /// The packet again.
+    pub const fn packet(&self) -> Packet<'_> {
+        Packet { time_ns: self.time_ns, link: self.link, wire_bytes: self.wire_bytes, captured: &self.captured }
+    }
+
+    /// What it takes, with what the allocator keeps for it.
+    const fn bytes(&self) -> usize {
+        size_of::<Self>() + 16 + self.captured.len()
+    }
+}
+
+/// The earliest is the greatest: a heap gives that first.
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time_ns, other.nth).cmp(&(self.time_ns, self.nth))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Waiting {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(time_ns: Option<u64>, wire_bytes: u32, captured: &[u8]) -> Packet<'_> {
+        Packet { time_ns, link: Link::Ethernet, wire_bytes, captured }
+    }
+
+    #[test]
+    fn packets_come_back_in_the_order_of_time_and_else_in_their_own() {
+        let mut held = Held::default();
+        for (time_ns, nth) in [(Some(30), 0), (Some(10), 1), (None, 2), (Some(10), 3), (Some(20), 4), (None, 5)] {
+            held.push(&packet(time_ns, nth, &[nth as u8; 600]));
+        }
+        let mut order = Vec::new();
+        while let Some(waiting) = held.pop() {
+            let Packet { wire_bytes, captured, .. } = waiting.packet();
+            assert_eq!(captured, [wire_bytes as u8; REACH_MAX]);
+            order.push(wire_bytes);
+        }
+        assert_eq!(order, [2, 5, 1, 3, 4, 0]);
+        assert_eq!((held.bytes, held.first_ns()), (0, None));
+    }
+
+    #[test]
+    fn there_is_room_for_so_much() {
+        let mut held = Held::default();
+        let bytes = [0; REACH_MAX];
+        while !held.is_full() {
+            held.push(&packet(Some(0), 1, &bytes));
+        }
+        assert!((BYTES_MAX / 600..BYTES_MAX / REACH_MAX).contains(&(held.count as usize)), "{}", held.count);
+        held.pop();
+        assert!(!held.is_full());
+    }
+}
