@@ -94,6 +94,31 @@ mod tests {
         assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
     }
 
+    /// Windows of a minute, of which only those that begin at these minutes have packets; and when it is rotated in all.
+    fn with_silence(generation: u32, windows: &[u32]) -> u32 {
+        let mut rotation = Rotation::new(generation * MINUTE, None);
+        let mut rotations = 0;
+        for (nth, minute) in windows.iter().enumerate() {
+            let end = (minute + 1) * MINUTE;
+            rotations += u32::from(rotation.is_due(*minute * MINUTE, end, false));
+            let next = windows.get(nth + 1).map_or(end, |next| *next * MINUTE);
+            rotations += rotation.pass(end, next, MINUTE);
+        }
+        rotations
+    }
+
+    #[test]
+    fn silence_counts_as_windows_without_packets() {
+        let steady: Vec<_> = (10..30).collect();
+        assert_eq!(with_silence(5, &steady), 4);
+        // The same generations are over, whatever windows are left out; but nobody needs to forget more than all.
+        assert_eq!(with_silence(5, &[10, 11, 17, 29]), 1 + 2);
+        assert_eq!([with_silence(5, &[10, 13]), with_silence(5, &[10, 15]), with_silence(5, &[10, 20])], [0, 1, 2]);
+        assert_eq!(with_silence(5, &[10, 10_000]), 2);
+        let mut rotation = Rotation::new(Duration::MAX, Some(MINUTE));
+        assert!(rotation.pass(2 * MINUTE, Duration::MAX, Duration::MAX) <= 2, "nothing overflows");
+    }
+
     #[test]
     fn a_generation_that_is_made_shorter_ends_sooner() {
         let mut rotation = Rotation::new(5 * MINUTE, Some(Duration::ZERO));
