@@ -76,8 +76,8 @@ impl Rates {
         self.longest = self.longest.max(stretch);
     }
 
-    /// Adds seconds in which nothing came, so that there are so many. But if it is not known in which seconds some of the
-    /// packets came, nothing may have come in none of them.
+    /// Adds seconds in which nothing came, so that there are so many; but none if it is not known in which seconds some
+    /// of the packets came.
     pub fn fill_up(&mut self, seconds: u64) {
         if self.unplaced.is_zero() {
             self.fill_up_surely(seconds);
@@ -406,14 +406,16 @@ mod tests {
         Tally::new(packets, packets * 100)
     }
 
+    const NS_PER_MS: u64 = 1_000_000;
+
     /// The seconds of a window between these times in milliseconds, after which the next one follows at once.
     fn window(start_ms: u64, end_ms: u64) -> Cut {
-        Cut::of(start_ms * NS / 1_000, end_ms * NS / 1_000, Then::Window(end_ms * NS / 1_000))
+        Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Window(end_ms * NS_PER_MS))
     }
 
     /// The seconds of one window with everything.
     fn all(start_ms: u64, end_ms: u64) -> Cut {
-        Cut::of(start_ms * NS / 1_000, end_ms * NS / 1_000, Then::Nothing)
+        Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Nothing)
     }
 
     fn counted(packets: impl IntoIterator<Item = (u64, u64)>) -> Seconds {
@@ -445,13 +447,13 @@ mod tests {
     #[test]
     fn what_is_later_than_all_open_seconds_is_in_none_and_nothing_is_said_of_silence_then() {
         let late = OPEN as u64;
-        let mut seconds = counted([(1_000, 7), (1_001, 7), (1_000 + late + 1, 7), (1_001, 5), (1_002, 1)]);
+        let mut seconds = counted([(1_000, 7), (1_001, 7), (1_020, 7), (1_002 + late, 7), (1_001, 5), (1_003, 1)]);
         let rates = seconds.close(&window(900_000, 1_100_000));
         // From the first to the last second that something is known of.
-        assert_eq!(sums(&rates), [late + 2, 0, 7, 5]);
+        assert_eq!(sums(&rates), [late + 3, 0, 7, 5]);
         let mut rates = rates;
         rates.fill_up(200);
-        assert_eq!(rates.seconds(), late + 2, "of the others nobody knows");
+        assert_eq!(rates.seconds(), late + 3, "of the others nobody knows");
     }
 
     #[test]
@@ -500,7 +502,7 @@ mod tests {
         seconds.begin(100 * NS + 300_000_000);
         let mut read = |times: &[(u64, u64)], end_ms: u64, passed_ms: u64| {
             times.iter().for_each(|(second, packets)| seconds.count(Some(*second), tally(*packets)));
-            sums(&seconds.close(&Cut::at(end_ms * NS / 1_000, ms(passed_ms))))
+            sums(&seconds.close(&Cut::at(end_ms * NS_PER_MS, ms(passed_ms))))
         };
         // It was opened within the first second, and read 4 ms into the next window.
         assert_eq!(read(&[(100, 9), (101, 10), (102, 10), (103, 1)], 103_004, 2_704), [2, 10, 10, 0]);

@@ -94,7 +94,7 @@ mod tests {
         assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
     }
 
-    /// Windows of a minute, of which only those that begin at these minutes have packets; and when it is rotated in all.
+    /// How often it is rotated, where of all windows of a minute only those that begin at these minutes have packets.
     fn with_silence(generation: u32, windows: &[u32]) -> u32 {
         let mut rotation = Rotation::new(generation * MINUTE, None);
         let mut rotations = 0;

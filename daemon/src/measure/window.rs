@@ -74,8 +74,8 @@ impl Window {
 
     /// The whole window, when its edge is reached, and the next one, open at `now`.
     ///
-    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or this
-    /// one ends so late that it has much of what came after its edge: then it ends now, and the next begins now.
+    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or
+    /// this one ends so late that it has much of what came after its edge: then it ends now, and the next begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
         if self.step(now).is_some() || late > (interval / LATE_PART).min(LATE_MAX) {

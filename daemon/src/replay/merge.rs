@@ -3,8 +3,8 @@
 //! A capture is read from its beginning to its end. So of captures that are each in order, the packets come in order;
 //! what is not in order within a capture stays so. A packet without a time comes right after the one before it.
 //!
-//! Memory: one read buffer for each capture that is open. Where there are many captures, one is open only from its first
-//! packet to its last one, so only those of the same time are open together.
+//! Memory: one read buffer for each capture that is open. Where there are many captures, each is open only from its
+//! first packet to its last one, so only those of the same time are open together.
 
 use std::{
     cell::Cell,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! pcapng's interface options, which are rarely read, are read with `pcap-parser`. All else is decoded here, for five
-//! reasons. `pcap-parser` does not know the modified format of big-endian machines. Each length must be checked before it is used. Before version
-//! 2.3, pcap had its two lengths swapped. Obsolete packet blocks of pcapng still occur. And nothing may be allocated
-//! per packet.
+//! reasons. `pcap-parser` does not know the modified format of big-endian machines. Each length must be checked before
+//! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete packet blocks of pcapng still occur. And
+//! nothing may be allocated per packet.
 //!
 //! A packet's bytes are its *original* length. Where the capture says that frames carry an FCS (the upper bits of
 //! pcap's link type, pcapng's `if_fcslen`), it is counted with them, as other tools do.
