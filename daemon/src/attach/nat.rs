@@ -41,7 +41,8 @@ impl Nat {
     fn judge(chains: io::Result<Vec<String>>, tables: [(io::Result<String>, &str); 2]) -> Self {
         let (mut rules, mut unknown) = (Vec::new(), None);
         let mut failed = |error: io::Error| match error.kind() {
-            // A kernel without it.
+            // A kernel without it, or without netfilter.
+            _ if error.raw_os_error() == Some(libc::EPROTONOSUPPORT) => {}
             io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {}
             io::ErrorKind::PermissionDenied => unknown = Some(Unknown::NotPermitted),
             _ => unknown = unknown.or(Some(Unknown::Failed(error.raw_os_error()))),
@@ -112,6 +113,7 @@ mod tests {
         assert_eq!(judge(refused().map(|_| Vec::new()), absent()), Nat::Unknown(Unknown::NotPermitted));
         assert_eq!(judge(Ok(Vec::new()), refused()), Nat::Unknown(Unknown::NotPermitted));
         assert_eq!(judge(Err(io::Error::from_raw_os_error(95)), absent()), Nat::None, "a kernel without nftables");
+        assert_eq!(judge(Err(io::Error::from_raw_os_error(93)), absent()), Nat::None, "a kernel without netfilter");
         assert_eq!(judge(Err(io::Error::from_raw_os_error(12)), absent()), Nat::Unknown(Unknown::Failed(Some(12))));
         let many = Nat::Rules((0..5).map(|nth| format!("r{nth}")).collect()).to_string();
         assert!(many.contains("(r0, r1, r2 and 2 more)"), "{many}");
