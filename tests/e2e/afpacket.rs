@@ -288,8 +288,8 @@ fn a_mode_that_is_not_permitted_is_refused() -> Result<()> {
         ("generic", ",+net_raw", for_programs),
         ("tcx", ",+net_raw", for_programs),
         ("auto", "", for_programs),
-        (MODE, "", "or with the capability CAP_NET_RAW"),
-        (MODE, ",+net_admin,+bpf,+perfmon", "or with the capability CAP_NET_RAW"),
+        (MODE, "", "root lacks the capability CAP_NET_RAW"),
+        (MODE, ",+net_admin,+bpf,+perfmon", "root lacks the capability CAP_NET_RAW"),
     ] {
         let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n");
         let (mut daemon, _scratch) = with_alone(granted, &pair.observer, &settings)?;
