@@ -55,6 +55,11 @@ const PATIENCE_MAX: Duration = Duration::from_secs(2);
 /// How long a stopping daemon waits for its sinks to take the last report.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How much more time weir asks systemd for, while it attaches to very many interfaces, or detaches from them.
+const MORE_TIME: Duration = Duration::from_secs(30);
+/// How long the kernel may take to detach a link.
+const GRACE_PERIOD: Duration = Duration::from_millis(40);
+
 /// Why measuring cannot go on.
 #[derive(Debug, Error)]
 pub enum MeasureError {
@@ -133,6 +138,9 @@ impl Coordinator<'_, '_> {
     /// Why measuring cannot go on.
     pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
         self.greet(cpus, memory);
+        if self.attachments.waiting() == 0 {
+            self.be_ready();
+        }
         let result = self.measure(stop);
         if self.handover.is_some() {
             self.attachments.leave_behind();
@@ -141,7 +149,7 @@ impl Coordinator<'_, '_> {
         result
     }
 
-    /// Says what was obtained, to the log and to systemd.
+    /// Says what was obtained, to the log.
     fn greet(&self, cpus: usize, memory: &Memory) {
         let kernel = uname();
         info!(
@@ -153,6 +161,10 @@ impl Coordinator<'_, '_> {
             "measuring {}",
             what_is_taken(self.config.sampling.packets)
         );
+    }
+
+    /// Says to systemd that everything is attached that can be.
+    fn be_ready(&self) {
         let shown = |(name, way, obtained): (&str, Way, Obtained)| match way {
             Way::Ingress => format!("{name} ({})", obtained.name()),
             Way::Egress => format!("{name} egress ({})", obtained.name()),
@@ -171,6 +183,7 @@ impl Coordinator<'_, '_> {
         // What systemd sets where the unit has a watchdog.
         let has_watchdog = std::env::var_os("WATCHDOG_USEC").is_some();
         let mut is_alive = true;
+        let mut is_ready = self.attachments.waiting() == 0;
         loop {
             let now = clock::now();
             let left = window.left(now).min(lookout.left(now.monotonic)).min(pulse.left(now.monotonic));
@@ -214,6 +227,17 @@ impl Coordinator<'_, '_> {
             self.look_at_rates(&mut pulse, now);
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
+                let is_behind = self.attachments.waiting() > 0;
+                if is_behind {
+                    // Others want to configure the kernel, too.
+                    lookout.go_on(clock::now().monotonic);
+                }
+                if !is_ready && !is_behind {
+                    self.be_ready();
+                } else if !is_ready {
+                    notify(&[NotifyState::ExtendTimeoutUsec(MORE_TIME.as_micros() as u32)]);
+                }
+                is_ready |= !is_behind;
                 if let Some(handover) = &mut self.handover {
                     handover.note(self.attachments.pages());
                 }
@@ -250,6 +274,8 @@ impl Coordinator<'_, '_> {
         notify(&[NotifyState::Stopping]);
         self.attachments.look();
         if self.handover.is_none() {
+            let time = MORE_TIME + GRACE_PERIOD * self.attachments.links() as u32;
+            notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
             // Detached first, so that the caches and rings hold everything that the programs saw.
             self.attachments.detach();
         }
@@ -489,6 +515,11 @@ impl Lookout {
             News::Gone(ifindex) => Some(ifindex),
             News::Changed | News::Missed => None,
         }));
+    }
+
+    /// The look that ended now was not enough.
+    fn go_on(&mut self, now: Duration) {
+        self.due = self.due.min(now + LOOK_PAUSE);
     }
 
     /// How long until the next look.

@@ -191,7 +191,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let ladder = Ladder { programs, taps, inherited: take(&mut inheritance.links) };
+        let ladder = Ladder { programs, taps, inherited: take(&mut inheritance.links), has_many: false };
         let mut attachments = Attachments::attach(ladder, table, &config.interfaces, views.clone(), start.strict)?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.pages());

@@ -17,7 +17,7 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use crate::config::{Interface, Mode};
+use crate::config::{Interface, Mode, limits::TCX_MAX, slots};
 
 /// Root's rights to files that are not its own. A service has none of them.
 const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
@@ -55,7 +55,9 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
         if !needs.has_tcx {
             kept.extend(OLD);
         } else {
-            kept.extend(interfaces.iter().any(|interface| interface.mode == Mode::Tc).then_some(FILTERS));
+            let has_filters = interfaces.iter().any(|interface| interface.mode == Mode::Tc);
+            // Those of more interfaces may be attached so.
+            kept.extend((has_filters || slots(interfaces) > TCX_MAX).then_some(FILTERS));
         }
     }
     let has_sockets = !needs.has_programs || interfaces.iter().any(|interface| interface.mode == Mode::AfPacket);
@@ -188,7 +190,8 @@ mod tests {
     #[test]
     fn nothing_is_needed_where_everything_is_there() {
         let new = Needs { has_programs: true, has_tcx: true };
-        assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), [""; 0]);
+        assert_eq!(names("interfaces: [eth0, {name: eth1, direction: both}]", new), [""; 0]);
+        assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), ["CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };

@@ -1,6 +1,7 @@
 //! Interfaces that are missing, vanish, come back, or belong to somebody else.
 
 use anyhow::{Result, ensure};
+use serde_json::Value;
 use weir_tests::{
     account::Loss,
     clock,
@@ -19,6 +20,7 @@ tests![
     a_missing_interface_is_refused_where_it_is_asked_for,
     an_interface_that_comes_later_is_waited_for,
     what_finds_no_account_is_measured_among_the_others,
+    windows_end_while_many_interfaces_are_attached,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
     an_alias_is_reported_and_followed
@@ -115,22 +117,50 @@ fn an_interface_that_vanishes_and_comes_back_is_measured_exactly() -> Result<()>
     Ok(())
 }
 
-/// More directions of interfaces than there are accounts.
-fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
-    const ACCOUNTS: usize = 255;
-    const LINKS: usize = 150;
-    const OTHERS: &str = "others";
-    let pair = Lab::quiet_pair()?;
-    let link = |nth: usize| [format!("near{nth}"), format!("far{nth}")];
-    for nth in 0..LINKS {
+/// The ends of one of many links.
+fn link(nth: usize) -> [String; 2] {
+    [format!("near{nth}"), format!("far{nth}")]
+}
+
+fn make_links(pair: &QuietPair, links: usize) -> Result<()> {
+    for nth in 0..links {
         let [near, far] = link(nth);
         pair.generator
             .ip(&format!("link add {near} arp off type veth peer name {far} netns {}", pair.observer.name()))?;
         pair.generator.ip(&format!("link set {near} up"))?;
         pair.observer.ip(&format!("link set {far} arp off up"))?;
     }
-    let [_, last] = link(LINKS - 1);
-    pair.observer.wait_until_up(&last)?;
+    let [_, last] = link(links - 1);
+    pair.observer.wait_until_up(&last)
+}
+
+/// Each TCX link takes the kernel a grace period, and windows end meanwhile.
+fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
+    const LINKS: usize = 150;
+    const ALL: &str = "all interfaces are measured that can be";
+    let pair = Lab::quiet_pair()?;
+    make_links(&pair, LINKS)?;
+    let settings = "interfaces: [{name: \"far*\", direction: both, mode: tcx}]\nreport: {interval: 1s}\n";
+    let mut daemon = measure(&pair.observer, settings)?;
+    daemon.wait_for_line("so many interfaces came at once that some are not measured yet", TIMEOUT)?;
+    daemon.wait_for_reports(1, TIMEOUT)?;
+    ensure!(!daemon.log()?.contains(ALL), "no window ended before everything was attached");
+    daemon.wait_for_line(ALL, TIMEOUT)?;
+    let [near, far] = link(LINKS - 1);
+    let mut oracle = Oracle::new();
+    let plan = Plan { seed: 86, packets: 3_000, mix: Mix::odd(), ..Plan::default() };
+    watch::send(&pair, [&near, &far], Traffic::new(plan)?, Pace::Unlimited, &mut oracle)?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    judge("all interfaces together", oracle.check_reports(&reports))
+}
+
+/// More directions of interfaces than there are accounts.
+fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
+    const ACCOUNTS: usize = 255;
+    const LINKS: usize = 150;
+    const OTHERS: &str = "others";
+    let pair = Lab::quiet_pair()?;
+    make_links(&pair, LINKS)?;
     let settings = "interfaces: [{name: \"far*\", direction: both}]\nreport: {interval: 1s}\n";
     let mut daemon = measure(&pair.observer, settings)?;
     daemon.wait_for_line("share the account `others`", TIMEOUT)?;
@@ -140,6 +170,12 @@ fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
         let plan = Plan { seed, packets: 3_000, mix: Mix::odd(), ..Plan::default() };
         watch::send(&pair, [&near, &far], Traffic::new(plan)?, Pace::Unlimited, &mut oracle)
     };
+    // TCX would keep others from configuring the kernel for a while with each of so many.
+    for nth in [0, 1] {
+        let [_, far] = link(nth);
+        let is_tc = |reports: &[Value]| !reports.is_empty() && modes(&far, reports).iter().all(|mode| *mode == "tc");
+        ensure!(is_tc(&daemon.wait_for_reports(1, TIMEOUT)?), "{far}: {:?}", modes(&far, &daemon.reports()?));
+    }
     // The first links have accounts of their own; the last ones have none, for either direction.
     let own = [(0, send(0, 81)?), (1, send(1, 82)?)];
     let mut shared = send(LINKS - 1, 83)?;

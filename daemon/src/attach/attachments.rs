@@ -21,10 +21,12 @@ use super::{
     netlink::{Device, Devices, Traffic},
     obtained::Obtained,
     others::{self, Others},
+    pace::{Slice, TcxBudget},
     plan::{Wanted, list, wanted},
     slots::{Attachment, Fate, Present, Slots},
 };
 use crate::{
+    clock,
     config::{
         self, Interface, Mode,
         limits::{INTERFACES_MAX, TAPS_MAX},
@@ -58,6 +60,10 @@ pub struct Attachments<'a> {
     refused: HashMap<(u32, Way), String>,
     following: Lasting,
     counting: Lasting,
+    /// Whether TCX may be chosen.
+    budget: TcxBudget,
+    /// How many directions of interfaces were not tried yet, because so many came at once.
+    waiting: usize,
 }
 
 impl<'a> Attachments<'a> {
@@ -88,6 +94,8 @@ impl<'a> Attachments<'a> {
             refused: HashMap::new(),
             following: Lasting::new("follow the interfaces"),
             counting: Lasting::new("read the interfaces' own counts"),
+            budget: TcxBudget::new(clock::now().monotonic),
+            waiting: 0,
         };
         if all.ladder.programs.is_some() {
             clean_hooks();
@@ -181,10 +189,7 @@ impl<'a> Attachments<'a> {
             table.set_feeding(feeding.for_the_programs())?;
         }
         self.feed(&feeding)?;
-        let mut attached = false;
-        for wanted in &wanted {
-            attached |= self.measure(wanted, &feeding, strict)?;
-        }
+        let attached = self.measure_all(&wanted, &feeding, strict)?;
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
         if attached {
@@ -196,6 +201,68 @@ impl<'a> Attachments<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Attaches to what is not measured yet, for a while; named interfaces come first, and what was refused before comes
+    /// last. Returns whether there was something.
+    fn measure_all(&mut self, wanted: &[Wanted<'_>], feeding: &Feeding, strict: bool) -> Result<bool, AttachError> {
+        let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
+        let was_refused = |wanted: &&Wanted<'_>| self.refused.contains_key(&(wanted.device.ifindex, wanted.way));
+        missing.sort_by_key(|wanted| (was_refused(wanted), !self.rules[wanted.rule].is_named()));
+        let new = missing.iter().filter(|wanted| !was_refused(wanted)).count();
+        let (before, now) = (self.at_tc(), clock::now().monotonic);
+        let has_many = !self.budget.allows(now, before, new);
+        if has_many && new > 0 && !self.ladder.has_many {
+            info!(
+                "many interfaces: the classic tc hook goes before TCX, which would keep others from configuring the kernel"
+            );
+        }
+        self.ladder.has_many = has_many;
+        let (slice, mut attached) = (Slice::new(now), false);
+        let had_to_wait = std::mem::take(&mut self.waiting) > 0;
+        for (nth, wanted) in missing.iter().enumerate() {
+            let has_to_be = strict && self.rules[wanted.rule].is_named();
+            if !has_to_be && slice.is_over(clock::now().monotonic) {
+                self.waiting = missing.len() - nth;
+                break;
+            }
+            attached |= self.measure(wanted, feeding, strict)?;
+        }
+        if !self.ladder.has_many {
+            self.budget.spend(self.at_tc().saturating_sub(before));
+        }
+        match (had_to_wait, self.waiting) {
+            (false, 1..) => warn!(
+                directions = self.waiting,
+                "so many interfaces came at once that some are not measured yet: weir goes on attaching between windows"
+            ),
+            (true, 0) => info!("all interfaces are measured that can be"),
+            _ => {}
+        }
+        Ok(attached)
+    }
+
+    /// How many directions of interfaces are not measured yet, because so many came at once.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// How many links there are, each of which takes the kernel a while to detach.
+    pub fn links(&self) -> usize {
+        let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.has_link()).count();
+        own + self.others.as_ref().map_or(0, Others::links)
+    }
+
+    /// How many directions are attached at a tc hook.
+    fn at_tc(&self) -> usize {
+        let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
+        own + self.others.as_ref().map_or(0, Others::at_tc)
+    }
+
+    fn is_measured(&self, wanted: &Wanted<'_>) -> bool {
+        let Wanted { device, way, .. } = *wanted;
+        self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way))
+            || self.slots.is_measured(device.ifindex, way)
     }
 
     /// Detaches from these interfaces, or from all, and leaves them alone until a configuration asks for other
@@ -317,19 +384,20 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// Attaches to what is not measured yet; returns whether it did.
+    /// Attaches to what is not measured yet; returns whether it could.
     fn measure(&mut self, wanted: &Wanted<'_>, feeding: &Feeding, strict: bool) -> Result<bool, AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
-        let among_others = self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way));
-        if among_others || self.slots.is_measured(device.ifindex, way) {
-            return Ok(false);
-        }
         match self.attach_one(wanted, feeding) {
             Ok(()) => {
                 self.refused.remove(&(device.ifindex, way));
                 Ok(true)
             }
             Err(error) if strict && error.forbids_start(self.rules[rule].is_named()) => Err(error),
+            // There will be news of it.
+            Err(error @ AttachError::Vanished(_)) if !self.rules[rule].is_named() => {
+                debug!(interface = %device.name, direction = way.name(), "cannot attach: {}", with_causes(&error));
+                Ok(false)
+            }
             Err(error) => {
                 let reason = with_causes(&error);
                 if self.refused.get(&(device.ifindex, way)) != Some(&reason) {

@@ -10,6 +10,8 @@
 //! TCX and the classic tc filter run the same programs at the same place; TCX came with Linux 6.6. XDP generic is last:
 //! it counts merged buffers, not packets.
 //!
+//! Where there are many interfaces, the classic tc hook goes before TCX: see [`pace`](super::pace).
+//!
 //! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
 use std::{io, os::fd::AsFd};
@@ -74,6 +76,17 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
     }
 }
 
+/// The same ways where many interfaces are attached: a filter keeps others from configuring the kernel for a moment only.
+pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
+    use Obtained::{Generic, Native, Tc, Tcx};
+    match rungs {
+        [Native, Tcx, Tc, Generic] => &[Native, Tc, Tcx, Generic],
+        [Tcx, Tc, Generic] => &[Tc, Tcx, Generic],
+        [Tcx, Tc] => &[Tc, Tcx],
+        others => others,
+    }
+}
+
 /// What the rungs need.
 pub struct Ladder<'a> {
     /// The programs, if there are any.
@@ -82,6 +95,8 @@ pub struct Ladder<'a> {
     pub taps: Taps,
     /// What an earlier weir has left on interfaces.
     pub inherited: Links,
+    /// Whether so many interfaces are attached that TCX is not chosen where there is another way.
+    pub has_many: bool,
 }
 
 /// The programs of the rungs that have some.
@@ -144,6 +159,7 @@ impl Ladder<'_> {
             return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
         }
         let rungs = rungs(device, mode, way, self.programs.is_some());
+        let rungs = if self.has_many { for_many(rungs) } else { rungs };
         if let Some(programs) = &mut self.programs
             && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
         {
@@ -163,6 +179,9 @@ impl Ladder<'_> {
                         info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
                     }
                     return Ok((rung, hold));
+                }
+                Err(error @ AttachError::NotPermitted(_)) if rung == Obtained::Tc && rung != rungs[rungs.len() - 1] => {
+                    debug!(interface = %device.name, direction = way.name(), "refused: {}", with_causes(&error));
                 }
                 Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
                 Err(error) => {
@@ -348,6 +367,24 @@ mod tests {
         let refusals = ["a", "b"].map(|name| AttachError::NoTcx(name.to_owned())).into();
         assert!(matches!(most_useful(refusals), Some(AttachError::NoTcx(last)) if last == "b"));
         assert!(most_useful(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn many_interfaces_are_attached_without_a_grace_period() {
+        use Obtained::{Generic, Native, Tc, Tcx};
+        for (few, many) in [
+            (&[Native, Tcx, Tc, Generic][..], &[Native, Tc, Tcx, Generic][..]),
+            (&[Tcx, Tc, Generic], &[Tc, Tcx, Generic]),
+            (&[Tcx, Tc], &[Tc, Tcx]),
+            (&[Tcx], &[Tcx]),
+            (&[Native], &[Native]),
+        ] {
+            assert_eq!(for_many(few), many);
+        }
+        let veth = Device { hardware: 1, kind: Some("veth".to_owned()), ..Device::default() };
+        for (mode, way) in [(Mode::Auto, Way::Ingress), (Mode::Auto, Way::Egress), (Mode::Native, Way::Egress)] {
+            assert_eq!(for_many(rungs(&veth, mode, way, true))[0], Tc, "{mode:?} {way:?}");
+        }
     }
 
     #[test]

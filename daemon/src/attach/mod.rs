@@ -3,6 +3,7 @@
 //! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
 //! ([`netlink`]), the interfaces there are and the configuration give what should be measured (`plan`). What should no
 //! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`).
+//! Where very many come at once, `pace` keeps the daemon and the kernel from being busy with them alone.
 //! How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
 //! attached at the classic tc hook would outlive the daemon, and is removed by `hook`. At each window's edge what the
 //! programs saw is compared with what the interfaces counted (`coverage`). `nat` finds out whether the machine
@@ -18,6 +19,7 @@ mod nat;
 pub mod netlink;
 mod obtained;
 mod others;
+mod pace;
 mod plan;
 mod slots;
 mod stack;

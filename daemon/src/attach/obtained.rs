@@ -43,6 +43,16 @@ impl Obtained {
 }
 
 impl Obtained {
+    /// Whether it is at the tc hook.
+    pub const fn is_at_tc(self) -> bool {
+        matches!(self, Self::Tcx | Self::Tc)
+    }
+
+    /// Whether it is a link of eBPF.
+    pub const fn has_link(self) -> bool {
+        matches!(self, Self::Native | Self::Generic | Self::Tcx)
+    }
+
     /// What counts as a packet.
     pub const fn counts(self) -> Counts {
         match self {

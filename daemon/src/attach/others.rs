@@ -51,6 +51,16 @@ impl Others {
         self.members.contains_key(&(ifindex, way))
     }
 
+    /// How many of them are at a tc hook.
+    pub fn at_tc(&self) -> usize {
+        self.members.values().filter(|member| member.obtained.is_at_tc()).count()
+    }
+
+    /// How many of them have a link.
+    pub fn links(&self) -> usize {
+        self.members.values().filter(|member| member.obtained.has_link()).count()
+    }
+
     /// Takes one more; returns whether it is the first.
     pub fn take(&mut self, wanted: &Wanted<'_>, (obtained, feeds): (Obtained, Feeds), hold: Option<Hold>) -> bool {
         let is_first = self.members.is_empty();

@@ -35,6 +35,8 @@ pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// Directions of interfaces with an account of their own: a key tells them apart by one byte, and one value of it is
 /// for all others. Each costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
+/// The most directions of interfaces for which weir chooses TCX by itself: see [`crate::attach`].
+pub const TCX_MAX: usize = 32;
 
 /// Interfaces that `default route` means. More uplinks are rare, and each costs a row of counters on every CPU.
 pub const DEFAULT_ROUTES_MAX: usize = 4;

@@ -1,6 +1,6 @@
 //! The interfaces of this network namespace and their changes, from the kernel's routing socket (rtnetlink(7)).
 
-use std::{io, mem::MaybeUninit, os::fd::OwnedFd};
+use std::{collections::BTreeMap, io, mem::MaybeUninit, ops::ControlFlow, os::fd::OwnedFd};
 
 use crossbeam::channel::Sender;
 use rustix::{
@@ -45,8 +45,8 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// Room for the news when hundreds of interfaces appear at once; the kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
-/// An interrupted list is asked for again this often.
-const ATTEMPTS: u32 = 5;
+/// How often a list is asked for that is interrupted each time.
+const ATTEMPTS: u32 = 3;
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,19 +119,30 @@ impl Devices {
         Ok(Self { socket: Socket::open(None)?, routes: None })
     }
 
-    /// All interfaces, with their counters as of now.
+    /// All interfaces, with their counters as of now. Where they come and go all the while, some that are listed may be
+    /// gone by now, and some that came may not be listed; there will be news of these.
     ///
     /// # Errors
     ///
     /// The kernel refused, or its answer was no answer.
     pub fn list(&mut self) -> io::Result<Vec<Device>> {
+        let mut all = BTreeMap::new();
         for _ in 0..ATTEMPTS {
-            match self.socket.ask(RTM_GETLINK, ALL, &[0; LINK_BYTES], read_answer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+            let mut listed = Vec::new();
+            let result = self.socket.hear(RTM_GETLINK, ALL, &[0; LINK_BYTES], |message| {
+                listed.extend(read_answer(message));
+                ControlFlow::Continue(())
+            });
+            match result {
+                Ok(()) => return Ok(listed),
+                // The kernel left one out, or told one twice. What was there at any attempt is better than nothing.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    all.extend(listed.into_iter().map(|device| (device.ifindex, device)));
+                }
+                Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other("the interfaces change faster than they can be listed"))
+        Ok(all.into_values().collect())
     }
 
     /// The same, with which of them carry a default route.

@@ -13,6 +13,7 @@ mod delivery;
 mod frames;
 mod heavy_hitters;
 mod idle;
+mod interfaces;
 mod machine;
 mod networks;
 mod peers;
@@ -36,6 +37,16 @@ enum Bench {
     Delivery,
     /// CPU time and memory of the daemon while there is no traffic (needs root)
     Idle,
+    /// Very many interfaces that are there, go and come at once: how long windows become, and how long others wait that
+    /// ask the kernel about its configuration (needs root)
+    Interfaces {
+        /// How many, each in both directions
+        #[arg(long, default_value_t = 1_000)]
+        links: usize,
+        /// How weir attaches
+        #[arg(long, default_value = "auto")]
+        mode: String,
+    },
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// weir and flowsketch on the same capture, with the same questions: time, memory, and how true the answers are
@@ -63,6 +74,7 @@ fn main() -> Result<()> {
         Bench::Networks => networks::bench(),
         Bench::Delivery => delivery::bench(),
         Bench::Idle => idle::bench(),
+        Bench::Interfaces { links, mode } => interfaces::bench(links, &mode),
         Bench::Replay => replay::bench(),
         Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),
         Bench::Tax { flood: true, .. } => tax::flood(),
