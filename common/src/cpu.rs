@@ -8,7 +8,7 @@ use crate::{control::SLOTS_MAX, ledger::Counters, record::Record, size::SIZE_CLA
 
 /// The version of everything in the maps that a weir leaves to the next one: [`Cpu`], [`HandedOver`], [`Record`], their
 /// meaning, and what `flush` is told and tells. Whoever changes one of them gives it another number.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// How many evicted records are handed over together, with one reservation in the ring.
 pub const EVICTED_MAX: usize = 32;
 /// The most records that one call of `flush` hands over.
@@ -44,8 +44,11 @@ pub struct Cpu {
     pub place_shift: u32,
     /// Set by the loader: the size of this CPU's ring, in bytes.
     pub ring_bytes: u32,
+    /// The largest packet of the open window, and of the one before, in bytes; of the even epoch first. `flush` sets it
+    /// to 0 when a window begins. Packets of a class that has one size only are not in it.
+    pub largest: [u32; 2],
     /// Padding to the end of the cache line.
-    pub padding: [u32; 3],
+    pub padding: u32,
     /// Evicted records that wait until the ring gets them.
     pub evicted: [Record; EVICTED_MAX],
     /// Two sets of counters. Even epochs use the first, odd ones the second: while one window is being closed, the next
@@ -96,7 +99,7 @@ mod tests {
         ];
         let record = [size_of::<FlowKey>(), offset_of!(Record, packets), offset_of!(Record, vlan), size_of::<Record>()];
         let others = [size_of::<Tally>(), SIZE_CLASSES, size_of::<HandedOver>()];
-        assert_eq!(LAYOUT, 1);
+        assert_eq!(LAYOUT, 2);
         assert_eq!(block, [64, 2112, 279_360]);
         assert_eq!(counters, [0, 88, 104, 120, 152, 392, 456]);
         assert_eq!(record, [40, 48, 62, 64]);

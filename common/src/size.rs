@@ -7,8 +7,8 @@
 //! ranges, and not the octaves of an HDR histogram, because the verifier follows two comparisons more easily than a
 //! logarithm.
 
-/// Sizes below this have a class of their own.
-const EXACT: u64 = 2048;
+/// Sizes below this have a class of their own. Classes from this number on have several sizes.
+pub const EXACT: u64 = 2048;
 /// Sizes below this share a class of [`JUMBO_STEP`] bytes.
 const JUMBO: u64 = 16 << 10;
 const JUMBO_STEP: u64 = 32;
@@ -45,6 +45,11 @@ pub const fn class_bytes(class: usize) -> u64 {
     } else {
         JUMBO + (class - MERGED_FIRST) * MERGED_STEP
     }
+}
+
+/// The largest size of a class, in bytes: the last one has all that is larger.
+pub const fn class_end(class: usize) -> u64 {
+    if class + 1 < SIZE_CLASSES { class_bytes(class + 1) - 1 } else { u64::MAX }
 }
 
 /// How many coarse classes there are.
@@ -98,6 +103,9 @@ mod tests {
         }
         assert_eq!(last, SIZE_CLASSES - 1);
         assert_eq!(size_class(u64::MAX), SIZE_CLASSES - 1);
+        for class in 0..SIZE_CLASSES {
+            assert_eq!([class_bytes(class), class_end(class)].map(size_class), [class; 2]);
+        }
     }
 
     #[test]

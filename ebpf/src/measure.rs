@@ -29,7 +29,7 @@ use weir_common::{
     ledger::{Skip, Tally, TcpPackets},
     packet::Parsed,
     record::{Marks, Record, Sample},
-    size::size_class,
+    size::{EXACT, size_class},
 };
 
 use crate::{
@@ -91,6 +91,9 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
         scope = scope.repeated();
     } else if let Some(packets) = set.sizes.get_mut(class) {
         *packets += tally.packets;
+        if class >= EXACT as usize {
+            note_largest(cpu, scope, tally);
+        }
     }
     // SAFETY: of every scope.
     unsafe { core::hint::assert_unchecked(scope.is_apart()) };
@@ -106,6 +109,17 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     match counted {
         Some(counted) => counted,
         None => measure_uncommon(packet, cpu, scope, tally),
+    }
+}
+
+/// The largest packet of a window: classes of large packets have several sizes.
+#[cold]
+#[inline(never)]
+fn note_largest(cpu: &mut Cpu, scope: Scope, tally: Tally) {
+    let bytes = tally.mean_bytes() as u32;
+    let largest = at(&mut cpu.largest, usize::from(scope.epoch() & 1));
+    if bytes > *largest {
+        *largest = bytes;
     }
 }
 

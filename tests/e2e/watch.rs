@@ -15,6 +15,7 @@ use weir_tests::{
     account::{self, Ledger, Loss, tally},
     daemon::{Daemon, Signal, weir_binary},
     inject::Pace,
+    judge,
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
@@ -121,6 +122,7 @@ pub fn check_accounts(reports: &[Value], loss: Loss) -> Result<Ledger> {
             validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
         ensure!(errors.is_empty(), "report {id} does not keep to the schema:\n{}", errors.join("\n"));
     }
+    judge::judge(reports)?;
     account::check(reports, loss)
 }
 

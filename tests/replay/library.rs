@@ -4,11 +4,15 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use weir::report::{REPORTS_KEPT, Report, Union};
 use weir::{
     config::Config,
     replay::{Options, Windows, capture::Broken, replay, write_json},
 };
-use weir_tests::account::{self, Loss};
+use weir_tests::{
+    account::{self, Loss},
+    judge::judge,
+};
 
 /// Fixes the hash keys of every run.
 pub const SEED: u64 = 7;
@@ -42,7 +46,24 @@ pub fn run_with(config: &Config, files: &[PathBuf], windows: Windows, kernel: bo
     let broken = replay(config, &options, &mut |report| write_json(report, &mut lines))?;
     let reports = reports(&lines)?;
     account::check(&reports, Loss::None)?;
+    judge(&reports)?;
+    judge_together(&reports)?;
     Ok(Replayed { reports, broken })
+}
+
+/// Judges windows together, as `weir report --last` shows them: as many as it keeps, from each report on.
+///
+/// # Errors
+///
+/// What contradicts itself.
+pub fn judge_together(reports: &[Value]) -> Result<()> {
+    let parsed: Vec<Report> =
+        reports.iter().map(|report| Ok(serde_json::from_value(report.clone())?)).collect::<Result<_>>()?;
+    for windows in parsed.windows(REPORTS_KEPT.min(parsed.len().max(1))) {
+        let union = Union::of(windows).context("no window")?;
+        judge([&serde_json::to_value(union)?])?;
+    }
+    Ok(())
 }
 
 /// The reports that were printed, one a line.

@@ -35,11 +35,6 @@ impl Number {
         Self { value: value as f64, lower: lower as f64, upper: upper as f64 }
     }
 
-    /// An estimate of which nobody knows how far the truth is away.
-    pub const fn unbounded(count: u64) -> Self {
-        Self { value: count as f64, lower: 0.0, upper: f64::INFINITY }
-    }
-
     /// A count of which so much is assumed, not counted.
     pub const fn assumed(count: u64, assumed: u64) -> Self {
         let (value, lower) = (count as f64, count.saturating_sub(assumed) as f64);

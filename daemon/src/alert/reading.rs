@@ -26,12 +26,12 @@ fn sum(report: &Report, of: Sum) -> Option<Number> {
     Some(match of {
         Sum::Total(Amount::Packets) => Number::count(totals.packets),
         Sum::Total(Amount::Bytes) => total_bytes(report),
-        Sum::Ipv4 => by_protocol(report, totals.ipv4_packets),
-        Sum::Ipv6 => by_protocol(report, totals.ipv6_packets),
-        Sum::Tcp => by_protocol(report, totals.tcp_packets),
-        Sum::Udp => by_protocol(report, totals.udp_packets),
-        Sum::Icmp => by_protocol(report, totals.icmp_packets),
-        Sum::Other => by_protocol(report, totals.other_packets),
+        Sum::Ipv4 => (totals.ipv4_packets, totals.bounds.map(|bounds| bounds.ipv4_packets)).into(),
+        Sum::Ipv6 => (totals.ipv6_packets, totals.bounds.map(|bounds| bounds.ipv6_packets)).into(),
+        Sum::Tcp => (totals.tcp_packets, totals.bounds.map(|bounds| bounds.tcp_packets)).into(),
+        Sum::Udp => (totals.udp_packets, totals.bounds.map(|bounds| bounds.udp_packets)).into(),
+        Sum::Icmp => (totals.icmp_packets, totals.bounds.map(|bounds| bounds.icmp_packets)).into(),
+        Sum::Other => (totals.other_packets, totals.bounds.map(|bounds| bounds.other_packets)).into(),
         Sum::Sources => unique.src_ip.into(),
         Sum::Destinations => unique.dst_ip.into(),
         Sum::Flows => unique.flows.into(),
@@ -96,12 +96,6 @@ fn tallies(interface: &Interface, account: Account) -> [Tally; 2] {
 fn total_bytes(report: &Report) -> Number {
     let dropped = |interface: &Interface| interface.ledger.lost.get(ASSUMED).map_or(0, |tally| tally.bytes);
     Number::assumed(report.totals.bytes, report.interfaces.iter().map(dropped).fold(0, u64::saturating_add))
-}
-
-/// A sum by protocol, which has no bounds where packets were sampled.
-fn by_protocol(report: &Report, packets: u64) -> Number {
-    let is_exact = report.interfaces.iter().all(|interface| interface.sampling == 1);
-    if is_exact { Number::count(packets) } else { Number::unbounded(packets) }
 }
 
 /// The busiest second. If the daemon was held up, or if packets are in no second, there may have been a busier one.

@@ -134,11 +134,16 @@ fn only_the_bound_that_makes_it_certain_decides() {
     assert!(!fires("unique.src_ip < 100", &unique(10, 100)), "it may be 100");
     assert!(fires("unique.src_ip < 100", &unique(10, 99)));
     assert!(fires("unique.src_ip <= 100", &unique(10, 100)));
-    // With sampling a count by protocol has no bounds, and so nothing is certain.
+    // A count by protocol has bounds where packets are missing.
     let mut report = golden();
-    assert!(report.interfaces.iter().any(|interface| interface.sampling > 1));
-    assert!(!fires("totals.tcp_packets > 1", &report) && !fires("totals.tcp_packets < 1e18", &report));
-    report.interfaces.iter_mut().for_each(|interface| interface.sampling = 1);
+    let tcp = report.totals.bounds.unwrap().tcp_packets;
+    let [above, below] = [tcp.lower - 1, tcp.upper + 1];
+    assert!(tcp.lower < report.totals.tcp_packets && report.totals.tcp_packets < tcp.upper);
+    assert!(fires(&format!("totals.tcp_packets > {above}"), &report), "it is at least {}", tcp.lower);
+    assert!(!fires(&format!("totals.tcp_packets > {}", tcp.lower), &report));
+    assert!(fires(&format!("totals.tcp_packets < {below}"), &report), "it is at most {}", tcp.upper);
+    assert!(!fires(&format!("totals.tcp_packets < {}", tcp.upper), &report));
+    report.totals.bounds = None;
     assert!(fires("totals.tcp_packets > 850709", &report) && fires("totals.tcp_packets < 850711", &report));
 }
 

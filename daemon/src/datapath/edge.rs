@@ -18,6 +18,8 @@ pub struct Edge {
     pub others: Counters,
     /// Packets by size class.
     pub sizes: Vec<u64>,
+    /// The largest packet in bytes, if it is of a class that has several sizes; otherwise any smaller number.
+    pub largest: u64,
     /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells
     /// the rate of the packets that such a draw left out.
     pub sampling: (u32, u32),
@@ -34,10 +36,16 @@ impl Edge {
             counters: vec![Counters::default(); interfaces],
             others: Counters::default(),
             sizes: vec![0; SIZE_CLASSES],
+            largest: 0,
             sampling: (1, 1),
             lost_beyond: Tally::default(),
             rates: Vec::new(),
         }
+    }
+
+    /// Whether sampling left out packets.
+    pub fn has_left_out(&self) -> bool {
+        self.counters.iter().chain([&self.others]).any(|counters| !counters.sampled_out.is_zero())
     }
 
     /// Makes room for this many interfaces; never for fewer than before.
@@ -52,12 +60,13 @@ impl Edge {
 
     /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
     pub fn add(&mut self, other: &Self) {
-        let Self { counters, others, sizes, sampling: (least, most), lost_beyond, rates: _ } = other;
+        let Self { counters, others, sizes, largest, sampling: (least, most), lost_beyond, rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
             add(sum, counters);
         }
         add(&mut self.others, others);
         self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
+        self.largest = self.largest.max(*largest);
         self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
         self.lost_beyond.add(*lost_beyond);
     }
@@ -119,6 +128,7 @@ impl EdgeReader {
             *counted = now.wrapping_sub(*earlier);
             *earlier = now;
         }
+        edge.largest = cpu.largest[parity].into();
         let rate = cpu.closed_rate.max(1);
         edge.sampling = (rate, rate);
         edge.lost_beyond = Tally::default();
@@ -140,11 +150,13 @@ mod tests {
             let set = &mut cpu.counter_sets[epoch as usize & 1];
             set.interfaces[0].seen = Tally::new(seen, seen * 60);
             set.sizes[60] = seen;
+            cpu.largest[epoch as usize & 1] = 3_000 + epoch;
             cpu.closed_rate = epoch;
             // Whatever the window before has left.
             let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], lost_beyond: Tally::new(1, 1), ..Edge::empty(1) };
             reader.read(epoch, &cpu, &mut edge);
             assert_eq!((edge.sizes[61], edge.lost_beyond), (0, Tally::default()));
+            assert_eq!(edge.largest, 3_000 + u64::from(epoch));
             assert_eq!(edge.sizes[60], edge.counters[0].seen.packets);
             assert_eq!(edge.sampling, (epoch.max(1), epoch.max(1)));
             edge.counters[0].seen
@@ -184,11 +196,12 @@ mod tests {
             edge.counters[1].seen = Tally::new(seen, seen * 60);
             edge.counters[1].merged = seen;
             edge.sizes[60] = seen;
+            edge.largest = seen;
             edge
         };
         let mut sum = edge(1, 4);
         sum.add(&edge(10, 2));
         sum.add(&edge(100, 8));
-        assert_eq!(sum, Edge { sampling: (2, 8), ..edge(111, 1) });
+        assert_eq!(sum, Edge { sampling: (2, 8), largest: 100, ..edge(111, 1) });
     }
 }

@@ -117,6 +117,7 @@ impl UserspaceProgram {
             scope = scope.repeated();
         } else {
             self.edge.sizes[class] += tally.packets;
+            self.edge.largest = self.edge.largest.max(tally.mean_bytes());
         }
         let Some(sampling) = taken else {
             counters.sampled_out.add(tally);
@@ -149,6 +150,11 @@ impl UserspaceProgram {
         }
         counters.lost[Loss::SocketDrop as usize].add(counted);
         self.edge.lost_beyond.add(beyond);
+    }
+
+    /// One packet in this many is taken.
+    pub const fn rate(&self) -> u32 {
+        self.valve.rate
     }
 
     /// The window of an interface begins at this time, in nanoseconds since 1970, if none did before. There is room for

@@ -74,6 +74,8 @@ impl Estate {
         (batch, seen): (&mut Batch, &Seen),
         edge: &mut Edge,
     ) -> Result<Inherited, KernelError> {
+        // Closing windows forgets it.
+        let largest = self.largest();
         let places = Places::new(&self.book.pages, &mut place);
         let mut attributed = vec![Tally::default(); places.0.len()];
         self.read_records(|records| {
@@ -83,7 +85,7 @@ impl Estate {
                 batch.push(&moved(record, slot), seen);
             }
         })?;
-        batch.settle(seen);
+        batch.release_drawn(seen);
         let mut counted = Edge::empty(edge.counters.len());
         let mut inherited = Inherited::default();
         let (totals, sizes) = self.read_counters(&mut counted)?;
@@ -107,6 +109,7 @@ impl Estate {
             for (class, (now, reported)) in sizes.iter().zip(&self.book.sizes).enumerate() {
                 counted.sizes[class] = now.wrapping_sub(*reported);
             }
+            counted.largest = largest;
         }
         edge.add(&counted);
         Ok(inherited)
@@ -141,6 +144,16 @@ impl Estate {
             while ring.drain(&mut take).more {}
         }
         Ok(())
+    }
+
+    /// The largest packet of the last windows, in bytes: one of them may have been reported.
+    fn largest(&self) -> u64 {
+        let mut largest = 0;
+        for cpu in 0..self.blocks.len() {
+            // A block that cannot be read now cannot be read for its counters either, which is said then.
+            let _ = self.blocks.read(cpu, |block| largest = block.largest.into_iter().fold(largest, u32::max));
+        }
+        largest.into()
     }
 
     /// What was ever counted in each slot, and by size.

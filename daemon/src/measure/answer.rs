@@ -15,6 +15,7 @@ use super::{
     ranking::{Ranked, Ranking, keep_largest},
     shard::with_prefixes,
     view::ViewSketch,
+    whole::reconcile,
 };
 use crate::{
     question::{Question, Structure, Views},
@@ -87,7 +88,8 @@ impl Answer {
         }
         let (views, hash) = (&first.shard.views, &hash);
         let sketch = &views[question.sketch(nth)];
-        let doubts = doubt.of_view(sketch.total, parts(question));
+        let whole = doubt.whole(question.is_fed_by_all);
+        let doubts = doubt.of_view(whole, sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
         let tables = match question.view.measure {
@@ -102,7 +104,7 @@ impl Answer {
                 let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &doubts);
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
-            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &doubts),
+            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &doubts, doubt),
             Measure::NewFlows => vec![count_new(question, sketch, hash, doubt)],
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, doubt),
         };
@@ -137,7 +139,7 @@ fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &ViewDoubt) -> Vec<Table> {
+fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubts: &ViewDoubt, window: &Doubt) -> Vec<Table> {
     let top = question.view.top;
     // One more than is listed: it tells what it took to get into the list.
     let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
@@ -145,39 +147,38 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &View
         tables.insert(None, Default::default());
     }
     for held in sketch.held() {
-        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(doubt.total())));
+        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(doubts.total())));
         let held = Held { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
     let top = top.min((question.rows_max / tables.len().max(1)).max(1));
-    let list = |candidates: Vec<Held<ViewKey>>, order: Metric| {
+    let list = |candidates: Vec<Held<ViewKey>>, order: Metric, doubt: &ViewDoubt, total: &mut Ranked<ViewKey>| {
         let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
         let rows = candidates.iter().take(top).map(|held| {
             let held = sketch.tightened(question.by.hash_of(hash, &held.key), *held);
             doubt.ranked(&held, order, needed)
         });
         let mut rows: Vec<_> = rows.collect();
-        let estimate = |ranked: &Ranked<ViewKey>| match order {
-            Metric::Bytes => ranked.bytes.value,
-            Metric::Packets => ranked.packets.value,
-        };
-        rows.sort_by_key(|ranked| Reverse(estimate(ranked)));
+        reconcile(rows.iter_mut(), total, !question.by.has_host());
+        rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
         rows
     };
-    let total = |slot| {
-        let sum = sketch.total_of(slot, &question.by);
-        let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
-        doubt.ranked(&held, question.view.measure.order(), 0)
-    };
-    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| Table {
-        slot,
-        total: question.has_total.then(|| total(slot)),
-        rows: Rows::Tallies(Ranking {
-            by_bytes: list(by_bytes, Metric::Bytes),
-            by_packets: list(by_packets, Metric::Packets),
-        }),
+    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
+        let doubt = doubts.of_slot(slot, window);
+        let mut total = if question.has_total {
+            let sum = sketch.total_of(slot, &question.by);
+            let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+            doubt.ranked(&held, question.view.measure.order(), 0)
+        } else {
+            doubt.as_total()
+        };
+        let rows = Rows::Tallies(Ranking {
+            by_bytes: list(by_bytes, Metric::Bytes, &doubt, &mut total),
+            by_packets: list(by_packets, Metric::Packets, &doubt, &mut total),
+        });
+        Table { slot, total: question.has_total.then_some(total), rows }
     };
     tables.into_iter().map(table).collect()
 }
@@ -210,8 +211,9 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
 pub(super) fn counted(question: &Question, counted: Estimate, doubt: &Doubt) -> Estimate {
     // There are no more values than these fields can have.
     let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
-    let Estimate { value, lower, upper } = doubt.distinct(counted);
-    Estimate { value: value.min(most), lower: lower.min(most), upper: upper.min(most) }
+    let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
+    let packets = doubt.whole(question.is_fed_by_all).most.packets;
+    doubt.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
 /// What a sketch has counted of new flows, with what is missing.
@@ -226,8 +228,8 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &D
     // Both the bounds of keys and their number may fail: each has half of the probability, if both are left to chance.
     let half = 1.0 - (1.0 - doubt.confidence) / 2.0;
     let (is_missing, has_sketch) = (doubt.is_some(), sketch.keys().is_some());
-    let doubt = Doubt { confidence: if is_missing && has_sketch { half } else { doubt.confidence }, ..*doubt };
-    let doubts = doubt.of_view(sketch.total, parts(question));
+    let doubt = Doubt { confidence: if is_missing && has_sketch { half } else { doubt.confidence }, ..doubt.clone() };
+    let doubts = doubt.of_view(doubt.whole(question.is_fed_by_all), sketch.total, parts(question));
     let estimate = |value, lower, upper| {
         let (lower, upper) = doubts.bounds(metric, lower, upper);
         Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
@@ -241,9 +243,9 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &D
         .collect();
     let found = known.len() as u64;
     let keys = match (sketch.keys(), sketch.cells()) {
-        (Some(keys), _) => doubt.distinct(keys.bounds_at(doubt.confidence)),
+        (Some(keys), _) => doubt.distinct(keys.bounds_at(doubt.confidence), u64::MAX),
         (None, cells) => {
-            let keys = doubt.distinct(Estimate { value: found, lower: found, upper: found });
+            let keys = doubt.distinct(Estimate { value: found, lower: found, upper: found }, u64::MAX);
             Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
         }
     };
@@ -289,7 +291,7 @@ mod tests {
 
     use weir_common::{
         flow::{Address, FlowKey, Scope},
-        ledger::Tally,
+        ledger::{Ledger, Tally},
         record::Record,
     };
     use weir_sketch::{
@@ -298,7 +300,14 @@ mod tests {
     };
 
     use super::*;
-    use crate::{config::Config, datapath::edge::Edge, measure::shard::Shard};
+    use crate::{
+        config::Config,
+        datapath::edge::Edge,
+        measure::{
+            shard::Shard,
+            whole::{Counted, Whole},
+        },
+    };
 
     const KEY: Key = Key([1, 2]);
 
@@ -334,12 +343,18 @@ mod tests {
                 Closed::new(shard, Edge::empty(4))
             })
             .collect();
+        let mut all = Ledger::default();
+        all.counters.seen = Tally::new(1 << 40, 1 << 50);
+        let everything = Whole::new(&[all], Counted::Everywhere, None, Tally::default());
         let doubt = Doubt {
             lost: Tally::default(),
             drawn: Tally::default(),
             unknown: 0,
             missed_flows: 3,
             sampling: None,
+            once: everything,
+            everywhere: everything,
+            slots: Vec::new(),
             confidence: 0.999,
         };
         (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &doubt).unwrap()).collect()

@@ -55,10 +55,20 @@ impl Batch {
         self.shard
     }
 
-    /// Goes on with the shard of `next`; gives back this one, with everything absorbed.
-    pub fn replace(&mut self, next: Self, seen: &Seen) -> Box<Shard> {
+    /// What is in the batch is of a window that may have left something out: see [`Shard::release_drawn`].
+    pub fn release_drawn(&mut self, seen: &Seen) {
+        self.settle(seen);
+        self.shard.release_drawn(seen);
+    }
+
+    /// Goes on with the shard of `next`; gives back this one, with everything absorbed. `is_whole` says that sampling
+    /// left nothing out of its window.
+    pub fn replace(&mut self, next: Self, seen: &Seen, is_whole: bool) -> Box<Shard> {
         self.settle(seen);
         let mut shard = std::mem::replace(self, next).shard;
+        if is_whole {
+            shard.count_drawn_once(seen);
+        }
         shard.settle(seen);
         shard
     }

@@ -10,6 +10,7 @@ use super::{
     heavy_hitters::Held,
     prefixes::Prefix,
     ranking::{Ranked, Ranking, keep_largest},
+    whole::reconcile,
 };
 use crate::view::ViewKey;
 
@@ -118,10 +119,15 @@ impl List {
     fn rows(self, top: usize, doubt: &ViewDoubt) -> Vec<RankedPrefix> {
         let Self { order, members: _, largest } = self;
         let needed = largest.get(top).map(|first_left_out| order.of(first_left_out.beyond));
-        let row = |Candidate { held, members, beyond: _ }: &Candidate| {
+        let listed: Vec<_> = largest.iter().take(top).collect();
+        let all = listed.iter().map(|Candidate { held, members, beyond: _ }| {
             // Its members came to it in any case.
             let needed = needed.map_or(0, |needed| needed.saturating_add(order.of(members.counted)));
-            let all = doubt.ranked(held, order, needed);
+            doubt.ranked(held, order, needed)
+        });
+        let mut all: Vec<_> = all.collect();
+        reconcile(all.iter_mut(), &mut doubt.as_total(), true);
+        let row = |(&Candidate { ref members, .. }, all): (&Candidate, Ranked<ViewKey>)| {
             let beyond = Ranked {
                 key: all.key,
                 packets: without(all.packets, members.packets),
@@ -132,7 +138,7 @@ impl List {
             };
             RankedPrefix { all, beyond, members: members.count }
         };
-        let mut rows: Vec<_> = largest.iter().take(top).map(row).collect();
+        let mut rows: Vec<_> = listed.into_iter().zip(all).map(row).collect();
         rows.sort_by_key(|row| match order {
             Metric::Bytes => Reverse(row.beyond.bytes.value),
             Metric::Packets => Reverse(row.beyond.packets.value),

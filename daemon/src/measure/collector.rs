@@ -122,7 +122,9 @@ impl<S: Source> Collector<S> {
         }
         lanes.iter_mut().filter(|lane| !lane.is_ended()).for_each(|lane| end(lane, sum));
         next.settle(seen);
-        Ok(Closed { ring_peak, late, is_of_programs: true, ..Closed::new(batch.replace(next, seen), sum.take()) })
+        let edge = sum.take();
+        let shard = batch.replace(next, seen, !edge.has_left_out());
+        Ok(Closed { ring_peak, late, is_of_programs: true, ..Closed::new(shard, edge) })
     }
 }
 
@@ -351,7 +353,7 @@ pub(super) mod tests {
     fn what_is_of_no_open_window_is_not_attributed() {
         let mut collector = collector([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
         collector.drain();
-        assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen).records, 0);
+        assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen, false).records, 0);
     }
 
     #[test]

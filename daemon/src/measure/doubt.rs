@@ -7,10 +7,11 @@ use super::{
     heavy_hitters::Held,
     ranking::Ranked,
     sampling_error::{Sampling, SamplingError},
+    whole::Whole,
 };
 
 /// What is not known of a window's packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Doubt {
     /// The most that is missing of what was never drawn.
     pub lost: Tally,
@@ -23,16 +24,25 @@ pub struct Doubt {
     pub missed_flows: u64,
     /// How packets were left out, if they were.
     pub sampling: Option<Sampling>,
+    /// What is fed once is a part of this.
+    pub once: Whole,
+    /// What all interfaces feed is a part of this.
+    pub everywhere: Whole,
+    /// What is of one interface's slot is a part of its own.
+    pub slots: Vec<Whole>,
     /// The probability that all bounds of a view hold.
     pub confidence: f64,
 }
 
 /// The same for one view.
+#[derive(Clone)]
 pub struct ViewDoubt {
-    doubt: Doubt,
+    lost: Tally,
+    drawn: Tally,
     /// The sum of all records of the view, scaled by their sampling rates: no key has more.
     total: Tally,
     sampling: Option<SamplingError>,
+    whole: Whole,
 }
 
 impl Doubt {
@@ -41,13 +51,19 @@ impl Doubt {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
 
-    /// What it means for a view whose records add up to `total`, each of which counts for so many keys.
-    pub fn of_view(&self, total: Tally, keys: u64) -> ViewDoubt {
+    /// What a view is about whose records are fed once, or by all interfaces.
+    pub const fn whole(&self, is_fed_by_all: bool) -> Whole {
+        if is_fed_by_all { self.everywhere } else { self.once }
+    }
+
+    /// What it means for a view of this whole whose records add up to `total`, each of which counts for so many keys.
+    pub fn of_view(&self, whole: Whole, total: Tally, keys: u64) -> ViewDoubt {
         let sampling = self.sampling.map(|sampling| {
             let all = Tally::new(sampling.total.packets * keys, sampling.total.bytes * keys);
             SamplingError::new(Sampling { total: all, ..sampling }, self.confidence)
         });
-        ViewDoubt { doubt: *self, total, sampling }
+        let &Self { lost, drawn, .. } = self;
+        ViewDoubt { lost, drawn, total, sampling, whole }
     }
 
     /// A count of new flows, all of which are new. Those that were not counted may all be of the same key, so what is
@@ -57,10 +73,12 @@ impl Doubt {
         counted
     }
 
-    /// A count of distinct values, of which each unknown packet may have one more.
-    pub const fn distinct(&self, mut counted: Estimate) -> Estimate {
-        counted.upper = counted.upper.saturating_add(self.unknown);
-        counted
+    /// A count of distinct values, of which each unknown packet may have one more. `most` is how many values there can
+    /// be: a packet has one, or two where its addresses count alike.
+    pub fn distinct(&self, counted: Estimate, most: u64) -> Estimate {
+        let Estimate { value, lower, upper } = counted;
+        let upper = upper.saturating_add(self.unknown).min(most);
+        Estimate { value: value.min(upper), lower: lower.min(upper), upper }
     }
 }
 
@@ -72,26 +90,46 @@ impl ViewDoubt {
 
     /// The true sum of a key whose records, scaled by their sampling rates, add up to between `lower` and `upper`.
     pub fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
-        let Doubt { lost, drawn, .. } = self.doubt;
+        let &Self { lost, drawn, .. } = self;
         let lower = metric.of(lower);
         // No key has more than all, nor less than was counted of it.
         let upper = metric.of(upper).min(metric.of(self.total)).max(lower);
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
-            Some(error) => {
-                let (lower, upper) = error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn))));
-                // However many keys a packet counts for, each of them has it once.
-                let most = self.doubt.sampling.map_or(u64::MAX, |sampling| metric.of(sampling.total));
-                (lower.min(most), upper.min(most))
-            }
+            Some(error) => error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn)))),
         };
-        (lower, upper.saturating_add(metric.of(lost)))
+        if !self.is_some() {
+            return (lower, upper);
+        }
+        // However many keys a packet counts for, each of them has it once.
+        let upper = upper.saturating_add(metric.of(lost)).min(metric.of(self.whole.most));
+        (lower.min(upper), upper)
+    }
+
+    /// Whether packets are missing.
+    fn is_some(&self) -> bool {
+        self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
+    }
+
+    /// The same for what is of the interface of this slot.
+    #[must_use]
+    pub fn of_slot(&self, slot: Option<usize>, doubt: &Doubt) -> Self {
+        let whole = slot.and_then(|slot| doubt.slots.get(slot)).copied().unwrap_or(self.whole);
+        Self { whole, ..self.clone() }
+    }
+
+    /// As what the parts of a list are parts of that has no total of its own.
+    pub fn as_total<K: Default>(&self) -> Ranked<K> {
+        self.whole.as_total(self.total)
     }
 
     /// A row. `needed` is what a key needed to be listed; 0 if there is room for all.
     pub fn ranked<K: Copy>(&self, held: &Held<K>, order: Metric, needed: u64) -> Ranked<K> {
         let Held { key, lower, value, upper } = *held;
-        let likeliest = self.sampling.as_ref().map_or(value, |error| error.likeliest(value, order, needed));
+        let likeliest = match &self.sampling {
+            Some(error) => self.whole.due(error.likeliest(value, order, needed)),
+            None => value,
+        };
         let estimate = |metric: Metric| {
             let (lower, upper) = self.bounds(metric, lower, upper);
             Estimate { value: metric.of(likeliest).clamp(lower, upper), lower, upper }
@@ -105,12 +143,13 @@ impl ViewDoubt {
     }
 }
 
+/// The most that offloads merge into one buffer (64 KiB), with the headers that each packet had. "BIG TCP" can be
+/// configured to merge more; these bounds do not cover it.
+pub const BUFFER: Tally = Tally::new(128, 128 << 10);
+
 /// The most that one draw takes: a whole socket buffer, however many packets an offload merged into it.
 pub fn largest(largest_bytes: u64, has_merged: bool) -> Tally {
-    /// The most that offloads merge into one buffer (64 KiB), with the headers that each packet had. "BIG TCP" can be
-    /// configured to merge more; these bounds do not cover it.
-    const BUFFER: Tally = Tally::new(128, 128 << 10);
-    if has_merged { BUFFER } else { Tally::new(1, largest_bytes) }
+    if has_merged { Tally::new(BUFFER.packets, BUFFER.bytes.max(largest_bytes)) } else { Tally::new(1, largest_bytes) }
 }
 
 #[cfg(test)]

@@ -166,7 +166,8 @@ fn known(
     Some(match question.view.measure {
         Measure::Bytes | Measure::Packets => {
             let order = question.view.measure.order();
-            Known::Sums(doubt.of_view(sketch.total, parts(question)).ranked(&held()?, order, 0))
+            let whole = doubt.whole(question.is_fed_by_all);
+            Known::Sums(doubt.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
         }
         Measure::NewFlows => Known::Counted(new_flows(sketch, held()?, doubt)),
         Measure::Flows | Measure::Distinct(_) => {

@@ -9,7 +9,9 @@
 //! by protocol, and [`tcp`] those that begin or end connections. [`prefixes`] are fed by what the lists of addresses do
 //! not hold, and ranked by what they have [`beyond`] the listed addresses: a [`ranking`] has the largest. Bounds come
 //! from the tails of the [`binomial`] distribution. [`heavy_hitters`] have most bytes, [`spreaders`] touch most. Of a
-//! view's keys follows how evenly traffic is spread over them: its [`entropy`].
+//! view's keys follows how evenly traffic is spread over them: its [`entropy`]. Packets are counted by their [`sizes`].
+//! Records that sampling took are held as [`drawn`] until it is known whether anything was left out; all parts agree with
+//! their [`whole`], and [`doubt`] says how far the truth may be away.
 
 pub mod answer;
 pub mod batch;
@@ -18,6 +20,7 @@ pub mod binomial;
 pub mod collector;
 pub mod columns;
 pub mod doubt;
+mod drawn;
 pub mod entropy;
 pub mod heavy_hitters;
 pub mod interface;
@@ -36,11 +39,13 @@ pub mod sampling_control;
 pub mod sampling_error;
 pub mod seen;
 pub mod shard;
+pub mod sizes;
 pub mod spreaders;
 pub mod summary;
 pub mod tcp;
 pub mod unique;
 pub mod userspace;
 pub mod view;
+pub mod whole;
 pub mod window;
 pub mod worker;

@@ -39,6 +39,8 @@ pub struct Closed {
     pub edge: Edge,
     /// The fullest that any of its rings was, 0 to 1.
     pub ring_peak: f64,
+    /// The sampling rate in force at the end of the window, whether or not a packet came.
+    pub rate: u32,
     /// CPUs whose part of the window is not whole: the rest of it will come in a later window.
     pub late: Vec<u32>,
     /// Whether the kernel's programs counted it.
@@ -50,7 +52,7 @@ pub struct Closed {
 impl Closed {
     /// A window of which nothing is late, and that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
-        Self { shard, edge, ring_peak: 0.0, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
+        Self { shard, edge, ring_peak: 0.0, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
     /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the
@@ -69,9 +71,11 @@ impl Closed {
         packets
     }
 
-    /// Takes note of the lowest and the highest rate that draws of this window may have had, if any left something out.
-    pub fn sampled_at(&mut self, (least, most): (u32, u32)) {
-        if !self.has_left_out() {
+    /// Takes note of the rate in force, and of the lowest and the highest rate that draws of this window may have had,
+    /// if any left something out.
+    pub fn sampled_at(&mut self, rate: u32, (least, most): (u32, u32)) {
+        self.rate = rate;
+        if !self.edge.has_left_out() {
             return;
         }
         let rate = |rate: u32| u16::try_from(rate).unwrap_or(u16::MAX);
@@ -83,14 +87,10 @@ impl Closed {
     /// the last ones. `None` if nothing was taken and nothing left out.
     pub fn sampling(&self) -> Option<(u32, u32)> {
         let (mut least, mut most) = (self.shard.sampling_least.into(), self.shard.sampling.into());
-        if self.has_left_out() {
+        if self.edge.has_left_out() {
             (least, most) = (self.edge.sampling.0.min(least), self.edge.sampling.1.max(most));
         }
         (least <= most).then_some((least, most))
-    }
-
-    fn has_left_out(&self) -> bool {
-        self.edge.counters.iter().any(|counters| !counters.sampled_out.is_zero())
     }
 }
 
@@ -140,12 +140,12 @@ mod tests {
         assert_eq!(closed.sampling(), Some((2, 8)));
         (closed.shard.sampling_least, closed.shard.sampling) = (16, 16);
         assert_eq!(closed.sampling(), Some((8, 16)), "packets were taken at a higher rate before");
-        closed.sampled_at((2, 32));
+        closed.sampled_at(32, (2, 32));
         assert_eq!(closed.sampling(), Some((2, 32)), "though what it took then had no record");
         closed.shard.clear();
         assert_eq!(closed.sampling(), Some((8, 8)), "nothing was taken");
         closed.edge.counters[1].sampled_out = Tally::default();
-        closed.sampled_at((1, 8));
-        assert_eq!(closed.sampling(), None);
+        closed.sampled_at(1, (1, 8));
+        assert_eq!((closed.sampling(), closed.rate), (None, 1));
     }
 }

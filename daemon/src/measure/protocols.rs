@@ -1,23 +1,29 @@
 //! Packets by IP version and protocol.
 
-use weir_common::{flow::FlowKey, proto};
+use weir_common::{flow::FlowKey, ledger::Tally, proto, sketch::Metric};
+use weir_sketch::Estimate;
 
-/// Packet counts by version and protocol: exact if every packet is taken, otherwise estimates.
+use super::{doubt::ViewDoubt, heavy_hitters::Held, ranking::Ranked, whole::reconcile};
+
+/// Packets by version and protocol: what records add up to, or what that says of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protocols {
+pub struct Protocols<T = u64> {
     /// IPv4 packets.
-    pub ipv4: u64,
+    pub ipv4: T,
     /// IPv6 packets.
-    pub ipv6: u64,
+    pub ipv6: T,
     /// TCP packets.
-    pub tcp: u64,
+    pub tcp: T,
     /// UDP packets.
-    pub udp: u64,
+    pub udp: T,
     /// ICMP and `ICMPv6` packets.
-    pub icmp: u64,
+    pub icmp: T,
     /// Packets of every other protocol.
-    pub other: u64,
+    pub other: T,
 }
+
+/// For how many sums a packet counts here: that of its version, and that of its protocol.
+pub const PARTS: u64 = 2;
 
 impl Protocols {
     /// Counts packets of a flow.
@@ -41,5 +47,20 @@ impl Protocols {
         self.udp += udp;
         self.icmp += icmp;
         self.other += rest;
+    }
+
+    /// What these sums of records say of all packets. The bounds of all six hold together, as those of a list do.
+    pub fn estimates(&self, doubt: &ViewDoubt) -> Protocols<Estimate> {
+        let &Self { ipv4, ipv6, tcp, udp, icmp, other } = self;
+        let part = |packets: u64| {
+            let sum = Tally::new(packets, 0);
+            doubt.ranked(&Held { key: (), value: sum, lower: sum, upper: sum }, Metric::Packets, 0)
+        };
+        let (mut versions, mut protocols) = ([ipv4, ipv6].map(part), [tcp, udp, icmp, other].map(part));
+        reconcile(versions.iter_mut(), &mut doubt.as_total(), true);
+        reconcile(protocols.iter_mut(), &mut doubt.as_total(), true);
+        let packets = |part: Ranked<()>| part.packets;
+        let ([ipv4, ipv6], [tcp, udp, icmp, other]) = (versions.map(packets), protocols.map(packets));
+        Protocols { ipv4, ipv6, tcp, udp, icmp, other }
     }
 }

@@ -1,6 +1,6 @@
 //! The largest keys of a window, with their bounds.
 
-use weir_common::ledger::Tally;
+use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
 
 /// The largest keys, in two orders.
@@ -30,6 +30,24 @@ pub struct Ranked<K> {
     /// What was sampled of it: where the rate changed, what was taken at a lower one counts for less. `None` if every
     /// packet was taken.
     pub sampled: Option<Tally>,
+}
+
+impl<K> Ranked<K> {
+    /// Its number of this metric.
+    pub const fn estimate(&self, metric: Metric) -> Estimate {
+        match metric {
+            Metric::Packets => self.packets,
+            Metric::Bytes => self.bytes,
+        }
+    }
+
+    /// The same, to be changed.
+    pub const fn estimate_mut(&mut self, metric: Metric) -> &mut Estimate {
+        match metric {
+            Metric::Packets => &mut self.packets,
+            Metric::Bytes => &mut self.bytes,
+        }
+    }
 }
 
 /// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a

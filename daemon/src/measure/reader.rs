@@ -134,7 +134,8 @@ impl Reader {
             settle(tap, &mut self.collector)?;
         }
         let mut window = self.collector.close(spare, &cut);
-        window.sampled_at(self.control.end_window(window.edge.sampling));
+        let rates = self.control.end_window(window.edge.sampling);
+        window.sampled_at(self.control.rate(), rates);
         Ok(window)
     }
 

@@ -30,6 +30,7 @@ use weir_sketch::{
 
 use super::{
     columns::{Item, TOGETHER, Transposed},
+    drawn::Drawn,
     pool::Pool,
     protocols::Protocols,
     recent::Recent,
@@ -54,8 +55,13 @@ pub struct Shard {
     pub attributed: [Tally; SLOTS_MAX as usize],
     /// The sum of all records, scaled by their sampling rates.
     pub total: Tally,
-    /// Exact counts by protocol.
+    /// Counts by protocol, scaled by the sampling rates.
     pub protocols: Protocols,
+    /// What the kernel's counts of TCP on each interface slot exceed the truth by, at most: it scales each by the rate
+    /// of its draw, also where nothing was left out.
+    pub overstated: [u64; SLOTS_MAX as usize],
+    /// Records that a draw took, until it is known whether anything was left out in this window.
+    drawn: Drawn,
     /// Records that wait for more of their flows.
     pool: Pool,
     /// Records that the sketches take next.
@@ -88,6 +94,8 @@ impl Shard {
             attributed: [Tally::default(); SLOTS_MAX as usize],
             total: Tally::default(),
             protocols: Protocols::default(),
+            overstated: [0; SLOTS_MAX as usize],
+            drawn: Drawn::default(),
             pool: Pool::default(),
             ready: Vec::with_capacity(READY + TOGETHER),
             recent: Recent::default(),
@@ -133,6 +141,43 @@ impl Shard {
     /// Adds records. They are in no answer before [`Shard::settle`].
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
+        if self.drawn.is_open() && records.iter().any(|record| record.sampling > 1) {
+            for record in records {
+                if self.drawn.hold(record) {
+                    continue;
+                }
+                if record.sampling > 1 {
+                    self.release_drawn(seen);
+                }
+                self.take(std::slice::from_ref(record), seen);
+            }
+            return;
+        }
+        self.take(records, seen);
+    }
+
+    /// Something was left out in this window, or may have been: each record that a draw took stands for as many packets
+    /// as its rate says.
+    pub fn release_drawn(&mut self, seen: &Seen) {
+        let held = self.drawn.take();
+        self.take(&held, seen);
+        self.drawn.close(held);
+    }
+
+    /// Nothing was left out in this window: each packet that a draw took stands for itself. The others that it stood
+    /// for are in the account of an earlier window.
+    pub fn count_drawn_once(&mut self, seen: &Seen) {
+        let held = self.drawn.take();
+        for record in &held {
+            let slot = usize::from(record.key.interface()) % SLOTS_MAX as usize;
+            self.overstated[slot] += u64::from(record.sampling - 1) * u64::from(record.packets);
+            self.take(&[Record { sampling: 1, ..*record }], seen);
+        }
+        self.drawn.close(held);
+    }
+
+    /// Takes records that are as they will be counted.
+    fn take(&mut self, records: &[Record], seen: &Seen) {
         for records in records.chunks(READY) {
             for records in records.chunks(TOGETHER) {
                 records.iter().for_each(|record| self.pool.prefetch(record));
@@ -145,6 +190,7 @@ impl Shard {
 
     /// Gives all records that still wait to the sketches: the window ends.
     pub fn settle(&mut self, seen: &Seen) {
+        self.release_drawn(seen);
         for place in 0..Pool::PLACES {
             self.ready.extend(self.pool.take(place));
             if self.ready.len() == READY {
@@ -289,6 +335,8 @@ impl Shard {
             attributed,
             total,
             protocols,
+            drawn,
+            overstated,
             pool,
             ready,
             recent,
@@ -300,6 +348,8 @@ impl Shard {
             sampling_least,
             sampling,
         } = self;
+        drawn.clear();
+        overstated.fill(0);
         pool.clear();
         ready.clear();
         recent.clear();
@@ -317,6 +367,7 @@ impl Shard {
     /// The memory of this shard, in bytes; it never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
+            + self.drawn.memory_bytes()
             + self.pool.memory_bytes()
             + self.ready.capacity() * size_of::<Record>()
             + self.recent.memory_bytes()

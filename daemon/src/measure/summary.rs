@@ -1,22 +1,24 @@
 //! All shards of a window merged: what the window comes to, with the error of each estimate.
 
-use hdrhistogram::Histogram;
 use weir_common::{
     control::OTHERS,
-    ledger::{Ledger, Loss, Tally},
-    size::{SIZE_CLASSES, class_bytes},
+    ledger::{Ledger, Loss, PacketSizes, Tally},
+    size::COARSE_EDGES,
+    sketch::Metric,
 };
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
     answer::Answer,
-    doubt::{Doubt, largest},
+    doubt::{BUFFER, Doubt, largest},
     new_flows::{Asked, Counted, NewFlows},
     order::Closed,
-    protocols::Protocols,
+    protocols::{self, Protocols},
     sampling_error::Sampling,
     shard::Shard,
+    sizes::Sizes,
     tcp::TcpCounts,
+    whole::{Counted as Feeding, Whole},
 };
 use crate::{question::Views, rates::Rates};
 
@@ -26,8 +28,8 @@ pub struct Summary {
     pub ledgers: Vec<Ledger>,
     /// Each interface slot's packets that begin or end TCP connections.
     pub tcp: Vec<TcpCounts>,
-    /// Exact counts by protocol.
-    pub protocols: Protocols,
+    /// Packets by protocol.
+    pub protocols: Protocols<Estimate>,
     /// Distinct source addresses.
     pub sources: Estimate,
     /// Distinct destination addresses.
@@ -39,14 +41,14 @@ pub struct Summary {
     /// What the views come to, in their order.
     pub views: Vec<Answer>,
     /// Packets by their size in bytes.
-    pub sizes: Histogram<u64>,
+    pub sizes: Sizes,
     /// Each interface slot's rates.
     pub rates: Vec<Rates>,
     /// Records absorbed.
     pub records: u64,
     /// The fullest that any ring was, 0 to 1.
     pub ring_peak: f64,
-    /// The highest sampling rate in force: one packet in this many was taken; 1 is every packet.
+    /// The highest sampling rate in force: one packet in this many is taken; 1 is every packet.
     pub sampling: u32,
     /// The probability that all bounds of a ranking hold, of both its orders together.
     pub confidence: f64,
@@ -69,9 +71,11 @@ impl Summary {
         confidence: f64,
     ) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);
-        let sizes = sizes(window);
+        let sizes = Sizes::of(window);
         let rates = window.iter().filter_map(Closed::sampling);
-        let (least, sampling) = rates.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))).unwrap_or((1, 1));
+        let (least, highest) = rates.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))).unwrap_or((1, 1));
+        // Also where no packet came.
+        let sampling = window.iter().map(|closed| closed.rate).fold(highest, u32::max);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each lost or unsampled packet may belong to one more source, destination or flow.
@@ -83,29 +87,45 @@ impl Summary {
         // A late CPU has not told the sizes of its packets yet.
         let is_late = window.iter().any(|closed| !closed.late.is_empty());
         let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
-        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, confidence)?;
+        let is_steady = least == highest;
+        let scaled: Tally = window.iter().map(|closed| closed.shard.total).sum();
+        let whole = |ledgers: &[Ledger], counted, scaled: Option<Tally>| {
+            Whole::new(ledgers, counted, scaled.filter(|_| highest > 1), beyond)
+        };
+        // Of what other interfaces feed, too, only steady rates tell the scaled sum.
+        let all = |ledgers: &[Ledger]| {
+            let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
+            let scaled = Metric::each(|metric| metric.of(taken).saturating_mul(highest.into()));
+            whole(ledgers, Feeding::Everywhere, is_steady.then_some(scaled))
+        };
+        let once = whole(&ledgers, Feeding::Once, Some(scaled));
+        let most = once.most.packets;
+        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
         let new = window.iter().map(|closed| closed.shard.new_flows).sum();
         let counted = Counted { new, workers: window.len() as u64, unknown, flows };
-        let new_flows = NewFlows::new(counted, seen, confidence);
+        let mut new_flows = NewFlows::new(counted, seen, confidence);
+        new_flows.count.upper = new_flows.count.upper.min(most.max(new));
         let doubt = Doubt {
             missed_flows: new_flows.count.upper.saturating_sub(new),
             lost: [dropped, beyond].into_iter().sum(),
             drawn,
             unknown,
-            sampling: (sampling > 1).then(|| Sampling {
-                rate: sampling,
-                is_steady: least == sampling,
-                largest: largest(sizes.max(), has_merged),
+            sampling: (highest > 1).then(|| Sampling {
+                rate: highest,
+                is_steady,
+                largest: largest(largest_drawn(&sizes, &ledgers), has_merged),
                 total: [taken, sampled_out, drawn].into_iter().sum(),
             }),
+            once,
+            everywhere: all(&ledgers),
+            slots: ledgers.iter().map(|ledger| all(std::slice::from_ref(ledger))).collect(),
             confidence,
         };
         let mut views = Vec::with_capacity(plan.questions.len());
         for nth in 0..plan.questions.len() {
             views.push(Answer::new(window, plan, nth, &views, &doubt)?);
         }
-        let is_steady = least == sampling;
-        let tcp = ledgers.iter().map(|ledger| TcpCounts::new(ledger, sampling, is_steady, confidence)).collect();
+        let tcp = tcp_counts(window, &ledgers, (highest, is_steady), confidence);
         let mut protocols = Protocols::default();
         let (mut records, mut ring_peak) = (0, 0_f64);
         for Closed { shard, ring_peak: peak, .. } in &*window {
@@ -116,9 +136,9 @@ impl Summary {
         Ok(Self {
             sizes,
             rates: rates_of(window, interfaces),
-            protocols,
-            sources: distinct(window, |shard| &mut shard.unique.sources, unknown, confidence)?,
-            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, confidence)?,
+            protocols: protocols.estimates(&doubt.of_view(doubt.once, scaled, protocols::PARTS)),
+            sources: distinct(window, |shard| &mut shard.unique.sources, unknown, most, confidence)?,
+            destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, most, confidence)?,
             flows,
             new_flows,
             views,
@@ -126,7 +146,7 @@ impl Summary {
             ring_peak,
             sampling,
             // Without sampling nothing is left to chance.
-            confidence: if sampling == 1 { 1.0 } else { confidence },
+            confidence: if highest == 1 { 1.0 } else { confidence },
             ledgers,
             tcp,
             doubt,
@@ -187,17 +207,45 @@ fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S
     Ok(Some(all))
 }
 
-/// The union over all shards. Each lost or unsampled packet may belong to one more distinct item.
+/// No packet that was drawn is larger. Sizes leave out what feeds on another interface, where it may have been smaller:
+/// of those only the class is known.
+fn largest_drawn(sizes: &Sizes, ledgers: &[Ledger]) -> u64 {
+    let repeated = ledgers.iter().filter(|ledger| !ledger.counters.repeated.is_zero());
+    let ends = repeated.filter_map(|ledger| {
+        let PacketSizes(classes) = ledger.counters.sizes;
+        let class = classes.iter().rposition(|packets| *packets > 0)?;
+        Some(COARSE_EDGES.get(class).copied().unwrap_or(BUFFER.bytes))
+    });
+    ends.fold(sizes.largest(), u64::max)
+}
+
+/// Each interface's packets that begin or end TCP connections.
+fn tcp_counts(
+    window: &[Closed],
+    ledgers: &[Ledger],
+    (rate, is_steady): (u32, bool),
+    confidence: f64,
+) -> Vec<TcpCounts> {
+    let counts = |(slot, ledger): (usize, &Ledger)| {
+        let overstated = window.iter().filter_map(|closed| closed.shard.overstated.get(slot)).sum();
+        TcpCounts::new(ledger, rate, is_steady, overstated, confidence)
+    };
+    ledgers.iter().enumerate().map(counts).collect()
+}
+
+/// The union over all shards. Each lost or unsampled packet may belong to one more distinct item. There are at most
+/// `most` packets.
 fn distinct(
     window: &mut [Closed],
     sketch: impl Fn(&mut Shard) -> &mut HyperLogLog,
     unknown: u64,
+    most: u64,
     confidence: f64,
 ) -> Result<Estimate, MergeError> {
     let Some(union) = merged(window, sketch)? else { return Ok(Estimate::default()) };
-    let mut estimate = union.bounds_at(confidence);
-    estimate.upper = estimate.upper.saturating_add(unknown);
-    Ok(estimate)
+    let Estimate { value, lower, upper } = union.bounds_at(confidence);
+    let upper = upper.saturating_add(unknown).min(most);
+    Ok(Estimate { value: value.min(upper), lower: lower.min(upper), upper })
 }
 
 fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
@@ -207,17 +255,6 @@ fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
         rates.iter_mut().zip(known).for_each(|(rates, known)| rates.merge(known));
     }
     rates
-}
-
-fn sizes(window: &[Closed]) -> Histogram<u64> {
-    const LARGEST: u64 = class_bytes(SIZE_CLASSES - 1);
-    let mut histogram = Histogram::new_with_max(LARGEST, 3).expect("the bounds are constant, and valid");
-    for closed in window {
-        for (class, &packets) in closed.edge.sizes.iter().enumerate().filter(|&(_, &packets)| packets > 0) {
-            histogram.saturating_record_n(class_bytes(class), packets);
-        }
-    }
-    histogram
 }
 
 #[cfg(test)]
@@ -317,14 +354,14 @@ mod tests {
         let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
         assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
         assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), 0.5));
-        assert_eq!((summary.protocols.udp, summary.protocols.ipv4), (600, 600));
+        assert_eq!((summary.protocols.udp.value, summary.protocols.ipv4.value), (600, 600));
         assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
         assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
         assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
         assert!(summary.doubt.sampling.is_none(), "nothing was left to chance");
         assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
         assert_eq!(summary.sizes.len(), 610);
-        assert_eq!(summary.sizes.count_at(class_bytes(size_class(60))), 10);
+        assert_eq!(summary.sizes.count_between(60, 60), 10);
         let seconds: Vec<_> = summary.rates.iter().map(|rates| (rates.seconds(), rates.most)).collect();
         assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
         let none = merge(&mut []);

@@ -26,8 +26,9 @@ impl TcpCounts {
     /// bounds of all four hold together with the probability `confidence`.
     ///
     /// The kernel counts before it looks for room in a ring, so what a ring lost is in the counts. A packet that a
-    /// socket dropped was looked at by nobody.
-    pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, confidence: f64) -> Self {
+    /// socket dropped was looked at by nobody. Where nothing was left out, counts may exceed the truth by `overstated`:
+    /// each was multiplied by the rate of its draw.
+    pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, overstated: u64, confidence: f64) -> Self {
         /// A packet is of no more than so many kinds: SYN or SYN-ACK, RST, and FIN.
         const KINDS_MAX: u64 = 3;
         let TcpPackets { syn, syn_ack, rst, fin } = ledger.counters.tcp;
@@ -40,12 +41,13 @@ impl TcpCounts {
             SamplingError::new(Sampling { rate, is_steady, largest, total }, confidence)
         });
         let estimate = |counted: u64| {
-            if error.is_none() && dropped == 0 {
+            if error.is_none() && dropped == 0 && overstated == 0 {
                 // Also where a CPU was late, and the packets themselves are in the account of the window before.
                 return Estimate { value: counted, lower: counted, upper: counted };
             }
-            let (lower, upper) =
-                error.as_ref().map_or((counted, counted), |error| error.bounds(Metric::Packets, counted, counted));
+            let (lower, upper) = error.as_ref().map_or((counted.saturating_sub(overstated), counted), |error| {
+                error.bounds(Metric::Packets, counted, counted)
+            });
             let upper = upper.saturating_add(dropped).min(candidates);
             let lower = lower.min(upper);
             Estimate { value: counted.clamp(lower, upper), lower, upper }
@@ -84,19 +86,19 @@ mod tests {
         let exact = |value| Estimate { value, lower: value, upper: value };
         let mut ledger = ledger(TCP);
         let expected = TcpCounts { syn: exact(40_000), syn_ack: exact(700), rst: exact(0), fin: exact(600) };
-        assert_eq!(TcpCounts::new(&ledger, 1, true, 0.999), expected);
+        assert_eq!(TcpCounts::new(&ledger, 1, true, 0, 0.999), expected);
         assert!(expected.is_exact());
         ledger.counters.lost[Loss::RingFull as usize] = Tally::new(500, 0);
-        assert_eq!(TcpCounts::new(&ledger, 1, true, 0.999), expected, "they were counted before they were lost");
+        assert_eq!(TcpCounts::new(&ledger, 1, true, 0, 0.999), expected, "they were counted before they were lost");
         let late = Ledger { counters: Counters { tcp: TCP, ..Counters::default() }, ..Ledger::default() };
-        assert_eq!(TcpCounts::new(&late, 1, true, 0.999), expected, "the packets are in an earlier window");
+        assert_eq!(TcpCounts::new(&late, 1, true, 0, 0.999), expected, "the packets are in an earlier window");
     }
 
     #[test]
     fn what_a_socket_dropped_may_have_been_anything() {
         let mut ledger = ledger(TCP);
         ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(500, 0);
-        let counts = TcpCounts::new(&ledger, 1, true, 0.999);
+        let counts = TcpCounts::new(&ledger, 1, true, 0, 0.999);
         assert!(!counts.is_exact());
         assert_eq!(counts.syn_ack, Estimate { value: 700, lower: 700, upper: 1_200 });
         assert_eq!(counts.rst, Estimate { value: 0, lower: 0, upper: 500 });
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn sampling_leaves_a_range_and_no_more_than_there_was() {
-        let counts = TcpCounts::new(&ledger(TCP), 100, true, 0.999);
+        let counts = TcpCounts::new(&ledger(TCP), 100, true, 0, 0.999);
         assert!(!counts.is_exact());
         let TcpCounts { syn, syn_ack, rst, fin } = counts;
         for (estimate, counted) in [(syn, 40_000), (syn_ack, 700), (rst, 0), (fin, 600)] {
@@ -114,11 +116,11 @@ mod tests {
         assert!(syn.lower > 28_000 && syn.upper < 56_000, "{syn:?}");
         assert!(syn_ack.lower >= 7, "so many were taken: {syn_ack:?}");
         assert!((500..3_000).contains(&rst.upper), "{rst:?}");
-        let all = TcpCounts::new(&ledger(TcpPackets { syn: SEEN + 500, ..TCP }), 100, true, 0.999).syn;
+        let all = TcpCounts::new(&ledger(TcpPackets { syn: SEEN + 500, ..TCP }), 100, true, 0, 0.999).syn;
         assert_eq!((all.value, all.upper), (SEEN - 1_000, SEEN - 1_000), "no more than have a flow");
-        let unsteady = TcpCounts::new(&ledger(TCP), 100, false, 0.999).syn;
+        let unsteady = TcpCounts::new(&ledger(TCP), 100, false, 0, 0.999).syn;
         assert!(unsteady.lower < syn.lower && unsteady.upper > syn.upper, "{unsteady:?}");
-        assert!(TcpCounts::new(&Ledger::default(), 100, true, 0.999).is_exact(), "of nothing");
+        assert!(TcpCounts::new(&Ledger::default(), 100, true, 0, 0.999).is_exact(), "of nothing");
     }
 
     /// All four bounds of an interface hold together, as often as they say: at 99 %, 20 failures of 2,000 are expected
@@ -141,7 +143,7 @@ mod tests {
         for _ in 0..TRIALS {
             let TcpPackets { syn, syn_ack, rst, fin } = truth;
             let sampled = TcpPackets { syn: draw(syn), syn_ack: draw(syn_ack), rst: draw(rst), fin: draw(fin) };
-            let found = TcpCounts::new(&ledger(sampled), RATE, true, 0.99);
+            let found = TcpCounts::new(&ledger(sampled), RATE, true, 0, 0.99);
             let holds = [(found.syn, syn), (found.syn_ack, syn_ack), (found.rst, rst), (found.fin, fin)]
                 .into_iter()
                 .all(|(found, truth)| (found.lower..=found.upper).contains(&truth));

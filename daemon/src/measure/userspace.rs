@@ -57,6 +57,7 @@ impl UserspaceCollector {
     pub fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Closed {
         let Self { program, batch, seen } = self;
         let edge = program.close(cut, |record| batch.push(record, seen));
-        Closed::new(batch.replace(Batch::new(spare), seen), edge)
+        let shard = batch.replace(Batch::new(spare), seen, !edge.has_left_out());
+        Closed { rate: program.rate(), ..Closed::new(shard, edge) }
     }
 }

@@ -95,7 +95,8 @@ pub fn run<S: Source>(
         match orders.try_recv() {
             Ok(Order { spare, change, is_last }) => {
                 let mut window = if is_last { collector.close_last(spare) } else { collector.close(spare) }?;
-                window.sampled_at(throttle.control.end_window(window.edge.sampling));
+                let rates = throttle.control.end_window(window.edge.sampling);
+                window.sampled_at(throttle.control.rate(), rates);
                 if let Some(Change { interfaces, sampling }) = change {
                     collector.provide(interfaces);
                     throttle.change(&sampling, collector.cpus())?;

@@ -61,8 +61,17 @@ fn of_window(page: &mut Page, report: &Report) {
 }
 
 fn of_totals(page: &mut Page, sums: &Sums) {
-    let Totals { packets, bytes, ipv4_packets, ipv6_packets, tcp_packets, udp_packets, icmp_packets, other_packets } =
-        sums.totals;
+    let Totals {
+        packets,
+        bytes,
+        ipv4_packets,
+        ipv6_packets,
+        tcp_packets,
+        udp_packets,
+        icmp_packets,
+        other_packets,
+        bounds: _,
+    } = sums.totals;
     page.family("weir_packets", Kind::Counter, "packets", "Packets, each once.", [(vec![], packets)]);
     page.family("weir_bytes", Kind::Counter, "bytes", "Bytes on the wire, each packet once.", [(vec![], bytes)]);
     let versions =

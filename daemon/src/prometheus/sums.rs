@@ -52,6 +52,7 @@ impl Sums {
             udp_packets,
             icmp_packets,
             other_packets,
+            bounds: _,
         } = report.totals;
         let all = &mut self.totals;
         for (sum, number) in [

@@ -85,6 +85,7 @@ impl Datapath for KernelDatapath<'_> {
 
     fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError> {
         let mut closed = self.collector.close(spare)?;
+        closed.rate = closed.edge.sampling.1;
         closed.edge.add_rates(vec![self.seconds.close(cut)]);
         Ok(closed)
     }

@@ -9,7 +9,7 @@ use weir_sketch::hyperloglog::CONFIDENCE;
 use super::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
     SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService,
-    TopSource, Totals, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
+    TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
 };
 use crate::{
     measure::{
@@ -70,7 +70,7 @@ impl Report {
             ring_peak: _,
             sampling,
             confidence,
-            doubt: _,
+            doubt,
         } = summary;
         let own = View::all(&views, answers, &interfaces);
         let seconds = whole_seconds(span);
@@ -100,7 +100,7 @@ impl Report {
                     Some(interface(measured, ledger, tcp_packets(counts, *confidence), *sampling))
                 })
                 .collect(),
-            totals: totals(summary.fed(), *protocols),
+            totals: totals(summary.fed(), *protocols, doubt.is_some().then_some(*confidence)),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
                 value: new_flows.count.value,
@@ -172,17 +172,27 @@ fn bounds(estimate: weir_sketch::Estimate) -> Bounds {
     Bounds { lower, upper }
 }
 
-fn totals(seen: ledger::Tally, protocols: Protocols) -> Totals {
+/// With bounds at a confidence, if something is missing.
+fn totals(seen: ledger::Tally, protocols: Protocols<weir_sketch::Estimate>, missing: Option<f64>) -> Totals {
     let Protocols { ipv4, ipv6, tcp, udp, icmp, other } = protocols;
     Totals {
         packets: seen.packets,
         bytes: seen.bytes,
-        ipv4_packets: ipv4,
-        ipv6_packets: ipv6,
-        tcp_packets: tcp,
-        udp_packets: udp,
-        icmp_packets: icmp,
-        other_packets: other,
+        ipv4_packets: ipv4.value,
+        ipv6_packets: ipv6.value,
+        tcp_packets: tcp.value,
+        udp_packets: udp.value,
+        icmp_packets: icmp.value,
+        other_packets: other.value,
+        bounds: missing.map(|confidence| TotalsBounds {
+            confidence,
+            ipv4_packets: bounds(ipv4),
+            ipv6_packets: bounds(ipv6),
+            tcp_packets: bounds(tcp),
+            udp_packets: bounds(udp),
+            icmp_packets: bounds(icmp),
+            other_packets: bounds(other),
+        }),
     }
 }
 
@@ -339,7 +349,9 @@ mod tests {
 
     #[test]
     fn totals_are_those_of_their_protocols() {
-        let protocols = Protocols { ipv4: 1, ipv6: 2, tcp: 3, udp: 4, icmp: 5, other: 6 };
+        let open = |value| weir_sketch::Estimate { value, lower: value - 1, upper: value + 1 };
+        let [ipv4, ipv6, tcp, udp, icmp, other] = [1, 2, 3, 4, 5, 6].map(open);
+        let protocols = Protocols { ipv4, ipv6, tcp, udp, icmp, other };
         let expected = Totals {
             packets: 7,
             bytes: 8,
@@ -349,8 +361,14 @@ mod tests {
             udp_packets: 4,
             icmp_packets: 5,
             other_packets: 6,
+            bounds: None,
         };
-        assert_eq!(totals(ledger::Tally::new(7, 8), protocols), expected);
+        assert_eq!(totals(ledger::Tally::new(7, 8), protocols, None), expected);
+        let bounds = totals(ledger::Tally::new(7, 8), protocols, Some(0.9)).bounds.unwrap();
+        let parts = [bounds.ipv4_packets, bounds.ipv6_packets, bounds.tcp_packets, bounds.udp_packets];
+        assert_eq!(parts, [(0, 2), (1, 3), (2, 4), (3, 5)].map(|(lower, upper)| bounds_of(lower, upper)));
+        let parts = [bounds.icmp_packets, bounds.other_packets];
+        assert_eq!((parts, bounds.confidence), ([bounds_of(4, 6), bounds_of(5, 7)], 0.9));
     }
 
     #[test]

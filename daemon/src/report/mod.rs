@@ -70,7 +70,8 @@ pub struct Report {
     pub alerts: Vec<Alert>,
     /// Each observed interface with its exact account.
     pub interfaces: Vec<Interface>,
-    /// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets are sampled.
+    /// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets were sampled
+    /// or lost.
     pub totals: Totals,
     /// Estimates of the number of distinct addresses and flows.
     pub unique: Unique,
@@ -176,8 +177,8 @@ pub struct Interface {
     /// Packets of `ledger.seen` that feed totals and lists on another interface. Over all interfaces, `seen` without
     /// these adds up to the totals.
     pub repeated: Tally,
-    /// One packet in this many was measured, chosen at random, or more than that for a part of the window. 1 means
-    /// every packet.
+    /// The sampling rate in force, whether or not a packet came: one packet in this many is measured, chosen at random,
+    /// or more than that for a part of the window. 1 means every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
     /// Where every packet went.
@@ -273,8 +274,9 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets are sampled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets were sampled or
+/// lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Packets seen, also those without a flow.
     pub packets: u64,
@@ -292,6 +294,30 @@ pub struct Totals {
     pub icmp_packets: u64,
     /// Packets of flows of every other IP protocol.
     pub other_packets: u64,
+    /// How far the true numbers of the six above may be away, if packets were sampled or lost. Absent if all are exact.
+    /// `packets` and `bytes` are exact in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<TotalsBounds>,
+}
+
+/// The bounds of sums by version and protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TotalsBounds {
+    /// The probability that all six true numbers lie between their bounds, 0 to 1; 1 if they always do.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// Of `ipv4_packets`.
+    pub ipv4_packets: Bounds,
+    /// Of `ipv6_packets`.
+    pub ipv6_packets: Bounds,
+    /// Of `tcp_packets`.
+    pub tcp_packets: Bounds,
+    /// Of `udp_packets`.
+    pub udp_packets: Bounds,
+    /// Of `icmp_packets`.
+    pub icmp_packets: Bounds,
+    /// Of `other_packets`.
+    pub other_packets: Bounds,
 }
 
 /// Estimates of the number of distinct addresses and flows.
@@ -344,7 +370,8 @@ pub struct NewFlows {
 pub struct Top {
     /// What ranks them: `bytes` or `packets`.
     pub by: String,
-    /// One packet in this many was sampled, or more than that for a part of the window. 1 means every packet.
+    /// The sampling rate in force, whether or not a packet came: one packet in this many is sampled, or more than that
+    /// for a part of the window. 1 means every packet. If sampling left nothing out of the window, `confidence` is 1.
     #[serde(default = "every_packet")]
     #[schemars(range(min = 1))]
     pub sampling: u32,

@@ -1,9 +1,9 @@
 //! Packet sizes in a report: finely of all interfaces together, and in few classes of each.
 
-use hdrhistogram::Histogram as Distribution;
 use weir_common::{ledger::PacketSizes, size::COARSE_EDGES};
 
 use super::Histogram;
+use crate::measure::sizes::Sizes;
 
 /// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged
 /// segments.
@@ -21,26 +21,28 @@ const EDGES: [u64; 12] = {
 const LAST_EDGE: u64 = EDGES[EDGES.len() - 1];
 
 /// The distribution of all packets.
-pub(super) fn histogram(sizes: &Distribution<u64>) -> Histogram {
+pub(super) fn histogram(sizes: &Sizes) -> Histogram {
     if sizes.is_empty() {
         return Histogram::default();
     }
     let mut buckets = Vec::new();
     let mut low = 0;
     for edge in EDGES {
-        if low > sizes.max() {
+        if low > sizes.largest() {
             break;
         }
-        buckets.push((edge, sizes.count_between(low, edge)));
+        // The last one has all larger packets.
+        let high = if edge == LAST_EDGE { u64::MAX } else { edge };
+        buckets.push((edge, sizes.count_between(low, high)));
         low = edge + 1;
     }
     Histogram {
         count: sizes.len(),
-        min: sizes.min(),
-        p50: sizes.value_at_quantile(0.5),
-        p90: sizes.value_at_quantile(0.9),
-        p99: sizes.value_at_quantile(0.99),
-        max: sizes.max(),
+        min: sizes.smallest(),
+        p50: sizes.at_quantile(0.5),
+        p90: sizes.at_quantile(0.9),
+        p99: sizes.at_quantile(0.99),
+        max: sizes.largest(),
         buckets,
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    Totals, Unique, View, ViewTable, Window,
+    Totals, TotalsBounds, Unique, View, ViewTable, Window,
 };
 
 /// How many reports are kept to be put together, at most.
@@ -105,7 +105,30 @@ fn totals(reports: &[Report]) -> Totals {
         udp_packets: sum(|totals| totals.udp_packets),
         icmp_packets: sum(|totals| totals.icmp_packets),
         other_packets: sum(|totals| totals.other_packets),
+        bounds: totals_bounds(reports),
     }
+}
+
+fn totals_bounds(reports: &[Report]) -> Option<TotalsBounds> {
+    let sum = |count: fn(&Totals) -> u64, bounds: fn(&TotalsBounds) -> Bounds| {
+        let mut sum = Bounds { lower: 0, upper: 0 };
+        for Report { totals, .. } in reports {
+            let exact = Bounds { lower: count(totals), upper: count(totals) };
+            let Bounds { lower, upper } = totals.bounds.as_ref().map_or(exact, bounds);
+            sum = Bounds { lower: sum.lower.saturating_add(lower), upper: sum.upper.saturating_add(upper) };
+        }
+        sum
+    };
+    let confidences = || reports.iter().filter_map(|report| Some(report.totals.bounds?.confidence));
+    confidences().next().is_some().then(|| TotalsBounds {
+        confidence: all_hold(confidences()),
+        ipv4_packets: sum(|totals| totals.ipv4_packets, |bounds| bounds.ipv4_packets),
+        ipv6_packets: sum(|totals| totals.ipv6_packets, |bounds| bounds.ipv6_packets),
+        tcp_packets: sum(|totals| totals.tcp_packets, |bounds| bounds.tcp_packets),
+        udp_packets: sum(|totals| totals.udp_packets, |bounds| bounds.udp_packets),
+        icmp_packets: sum(|totals| totals.icmp_packets, |bounds| bounds.icmp_packets),
+        other_packets: sum(|totals| totals.other_packets, |bounds| bounds.other_packets),
+    })
 }
 
 fn distinct(windows: impl Iterator<Item = Distinct> + Clone) -> Distinct {
@@ -375,7 +398,11 @@ fn tables(
                     total = Some(sums(total, table.total?));
                 }
                 // There is no table where nothing matched, of what was measured.
-                None => windows.push(Listed { rows: Vec::new(), others: unmeasured(report) }),
+                None => {
+                    let others = unmeasured(report, one);
+                    total = Some(sums(total, at_most(others)));
+                    windows.push(Listed { rows: Vec::new(), others });
+                }
             }
         }
         one.rows = together(&windows, by_packets);
@@ -384,13 +411,24 @@ fn tables(
     Some(all)
 }
 
-/// What was left out or lost in a window: nobody knows what it would have matched.
-fn unmeasured(report: &Report) -> Tally {
+/// What was left out or lost on a table's interface in a window: nobody knows what it would have matched.
+fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
     let mut all = Tally::default();
-    for Ledger { sampled_out, lost, .. } in report.interfaces.iter().map(|interface| &interface.ledger) {
+    let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
+    for Ledger { sampled_out, lost, .. } in report.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
         std::iter::once(sampled_out).chain(lost.values()).for_each(|tally| add(&mut all, *tally));
+        // The sizes of these are assumed. None was larger than the largest packet, as far as anybody knows.
+        let dropped = lost.get("socket_drop").copied().unwrap_or_default();
+        let largest = dropped.packets.saturating_mul(report.histograms.packet_size_bytes.max);
+        all.bytes = all.bytes.saturating_add(largest.saturating_sub(dropped.bytes));
     }
     all
+}
+
+/// What may have been anything up to this much.
+fn at_most(most: Tally) -> Sums {
+    let up_to = |upper| Estimate { value: 0, lower: 0, upper, sampled: None };
+    Sums { packets: up_to(most.packets), bytes: up_to(most.bytes) }
 }
 
 #[cfg(test)]
@@ -549,7 +587,52 @@ mod tests {
         let views = Union::of(&reports).unwrap().views;
         let packets = |nth: usize| views[0].tables.as_ref().unwrap()[nth].rows[0].packets.unwrap();
         assert_eq!(packets(0), exact(11));
-        // The golden report has lost 280 packets, which may have been of this interface.
-        assert_eq!((packets(1).value, packets(1).lower, packets(1).upper), (7, 7, 287));
+        assert_eq!(packets(1), exact(7), "what was lost was of another interface");
+    }
+
+    /// The window without a table has lost 280 packets of this interface, which may all have matched.
+    #[test]
+    fn a_window_without_a_table_may_have_had_what_is_missing() {
+        let table = |packets: u64| ViewTable {
+            interface: "eth0".to_owned(),
+            direction: Some("ingress".to_owned()),
+            total: Some(Sums { packets: exact(packets), bytes: exact(packets * 100) }),
+            rows: vec![row(443, packets)],
+        };
+        let view = |tables: Vec<ViewTable>| View {
+            name: "ports".to_owned(),
+            by: vec!["port".to_owned()],
+            measure: Value::from("packets"),
+            counted: "per_interface".to_owned(),
+            confidence: 1.0,
+            total: None,
+            entropy: None,
+            rows: None,
+            tables: Some(tables),
+        };
+        let missing = unmeasured(&golden(), &table(0));
+        assert_eq!(missing.packets, 280);
+        for tables in [[vec![table(10)], vec![]], [vec![], vec![table(10)]]] {
+            let reports = tables.map(|tables| Report { views: vec![view(tables)], ..golden() });
+            let union = Union::of(&reports).unwrap();
+            let [table] = &union.views[0].tables.as_deref().unwrap() else { panic!("{:?}", union.views) };
+            let total = table.total.unwrap();
+            assert_eq!(total.packets, Estimate { value: 10, lower: 10, upper: 290, sampled: None });
+            assert_eq!(total.bytes.upper, 1_000 + missing.bytes);
+            assert_eq!(table.rows[0].packets.unwrap().upper, 290);
+        }
+    }
+
+    #[test]
+    fn sums_by_protocol_keep_their_bounds() {
+        let (mut exact, open) = (golden(), golden());
+        exact.totals.bounds = None;
+        let both = Union::of(&[exact.clone(), open.clone()]).unwrap().totals;
+        let (sum, one) = (both.bounds.unwrap(), open.totals.bounds.unwrap());
+        let tcp = exact.totals.tcp_packets;
+        assert_eq!(sum.tcp_packets.lower, tcp + one.tcp_packets.lower);
+        assert_eq!(sum.tcp_packets.upper, tcp + one.tcp_packets.upper);
+        assert_eq!((sum.confidence, both.tcp_packets), (one.confidence, 2 * tcp));
+        assert_eq!(Union::of(&[exact.clone(), exact]).unwrap().totals.bounds, None);
     }
 }

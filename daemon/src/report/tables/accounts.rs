@@ -2,7 +2,7 @@
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
-    Unique,
+    TotalsBounds, Unique,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -105,20 +105,33 @@ pub(super) fn connections(tcp: &TcpPackets) -> Option<String> {
 }
 
 pub(super) fn shares(totals: &Totals) -> Grid {
-    let Totals { packets, bytes: _, ipv4_packets, ipv6_packets, tcp_packets, udp_packets, icmp_packets, other_packets } =
-        *totals;
-    let mut grid = Grid::new([Left, Right, Right, Left]);
-    let parts = [
-        ("IPv4", ipv4_packets),
-        ("IPv6", ipv6_packets),
-        ("TCP", tcp_packets),
-        ("UDP", udp_packets),
-        ("ICMP", icmp_packets),
-        ("other IP", other_packets),
+    let Totals {
+        packets,
+        bytes: _,
+        ipv4_packets,
+        ipv6_packets,
+        tcp_packets,
+        udp_packets,
+        icmp_packets,
+        other_packets,
+        bounds,
+    } = *totals;
+    let mut grid = Grid::new([Left, Right, Right, Right, Left]);
+    let parts: [(&str, u64, fn(&TotalsBounds) -> Bounds); 6] = [
+        ("IPv4", ipv4_packets, |bounds| bounds.ipv4_packets),
+        ("IPv6", ipv6_packets, |bounds| bounds.ipv6_packets),
+        ("TCP", tcp_packets, |bounds| bounds.tcp_packets),
+        ("UDP", udp_packets, |bounds| bounds.udp_packets),
+        ("ICMP", icmp_packets, |bounds| bounds.icmp_packets),
+        ("other IP", other_packets, |bounds| bounds.other_packets),
     ];
-    for (what, part) in parts {
+    for (what, part, bounds_of) in parts {
         let share = ratio(part, packets);
-        grid.row([what.into(), grouped(part).into(), percent(share).into(), bar(share).into()]);
+        let error = bounds
+            .as_ref()
+            .map(bounds_of)
+            .map_or(String::new(), |Bounds { lower, upper }| format!("± {}", grouped(off(part, lower, upper))));
+        grid.row([what.into(), grouped(part).into(), error.into(), percent(share).into(), bar(share).into()]);
     }
     grid
 }

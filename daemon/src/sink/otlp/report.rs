@@ -54,8 +54,17 @@ fn of_window(metrics: &mut Metrics, report: &Report) {
 }
 
 fn of_totals(metrics: &mut Metrics, totals: &Totals) {
-    let Totals { packets, bytes, ipv4_packets, ipv6_packets, tcp_packets, udp_packets, icmp_packets, other_packets } =
-        *totals;
+    let Totals {
+        packets,
+        bytes,
+        ipv4_packets,
+        ipv6_packets,
+        tcp_packets,
+        udp_packets,
+        icmp_packets,
+        other_packets,
+        bounds: _,
+    } = *totals;
     metrics.sum(Name("weir.packets", "{packet}", "Packets, each once."), [(vec![], packets)]);
     metrics.sum(Name("weir.bytes", "By", "Bytes on the wire, each packet once."), [(vec![], bytes)]);
     let versions = [("4", ipv4_packets), ("6", ipv6_packets)].map(|(one, number)| (vec![text("version", one)], number));

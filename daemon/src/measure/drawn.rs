@@ -1,0 +1,84 @@
+//! Records that sampling took, held until it is known whether their window left anything out.
+//!
+//! A packet that a draw took stands for those that the draw left out. But these may all be in the account of an earlier
+//! window: the valve has opened, or only one packet came. In a window that left nothing out, every packet was counted,
+//! so each stands for itself, and all numbers are certain. Such a window has few records of draws: of a valve that is
+//! open none follow, and one that is not open soon leaves something out. So there is room for a few, and whoever has
+//! more has left something out.
+
+use weir_common::record::Record;
+
+/// Records that are held at most: 4 KiB. At a rate of two, so many packets are taken in a row once in 2^64 windows.
+const HELD_MAX: usize = 64;
+
+/// What is held.
+pub struct Drawn {
+    records: Vec<Record>,
+    is_open: bool,
+}
+
+impl Default for Drawn {
+    fn default() -> Self {
+        Self { records: Vec::with_capacity(HELD_MAX), is_open: true }
+    }
+}
+
+impl Drawn {
+    /// Whether records of draws are to be held.
+    #[inline(always)]
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Holds a record, if it is of a draw and there is room.
+    pub fn hold(&mut self, record: &Record) -> bool {
+        let holds = self.is_open && record.sampling > 1 && self.records.len() < HELD_MAX;
+        if holds {
+            self.records.push(*record);
+        }
+        holds
+    }
+
+    /// What is held.
+    pub fn take(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Holds nothing more in this window. `emptied` is what [`Drawn::take`] gave: its memory stays.
+    pub fn close(&mut self, mut emptied: Vec<Record>) {
+        emptied.clear();
+        self.records = emptied;
+        self.is_open = false;
+    }
+
+    /// Begins the next window.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.is_open = true;
+    }
+
+    /// The memory that it takes, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_of_draws_are_held_and_only_so_many() {
+        let mut drawn = Drawn::default();
+        let record = |sampling| Record { packets: 1, sampling, ..Record::default() };
+        assert!(drawn.is_open() && !drawn.hold(&record(1)));
+        assert!((0..HELD_MAX).all(|_| drawn.hold(&record(2))) && !drawn.hold(&record(2)));
+        let memory = drawn.memory_bytes();
+        let held = drawn.take();
+        assert_eq!(held.len(), HELD_MAX);
+        drawn.close(held);
+        assert!(!drawn.is_open() && !drawn.hold(&record(2)));
+        drawn.clear();
+        assert!(drawn.hold(&record(2)) && drawn.memory_bytes() == memory);
+    }
+}

@@ -1,0 +1,165 @@
+//! The judge of one report by itself: do its parts, totals, ledgers and sizes agree?
+//!
+//! No truth about the traffic is needed, so every report that any test sees can be judged: live, replayed, sampled, of
+//! several windows together, of packets that were lost. It reads JSON, as a collector does, and shares no code with the
+//! daemon.
+
+use std::collections::HashSet;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::account;
+
+mod lists;
+mod sizes;
+mod sums;
+
+/// Judges these reports, each by itself.
+///
+/// # Errors
+///
+/// All that contradicts itself, a line each, with its place in the report.
+pub fn judge<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<()> {
+    for report in reports {
+        let faults = faults(report);
+        let id = if report["id"].is_null() { &report["reports"] } else { &report["id"] };
+        ensure!(faults.is_empty(), "report {id} contradicts itself:\n{}", faults.join("\n"));
+    }
+    Ok(())
+}
+
+/// All that contradicts itself in a report, or in several windows together (`weir.union/1`).
+pub fn faults(report: &Value) -> Vec<String> {
+    let mut faults = Faults::default();
+    faults.walk("", report);
+    let whole = sums::judge(report, &mut faults);
+    sizes::judge(report, &whole, &mut faults);
+    lists::judge(report, &whole, &mut faults);
+    faults.0
+}
+
+/// What was found.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn expect(&mut self, holds: bool, place: &str, what: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(format!("{place}: {}", what()));
+        }
+    }
+
+    fn at_most(&mut self, place: &str, part: u64, whole: u64) {
+        self.expect(part <= whole, place, || format!("{part} of {whole}"));
+    }
+
+    fn equal(&mut self, place: &str, stated: u64, due: u64) {
+        self.expect(stated == due, place, || format!("{stated} should be {due}"));
+    }
+
+    /// Every estimate lies between its bounds, every share and every confidence between 0 and 1.
+    fn walk(&mut self, place: &str, value: &Value) {
+        const SHARES: [&str; 6] = ["confidence", "kept", "false_positive_rate", "fill", "normalized", "cache_hit_rate"];
+        match value {
+            Value::Object(fields) => {
+                let number = |name: &str| fields.get(name).and_then(Value::as_f64);
+                if let (Some(lower), Some(upper)) = (number("lower"), number("upper")) {
+                    let estimate = number("value").unwrap_or(lower);
+                    let is_between = lower <= estimate && estimate <= upper;
+                    self.expect(is_between, place, || format!("{estimate} is not between {lower} and {upper}"));
+                }
+                for share in SHARES.iter().filter_map(|name| number(name)) {
+                    self.expect((0.0..=1.0).contains(&share), place, || format!("{share} is no share"));
+                }
+                fields.iter().for_each(|(name, field)| self.walk(&format!("{place}.{name}"), field));
+            }
+            Value::Array(elements) => {
+                elements.iter().enumerate().for_each(|(nth, element)| self.walk(&format!("{place}[{nth}]"), element));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A number with its bounds; a plain number is exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Range {
+    value: u64,
+    lower: u64,
+    upper: u64,
+}
+
+impl Range {
+    const fn exact(value: u64) -> Self {
+        Self { value, lower: value, upper: value }
+    }
+
+    fn read(value: &Value) -> Self {
+        let number = |name: &str| value[name].as_u64().unwrap_or_default();
+        value.as_u64().map_or_else(
+            || Self { value: number("value"), lower: number("lower"), upper: number("upper") },
+            Self::exact,
+        )
+    }
+}
+
+/// A number of packets and one of bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    packets: Range,
+    /// `None` where nobody knows how many bytes there were: a packet socket does not tell those of what it dropped.
+    bytes: Option<Range>,
+}
+
+impl Sums {
+    fn read(value: &Value) -> Self {
+        Self { packets: Range::read(&value["packets"]), bytes: Some(Range::read(&value["bytes"])) }
+    }
+
+    /// With its name, each that is known.
+    fn each(self) -> impl Iterator<Item = (&'static str, Range)> {
+        [("packets", Some(self.packets)), ("bytes", self.bytes)]
+            .into_iter()
+            .filter_map(|(name, range)| Some((name, range?)))
+    }
+}
+
+/// What the parts of a report are parts of.
+struct Whole {
+    /// Every packet, once.
+    once: Sums,
+    /// Every packet, on each interface that carried it.
+    each: Sums,
+    /// Whether some packets are counted on two interfaces.
+    has_repeated: bool,
+    /// Packets that a socket dropped, or that nobody saw: their sizes are not known.
+    sizeless: u64,
+    /// Whether a CPU's counters come later.
+    is_late: bool,
+}
+
+/// The elements of a list; none if it is absent.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Each row's key, as it is printed.
+fn key(row: &Value) -> String {
+    const NUMBERS: [&str; 9] =
+        ["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
+    let fields = row.as_object().into_iter().flatten().filter(|(name, _)| !NUMBERS.contains(&name.as_str()));
+    fields.map(|(name, value)| format!("{name}={value} ")).collect()
+}
+
+/// No printed key is listed twice.
+fn judge_keys(place: &str, rows: &[Value], faults: &mut Faults) {
+    let mut known = HashSet::new();
+    for row in rows {
+        let key = key(row);
+        faults.expect(known.insert(key.clone()), place, || format!("{key}is listed twice"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
