@@ -4,7 +4,12 @@ use std::{path::PathBuf, slice, time::Duration};
 
 use anyhow::{Context, Error, Result, ensure};
 use serde_json::Value;
-use weir::{config::Packets, replay::Windows};
+use weir::{
+    config::Packets,
+    replay::Windows,
+    report::{Report, Union},
+};
+use weir_common::ledger::Tally;
 use weir_tests::{
     account::Ledger,
     chance,
@@ -96,7 +101,6 @@ pub fn two_hundred_draws() -> Result<()> {
 
     let mut config = small();
     config.sampling.packets = Packets::OneIn(RATE);
-    let mut all_packets = Vec::new();
     let mut judged = chosen.iter().map(|_| MEASURES.map(|_| Judged::default())).collect::<Vec<_>>();
     let mut unique = UNIQUE.map(|_| 0);
     for seed in 0..SEEDS {
@@ -107,7 +111,8 @@ pub fn two_hundred_draws() -> Result<()> {
         ensure!(ledger.attributed.packets + ledger.sampled_out.packets == seen.packets, "{interface}");
         let totals = &report["totals"];
         let by_version = ["ipv4_packets", "ipv6_packets"].map(|name| totals[name].as_u64().unwrap_or(0));
-        all_packets.push(by_version.iter().sum::<u64>() as f64);
+        let by_version: u64 = by_version.iter().sum();
+        ensure!(by_version == seen.packets, "{totals}: all {} packets have a flow", seen.packets);
         for ((source, truth), judged) in chosen.iter().zip(&mut judged) {
             let entry = top_source(&report, source).with_context(|| format!("{source} is not in the list"))?;
             for ((name, by), judged) in MEASURES.into_iter().zip(judged) {
@@ -126,7 +131,6 @@ pub fn two_hundred_draws() -> Result<()> {
         ensure!(report["top"]["confidence"].as_f64() == Some(CONFIDENCE), "{}", report["top"]["confidence"]);
     }
     let unbiased = |estimates: &[f64], truth: u64| chance::unbiased(estimates, truth as f64).map_err(Error::msg);
-    unbiased(&all_packets, seen.packets).context("all packets")?;
     // Of each source by itself, for each measure: its packets and its bytes depend on each other, draws do not.
     let alarm = chance::failures_that_alarm(SEEDS, 1.0 - CONFIDENCE);
     for ((source, truth), judged) in chosen.iter().zip(&judged) {
@@ -192,6 +196,129 @@ fn left_out(kernel: bool) -> Result<()> {
         ensure!(interface["sampling"] == 50_000, "{interface}");
         ensure!(report["top"]["confidence"].as_f64() == Some(CONFIDENCE), "{}", report["top"]["confidence"]);
     }
+    Ok(())
+}
+
+/// In a window that left nothing out, a packet that was drawn stands for itself, and nothing is left to chance. Every
+/// window says the rate in force.
+pub fn a_window_that_left_nothing_out_is_certain() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("traffic.pcap");
+    crate::command::capture(&file, Plan { packets: 1_000, mix: Mix::plain(), ..Plan::default() })?;
+    let mut config = small();
+    config.sampling.packets = Packets::OneIn(3);
+    // The packets of the capture fill ten seconds: two or so in a window.
+    let windows = Windows::Every(Duration::from_millis(20));
+    let reports = library::run_with(&config, slice::from_ref(&file), windows, false, 5)?.reports;
+    let (mut certain, mut left_out) = (0, 0);
+    for report in &reports {
+        let ledger = Ledger::read(&report["interfaces"][0])?;
+        ensure!(report["interfaces"][0]["sampling"] == 3 && report["top"]["sampling"] == 3, "{report}");
+        if !ledger.sampled_out.is_zero() {
+            left_out += 1;
+            ensure!(report["top"]["confidence"].as_f64() == Some(CONFIDENCE), "{report}");
+            continue;
+        }
+        ensure!(report["top"]["confidence"].as_f64() == Some(1.0) && report["totals"]["bounds"].is_null(), "{report}");
+        let flows = report["top"]["flows"].as_array().context("flows")?;
+        let mut listed = Tally::default();
+        for flow in flows {
+            let exact = |name: &str| flow[name]["value"].as_u64().filter(|value| flow[name]["lower"] == *value);
+            let (packets, bytes) = exact("packets").zip(exact("bytes")).with_context(|| format!("{flow}"))?;
+            ensure!(flow["packets"]["upper"] == packets && flow["bytes"]["upper"] == bytes, "{flow}");
+            listed.add(Tally::new(packets, bytes));
+        }
+        ensure!(listed == ledger.attributed, "{listed:?} of {ledger:?}");
+        certain += u64::from(!ledger.attributed.is_zero());
+    }
+    ensure!(certain > 10 && left_out > 10, "{certain} windows left nothing out, {left_out} did");
+    Ok(())
+}
+
+/// Bounds of bytes go by the largest packet. Here most bytes are in one packet of half a mebibyte, which is larger than
+/// the last size class begins.
+pub fn lists_of_large_packets_hold() -> Result<()> {
+    const LARGE: u64 = 512 << 10;
+    const SMALL: u64 = 400;
+    let scratch = Scratch::new()?;
+    let file = scratch.file("large.pcap");
+    let frame = |source: u8, bytes: u64| {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+        frame.extend([10, 0, 0, source, 10, 9, 9, 9, 0, 53, 0, 53, 0, 26, 0, 0]);
+        frame.resize(60, 0);
+        (frame, bytes)
+    };
+    let frames: Vec<_> = (0..SMALL).map(|nth| frame((nth % 100) as u8, 1_000)).chain([frame(200, LARGE)]).collect();
+    write_pcap(&file, &frames)?;
+    let mut config = small();
+    config.sampling.packets = Packets::OneIn(2);
+    let (mut missed, mut largest) = (0, 0);
+    for seed in 0..SEEDS {
+        let report = replay(&config, &file, false, seed)?;
+        let sizes = &report["histograms"]["packet_size_bytes"];
+        ensure!(sizes["max"] == LARGE && sizes["count"] == SMALL + 1, "{sizes}");
+        let rows = report["top"]["sources"].as_array().context("sources")?;
+        let mut holds = true;
+        for row in rows {
+            let is_large = row["src_ip"] == "10.0.0.200";
+            let truth = if is_large { LARGE } else { 4_000 };
+            let Bounds { lower, upper, .. } = Bounds::read(&row["bytes"])?;
+            holds &= (lower..=upper).contains(&truth);
+            largest += u64::from(is_large);
+        }
+        missed += u64::from(!holds);
+    }
+    let alarm = chance::failures_that_alarm(SEEDS, 1.0 - CONFIDENCE);
+    ensure!(missed < alarm, "{missed} of {SEEDS} lists have a false bound");
+    ensure!(largest > SEEDS / 4, "the large packet was listed {largest} times");
+    Ok(())
+}
+
+/// A capture of these frames, each with its length on the wire, within a second.
+fn write_pcap(file: &PathBuf, frames: &[(Vec<u8>, u64)]) -> Result<()> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (nth, (frame, wire)) in frames.iter().enumerate() {
+        for word in [1_700_000_000, nth as u32 * 1_000, frame.len() as u32, u32::try_from(*wire)?] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    std::fs::write(file, bytes)?;
+    Ok(())
+}
+
+/// Several windows together, some of which took nothing of an interface, have the truth within their bounds.
+pub fn windows_together_hold() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("traffic.pcap");
+    let truth = crate::command::capture(&file, Plan { packets: 500, mix: Mix::plain(), ..Plan::default() })?;
+    let seen = truth.sent().packets;
+    let mut config = small();
+    config.sampling.packets = Packets::OneIn(50);
+    // Ten windows of 50 packets: one third of them take none.
+    let windows = Windows::Every(Duration::from_secs(1));
+    let (mut missed, mut unions, mut empty) = (0, 0, 0);
+    for seed in 0..SEEDS / 10 {
+        let reports = library::run_with(&config, slice::from_ref(&file), windows, false, seed)?.reports;
+        let parsed: Vec<Report> =
+            reports.iter().map(|report| Ok(serde_json::from_value(report.clone())?)).collect::<Result<_>>()?;
+        empty += parsed.iter().filter(|report| report.views.iter().any(|view| view.tables == Some(Vec::new()))).count();
+        let union = serde_json::to_value(Union::of(&parsed).context("no window")?)?;
+        let versions = union["views"].as_array().context("views")?.iter().find(|view| view["name"] == "ip_versions");
+        let total = &versions.context("ip_versions")?["tables"][0]["total"]["packets"];
+        if total.is_null() {
+            continue;
+        }
+        unions += 1;
+        let Bounds { lower, upper, .. } = Bounds::read(total)?;
+        missed += u64::from(!(lower..=upper).contains(&seen));
+    }
+    let alarm = chance::failures_that_alarm(unions, 10.0 * (1.0 - CONFIDENCE));
+    ensure!(unions > 10 && empty > 10, "{unions} windows together, {empty} windows took nothing");
+    ensure!(missed < alarm, "{missed} of {unions} totals of windows together are false");
     Ok(())
 }
 

@@ -458,6 +458,23 @@ mod tests {
     }
 
     #[test]
+    fn a_draw_stands_for_itself_in_a_window_that_left_nothing_out() {
+        let views = Views::built_in(&Estimates::default(), 10);
+        let seen = Seen::with_capacity(100, 0.01, Key([1, 2]).id());
+        let records = [Record { sampling: 10, ..record(1) }, record(2), Record { sampling: 4, ..record(3) }];
+        let fed = |is_whole: bool| {
+            let mut shard = Shard::new(&Estimates::default(), &views, Key([1, 2]));
+            shard.absorb(&records, &seen);
+            if is_whole {
+                shard.count_drawn_once(&seen);
+            }
+            shard.settle(&seen);
+            (shard.total.packets, shard.sampling, shard.attributed[0].packets, shard.overstated[0], shard.records)
+        };
+        assert_eq!([true, false].map(fed), [(3, 1, 3, 12, 3), (15, 10, 3, 0, 3)]);
+    }
+
+    #[test]
     fn repeated_records_feed_nothing_but_accounts_and_views_of_interfaces() {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         for view in ["{by: [interface]}", "{by: [proto]}", "{by: [src_ip], per: interface}"] {
@@ -508,8 +525,8 @@ mod tests {
         let parts = cleared.views.iter().map(ViewSketch::memory_bytes).sum::<usize>();
         let unique = [&cleared.unique.flows, &cleared.unique.sources, &cleared.unique.destinations];
         let unique: usize = unique.into_iter().map(HyperLogLog::memory_bytes).sum();
-        // Pool, latest flows, and records that are ready.
-        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER);
+        // Pool, latest flows, records that are ready, and records of draws.
+        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64;
         assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
         fresh.rekey(Key([7, 8]), &[key], |_| 1);
         assert_eq!((fresh.key_id(), new().key_id()), (Key([7, 8]).id(), key.id()));

@@ -440,7 +440,7 @@ mod tests {
             shard.absorb(&(0..30).map(record).collect::<Vec<_>>(), &seen());
             shard.settle(&seen());
             let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
-            edge.counters[0].sampled_out = Tally::new(10_000, 1_000_000);
+            edge.counters[0].sampled_out = Tally::new(9 * 1_035, 9 * 103_500);
             edge.sizes[size_class(100)] = 11_000;
             flows(Closed::new(shard, edge), &plan)
         };

@@ -44,11 +44,14 @@ impl Whole {
         let skipped = sum(&Ledger::skipped);
         let attributed = sum(&|ledger| ledger.attributed);
         let drawn = sum(&Ledger::lost).since(dropped);
-        let seen = sum(&|ledger| match counted {
-            Counted::Once => ledger.fed(),
-            Counted::Everywhere => ledger.counters.seen,
-        });
-        let all = sum(&|ledger| ledger.counters.seen);
+        // They are the same, unless a ledger does not balance, which is a defect.
+        let accounted = [attributed, skipped, drawn, dropped, sum(&|ledger| ledger.counters.sampled_out)];
+        let (all, accounted) = (sum(&|ledger| ledger.counters.seen), accounted.into_iter().sum());
+        let all = Metric::each(|metric| metric.of(all).max(metric.of(accounted)));
+        let seen = match counted {
+            Counted::Once => all.since(sum(&|ledger| ledger.counters.repeated)),
+            Counted::Everywhere => all,
+        };
         let most = Metric::each(|metric| {
             let with_flow = metric.of(all).saturating_sub(metric.of(skipped));
             metric.of(seen).min(with_flow).saturating_add(metric.of(beyond))

@@ -116,7 +116,10 @@ pub(super) fn shares(totals: &Totals) -> Grid {
         other_packets,
         bounds,
     } = *totals;
-    let mut grid = Grid::new([Left, Right, Right, Right, Left]);
+    let mut grid = match bounds {
+        Some(_) => Grid::new([Left, Right, Right, Right, Left]),
+        None => Grid::new([Left, Right, Right, Left]),
+    };
     let parts: [(&str, u64, fn(&TotalsBounds) -> Bounds); 6] = [
         ("IPv4", ipv4_packets, |bounds| bounds.ipv4_packets),
         ("IPv6", ipv6_packets, |bounds| bounds.ipv6_packets),
@@ -131,7 +134,11 @@ pub(super) fn shares(totals: &Totals) -> Grid {
             .as_ref()
             .map(bounds_of)
             .map_or(String::new(), |Bounds { lower, upper }| format!("± {}", grouped(off(part, lower, upper))));
-        grid.row([what.into(), grouped(part).into(), error.into(), percent(share).into(), bar(share).into()]);
+        let mut cells = vec![what.to_owned(), grouped(part), percent(share), bar(share)];
+        if bounds.is_some() {
+            cells.insert(2, error);
+        }
+        grid.row(cells.into_iter().map(Cell::from));
     }
     grid
 }
