@@ -73,8 +73,8 @@ impl From<IpAddr> for Address {
 
 /// Bits of [`FlowKey::class`].
 ///
-/// Of these only the IP version tells flows apart. Reports show no other bit beside addresses, ports and protocol, so no
-/// other bit may be a part of what they count by: see [`FlowKey::identity`].
+/// Of these only the IP version tells flows apart. Reports show no other bit beside addresses, ports and protocol, so
+/// no other bit may be a part of what they count by: see [`FlowKey::identity`].
 pub mod class {
     /// The packet is IPv6; without this bit it is IPv4.
     pub const V6: u8 = 1;
@@ -93,7 +93,7 @@ pub mod class {
 ///
 /// A key is five words, which the kernel hashes and compares in a few instructions: four for the addresses and one for
 /// everything else. Inside the flow cache a key also has an interface and an epoch: a flow on two interfaces, or on
-/// both sides of a window's edge, has two records. So have its fragments and its whole packets, where neither have ports.
+/// both sides of a window's edge, has two records. So have its fragments and whole packets, where neither have ports.
 /// [`FlowKey::identity`] removes all of that, and what is left is the flow.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]

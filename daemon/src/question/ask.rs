@@ -43,8 +43,8 @@ const VIEW: &str = "view";
 const PREFIX: &str = "prefix";
 
 impl Ask {
-    /// Reads `FIELD=VALUE,...`, or an address or prefix alone. `interfaces` are the names that the report has. The views
-    /// that know all packets come first.
+    /// Reads `FIELD=VALUE,...`, or an address or prefix alone. `interfaces` are the names that the report has. The
+    /// views that know all packets come first.
     ///
     /// # Errors
     ///
@@ -355,7 +355,8 @@ mod tests {
     fn views(own: &str) -> std::sync::Arc<Views> {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus");
         let names = format!(
-            "geo: {{asn: {corpus}/asn.mmdb, country: {corpus}/country.mmdb}}\nnetworks: {{lan: {{prefixes: [10.0.0.0/8], own: true}}}}"
+            "geo: {{asn: {corpus}/asn.mmdb, country: {corpus}/country.mmdb}}\n\
+             networks: {{lan: {{prefixes: [10.0.0.0/8], own: true}}}}"
         );
         Views::new(&Config::parse(&format!("{names}\nviews: [{own}]"), "test").unwrap(), 4).unwrap()
     }

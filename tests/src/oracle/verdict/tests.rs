@@ -71,7 +71,7 @@ fn each_kind_of_deviation_is_found_and_said() {
         (set("/unique/flows", json!({"value": 5, "lower": 6, "upper": 7})), "outside of its own bounds"),
         (add("/top/flows/3/bytes", 1), ".top.flows[3]"),
         (add("/top_by_packets/services/0/packets", -1), ".top_by_packets.services[0]"),
-        (set("/top/sources/1", right["top"]["sources"][0].clone()), "is listed 2 times"),
+        (set("/top/sources/1", right["top"]["sources"][0].clone()), "is listed again"),
         (set("/top/sources/0", right["top"]["sources"][1].clone()), "this rank belongs to"),
         (set("/top/pairs/0/src_ip", json!("192.0.2.77")), "was not there"),
         (set("/top/pairs", json!([])), "0 entries; 10 at least are true"),
