@@ -137,11 +137,10 @@ impl Coordinator<'_, '_> {
     ///
     /// Why measuring cannot go on.
     pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
-        self.greet(cpus, memory);
         if self.attachments.waiting() == 0 {
-            self.be_ready();
+            self.greet(cpus, memory);
         }
-        let result = self.measure(stop);
+        let result = self.measure((cpus, memory), stop);
         if self.handover.is_some() {
             self.attachments.leave_behind();
         }
@@ -149,7 +148,7 @@ impl Coordinator<'_, '_> {
         result
     }
 
-    /// Says what was obtained, to the log.
+    /// Says what was obtained, to the log and to systemd: everything is attached that can be.
     fn greet(&self, cpus: usize, memory: &Memory) {
         let kernel = uname();
         info!(
@@ -161,10 +160,6 @@ impl Coordinator<'_, '_> {
             "measuring {}",
             what_is_taken(self.config.sampling.packets)
         );
-    }
-
-    /// Says to systemd that everything is attached that can be.
-    fn be_ready(&self) {
         let shown = |(name, way, obtained): (&str, Way, Obtained)| match way {
             Way::Ingress => format!("{name} ({})", obtained.name()),
             Way::Egress => format!("{name} egress ({})", obtained.name()),
@@ -174,7 +169,7 @@ impl Coordinator<'_, '_> {
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
 
-    fn measure(&mut self, stop: &Receiver<()>) -> Result<(), MeasureError> {
+    fn measure(&mut self, (cpus, memory): (usize, &Memory), stop: &Receiver<()>) -> Result<(), MeasureError> {
         let mut window = self.window;
         let mut lookout = Lookout::new(clock::now().monotonic);
         let mut standing = Standing::default();
@@ -233,7 +228,7 @@ impl Coordinator<'_, '_> {
                     lookout.go_on(clock::now().monotonic);
                 }
                 if !is_ready && !is_behind {
-                    self.be_ready();
+                    self.greet(cpus, memory);
                 } else if !is_ready {
                     notify(&[NotifyState::ExtendTimeoutUsec(MORE_TIME.as_micros() as u32)]);
                 }

@@ -17,7 +17,7 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use crate::config::{Interface, Mode, limits::TCX_MAX, slots};
+use crate::config::{Direction, Interface, Mode, limits::TCX_MAX, slots};
 
 /// Root's rights to files that are not its own. A service has none of them.
 const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
@@ -56,8 +56,13 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
             kept.extend(OLD);
         } else {
             let has_filters = interfaces.iter().any(|interface| interface.mode == Mode::Tc);
-            // Those of more interfaces may be attached so.
-            kept.extend((has_filters || slots(interfaces) > TCX_MAX).then_some(FILTERS));
+            // The mode of the others says where they are attached.
+            let chosen = interfaces.iter().filter(|interface| match interface.mode {
+                Mode::Auto => true,
+                Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
+                Mode::Tcx | Mode::Tc | Mode::AfPacket => false,
+            });
+            kept.extend((has_filters || slots(chosen) > TCX_MAX).then_some(FILTERS));
         }
     }
     let has_sockets = !needs.has_programs || interfaces.iter().any(|interface| interface.mode == Mode::AfPacket);
@@ -192,6 +197,7 @@ mod tests {
         let new = Needs { has_programs: true, has_tcx: true };
         assert_eq!(names("interfaces: [eth0, {name: eth1, direction: both}]", new), [""; 0]);
         assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), ["CAP_NET_ADMIN"]);
+        assert_eq!(names("interfaces: [{name: \"p*\", mode: native}, {name: \"q*\", mode: tcx}]", new), [""; 0]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };

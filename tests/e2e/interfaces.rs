@@ -141,7 +141,7 @@ fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     make_links(&pair, LINKS)?;
     let settings = "interfaces: [{name: \"far*\", direction: both, mode: tcx}]\nreport: {interval: 1s}\n";
-    let mut daemon = measure(&pair.observer, settings)?;
+    let mut daemon = Daemon::start(Some(&pair.observer), |reports| config(settings, reports))?;
     daemon.wait_for_line("so many interfaces came at once that some are not measured yet", TIMEOUT)?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     ensure!(!daemon.log()?.contains(ALL), "no window ended before everything was attached");
@@ -181,8 +181,10 @@ fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
     let mut shared = send(LINKS - 1, 83)?;
     shared.add(send(LINKS - 2, 84)?);
     let reports = daemon.wait_for_reports(2, TIMEOUT)?;
-    let listed = reports[0]["interfaces"].as_array().map_or(0, Vec::len);
-    ensure!(listed == ACCOUNTS + 1, "{listed} accounts are in a report");
+    let listed = |report: &Value| report["interfaces"].as_array().map_or(0, Vec::len);
+    clock::wait_for("a report of all accounts", TIMEOUT, || {
+        Ok(daemon.reports()?.last().is_some_and(|last| listed(last) == ACCOUNTS + 1).then_some(()))
+    })?;
     // One that goes leaves the account, and the rest stays in it.
     pair.generator.ip(&format!("link delete {}", link(LINKS - 1)[0]))?;
     daemon.wait_for_reports(reports.len() + 2, TIMEOUT)?;
