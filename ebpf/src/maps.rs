@@ -14,10 +14,12 @@ use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot, PASSING_MAX},
     cpu::{Cpu, HandedOver},
     hash::SlotKey,
-    packet::{REACH_MAX, Tunnels},
+    packet::Tunnels,
     record::Record,
     sampling::Valve,
 };
+
+use crate::packet::Scratch;
 
 /// Flow-cache slots of all CPUs; the loader says how many there are.
 const CACHE_SLOTS: usize = 4096;
@@ -54,7 +56,7 @@ pub static HANDED_OVER: Array<HandedOver, 1> = Array::new();
 
 /// Each CPU's copy of a packet's headers, for packets that cannot be read in place.
 #[btf_map]
-pub static SCRATCH: PerCpuArray<[u8; REACH_MAX], 1> = PerCpuArray::new();
+pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
 /// Each CPU's ring.
 #[btf_map]

@@ -3,7 +3,7 @@
 use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::{TcContext, XdpContext};
-use weir_common::packet::{Bytes, HEADER_MAX, REACH_MAX, Window};
+use weir_common::packet::{Bytes, HEADER_MAX, PLACES, REACH_MAX, Window};
 
 /// A packet that is read in place, between `data` and `data_end`.
 pub struct Frame {
@@ -131,9 +131,16 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
     }
 }
 
+/// Room for a packet's beginning, and for [`Bytes::forget_all`].
+#[repr(C)]
+pub struct Scratch {
+    beginning: [u8; REACH_MAX],
+    places: [u16; PLACES],
+}
+
 /// A packet's beginning, copied into memory of the program's own.
 pub struct Copied {
-    data: *const [u8; REACH_MAX],
+    data: *const Scratch,
     length: usize,
     /// An [`unknown_zero`].
     zero: usize,
@@ -142,7 +149,7 @@ pub struct Copied {
 impl Copied {
     /// The first `length` bytes of an element of a map, and an [`unknown_zero`].
     #[inline(always)]
-    pub const fn new(data: *const [u8; REACH_MAX], length: usize, zero: usize) -> Self {
+    pub const fn new(data: *const Scratch, length: usize, zero: usize) -> Self {
         Self { data, length, zero }
     }
 }
@@ -165,5 +172,18 @@ impl Bytes for Copied {
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         forget(at, self.zero)
+    }
+
+    /// Through memory of a map, of which the verifier knows nothing.
+    #[inline(always)]
+    fn forget_all<const PLACE: usize>(&self, number: usize) -> usize {
+        const { assert!(PLACE < PLACES) };
+        let forgotten;
+        // SAFETY: a place behind the copy, in the same element; nothing else runs on this CPU until the program ends.
+        unsafe {
+            asm!("*(u16 *)({0} + {2}) = {1}", "{1} = *(u16 *)({0} + {2})",
+                in(reg) self.data, inout(reg) number => forgotten, const REACH_MAX + 2 * PLACE, options(nostack));
+        }
+        forgotten
     }
 }

@@ -4,7 +4,9 @@
 //! that those run. At this hook a packet may differ from the packet on the wire. weir counts the packet on the wire:
 //!
 //! - An offload may have merged several packets into one (GRO), or may have to split one later (GSO). They are counted
-//!   as the packets that they were or will be, each with its own headers.
+//!   as the packets that they were or will be, each with its own headers: see `weir_common::packet::Merged`.
+//! - The link header may lie before what the program is shown. The kernel shows as much of it as the buffer says, and
+//!   copying a buffer for XDP in generic mode makes that nothing (Linux 6.18). The header is there all the same.
 //! - The outer VLAN tag may be in the buffer's metadata: its four bytes are counted.
 //! - Headers may lie outside of the buffer's linear part.
 //! - The router's own multicast and broadcast packets come back as copies for its own sockets, without a link header.
@@ -19,35 +21,35 @@ use core::arch::asm;
 
 use aya_ebpf::{
     bindings::{__sk_buff, TC_ACT_UNSPEC},
-    helpers::generated::bpf_skb_load_bytes,
+    helpers::generated::{bpf_skb_load_bytes, bpf_skb_load_bytes_relative},
     macros::classifier,
     programs::TcContext,
 };
 use weir_common::{
     control::egress,
     ledger::{Skip, Tally},
-    packet::{Link, Parsed, REACH_MAX, common, walk},
-    proto,
+    packet::{Bytes as _, Link, Merged, PLACES, Parsed, REACH_MAX, common, headers, walk},
 };
 
 use crate::{
     maps::{SCRATCH, tunnels},
     measure::{Packet, measure},
-    packet::{Copied, Frame, unknown_zero},
+    packet::{Copied, Frame, Scratch, unknown_zero},
 };
 
 /// `TCX_NEXT`: the programs after this one decide.
 const NEXT: i32 = TC_ACT_UNSPEC;
 /// A copy of a packet that the interface sends, for the sockets of this machine (`linux/if_packet.h`).
 const PACKET_LOOPBACK: u32 = 5;
+/// Offsets are from the link header's beginning (`enum bpf_hdr_start_off` in `linux/bpf.h`).
+const FROM_LINK_HEADER: u32 = 0;
 /// A VLAN tag, in bytes.
 const VLAN_BYTES: u32 = 4;
 /// The two addresses that begin an Ethernet header, and these with a tag after them.
 const ADDRESSES_BYTES: u32 = 12;
 const TAGGED: usize = (ADDRESSES_BYTES + VLAN_BYTES) as usize;
-const ETHERNET_BYTES: u64 = 14;
-const IPV6_BYTES: u64 = 40;
-const UDP_BYTES: u64 = 8;
+const TYPE_BYTES: u32 = 2;
+const ETHERNET_BYTES: u32 = ADDRESSES_BYTES + TYPE_BYTES;
 
 /// Measures what an interface with Ethernet headers receives.
 #[classifier]
@@ -111,80 +113,130 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         unsafe { (*self.0).vlan_present != 0 }
     }
 
-    /// What a merged buffer is on the wire: `segments` packets with at most `segment` bytes of payload each. A buffer
-    /// that was made outside of this kernel (by a guest, or at a tap) may not tell how many: then `segments` is 0.
+    /// Whether the Ethernet header lies before what the program is shown.
+    ///
+    /// `wire_len` is the buffer's length as it was before the kernel showed the link header: of most packets it is 14
+    /// bytes less. If it is not, or if it may have been made up for the packets of a merged buffer (since Linux 6.19),
+    /// only a closer look can tell.
     #[inline(always)]
-    fn merged(self, length: u64, tag: u64, segment: u64, segments: u64) -> Tally {
-        let headers = self.header_bytes();
-        let packets = if segments != 0 {
-            segments
-        } else {
-            let payload = length.saturating_sub(headers.max(ETHERNET_BYTES));
-            // `segment` is never 0 here, but the compiler would keep a panic for that case.
-            (payload + segment).saturating_sub(1).checked_div(segment).unwrap_or(1).max(1)
-        };
-        // Headers inside a tunnel are not looked for. But all headers together have at least the bytes that full
-        // payloads leave; that is exact if the last packet is full.
-        let headers = headers.max(length.saturating_sub(packets * segment));
-        Tally::new(packets, length + tag + (packets - 1) * (headers + tag))
-    }
-
-    /// The length of all headers of a TCP or UDP packet, from the first byte to the payload: each packet of a merged
-    /// buffer has them. 0 for other protocols. Kernel calls read them, so that the verifier has little to follow.
-    #[inline(always)]
-    fn header_bytes(self) -> u64 {
-        const VLAN: [u16; 2] = [0x8100, 0x88a8];
-        const TAGGED_BYTES: u64 = ETHERNET_BYTES + VLAN_BYTES as u64;
-        let ip = match Self::LINK {
-            Link::Ethernet if VLAN.contains(&u16::from_be(self.load(12))) => TAGGED_BYTES,
-            Link::Ethernet => ETHERNET_BYTES,
-            _ => 0,
-        };
-        let version: u8 = self.load(ip);
-        let (protocol, transport) = match version >> 4 {
-            4 => (self.load::<u8>(ip + 9), ip + u64::from(version & 15) * 4),
-            6 => (self.load::<u8>(ip + 6), ip + IPV6_BYTES),
-            _ => return 0,
-        };
-        match protocol {
-            proto::TCP => transport + u64::from(self.load::<u8>(transport + 12) >> 4) * 4,
-            proto::UDP => transport + UDP_BYTES,
-            _ => 0,
+    fn hides_link_header(self) -> bool {
+        if WAY || !matches!(Self::LINK, Link::Ethernet) {
+            return false;
         }
+        // SAFETY: the context is the one that the kernel passed to this program.
+        let (length, before, segment) = unsafe { ((*self.0).len, (*self.0).wire_len, (*self.0).gso_size) };
+        (length == before || segment != 0) && self.hidden_bytes() != 0
     }
 
-    /// The number at `at`, in whichever part of the buffer; 0 if the packet ends before.
+    /// How many bytes of the Ethernet header lie before what the program is shown: none or all. If all do, the linear
+    /// part reaches further from the link header's beginning than from where the program's view begins.
+    ///
+    /// Without a branch, so that the verifier has one way to follow and not two.
+    #[inline(never)]
+    fn hidden_bytes(self) -> u64 {
+        let linear = TcContext::new(self.0);
+        let last = linear.data_end().wrapping_sub(linear.data()) as u32 + ETHERNET_BYTES - 1;
+        let mut byte = 0_u8;
+        // SAFETY: the context is the kernel's, and the helper writes one byte.
+        let result =
+            unsafe { bpf_skb_load_bytes_relative(self.0.cast(), last, (&raw mut byte).cast(), 1, FROM_LINK_HEADER) };
+        // 0, or a negative error.
+        let mut is_there = result as u64;
+        // SAFETY: register arithmetic only; LLVM would make a branch of it.
+        unsafe { asm!("{0} s>>= 63", "{0} += 1", inout(reg) is_there, options(pure, nomem, nostack)) };
+        is_there * u64::from(ETHERNET_BYTES)
+    }
+
+    /// `N` bytes at this offset from the link header's beginning, if the linear part has them.
     #[inline(always)]
-    fn load<T: Default>(self, at: u64) -> T {
-        TcContext::new(self.0).load(at as usize).unwrap_or_default()
+    fn load_from_link_header<const N: usize>(self, at: u32) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        // SAFETY: the context is the kernel's, and the helper writes at most `N` bytes.
+        let result = unsafe {
+            bpf_skb_load_bytes_relative(self.0.cast(), at, bytes.as_mut_ptr().cast(), N as u32, FROM_LINK_HEADER)
+        };
+        (result == 0).then_some(bytes)
+    }
+
+    /// The packets of a merged buffer: their number in the upper 16 bits, their bytes on the wire in the lower 48. The
+    /// kernel makes none of more packets than that.
+    #[inline(never)]
+    fn merged(self) -> u64 {
+        const BYTES: u64 = (1 << 48) - 1;
+        // SAFETY: the context is the one that the kernel passed to this program.
+        let (length, segment, segments) = unsafe {
+            let skb = self.0;
+            (u64::from(self.wire_length()), u64::from((*skb).gso_size), u64::from((*skb).gso_segs))
+        };
+        let merged = Merged { length, segment, segments, fragments: false };
+        let tally = merged.tally(self.copied().and_then(|packet| headers(&packet, Self::LINK, length)));
+        tally.packets << 48 | tally.bytes & BYTES
+    }
+
+    /// The buffer's bytes, with those that the program is not shown.
+    #[inline(always)]
+    fn wire_length(self) -> u32 {
+        let tag = if self.is_tagged() { VLAN_BYTES } else { 0 };
+        let link = if self.hides_link_header() { ETHERNET_BYTES } else { 0 };
+        // SAFETY: the context is the one that the kernel passed to this program.
+        let mut length = unsafe { (*self.0).len.wrapping_add(tag + link) };
+        // To the verifier it is some number, whichever way it came about.
+        // SAFETY: register arithmetic only.
+        unsafe { asm!("{0} &= -1", inout(reg) length, options(pure, nomem, nostack)) };
+        length
+    }
+
+    /// A copy of the packet's beginning as it was on the wire.
+    #[inline(always)]
+    fn copied(self) -> Option<Copied> {
+        let scratch = SCRATCH.get_ptr_mut(0)?;
+        let zero = unknown_zero(self.ifindex() as usize);
+        let length = self.copy_to(scratch)?;
+        // To the verifier it is the same copy, whichever way it was made.
+        let length = Copied::new(scratch, length, zero).forget_all::<{ PLACES - 1 }>(length);
+        Some(Copied::new(scratch, length, zero))
     }
 
     /// Copies the packet's beginning as it was on the wire; returns how many bytes were copied.
     #[inline(always)]
-    fn copy_to(self, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
+    fn copy_to(self, scratch: *mut Scratch) -> Option<usize> {
+        const HIDDEN: usize = ETHERNET_BYTES as usize;
+        const HIDDEN_AND_TAGGED: usize = HIDDEN + VLAN_BYTES as usize;
         // SAFETY: the context is the one that the kernel passed to this program.
-        let (length, tag) = unsafe {
-            let skb = self.0;
-            ((*skb).len, self.is_tagged().then(|| [(*skb).vlan_proto as u16, ((*skb).vlan_tci as u16).to_be()]))
-        };
-        match tag {
-            None => self.copy::<0>(0, length, scratch),
-            Some([protocol, control]) => {
+        let length = unsafe { (*self.0).len };
+        match (self.hides_link_header(), self.is_tagged()) {
+            (false, false) => self.copy::<0>(0, length, scratch),
+            (false, true) => {
                 self.copy::<0>(0, length.min(ADDRESSES_BYTES), scratch)?;
-                // SAFETY: a per-CPU element, as in `copy`; the tag ends at byte 16 of its `REACH_MAX`.
-                unsafe {
-                    scratch.cast::<u16>().add(6).write(protocol);
-                    scratch.cast::<u16>().add(7).write(control);
-                }
+                self.put_tag(scratch);
                 self.copy::<{ TAGGED }>(ADDRESSES_BYTES, length.saturating_sub(ADDRESSES_BYTES), scratch)
             }
+            (true, false) => {
+                put(scratch, 0, self.load_from_link_header::<HIDDEN>(0)?);
+                self.copy::<HIDDEN>(0, length, scratch)
+            }
+            (true, true) => {
+                put(scratch, 0, self.load_from_link_header::<{ ADDRESSES_BYTES as usize }>(0)?);
+                self.put_tag(scratch);
+                put(scratch, TAGGED, self.load_from_link_header::<{ TYPE_BYTES as usize }>(ADDRESSES_BYTES)?);
+                self.copy::<HIDDEN_AND_TAGGED>(0, length, scratch)
+            }
         }
+    }
+
+    /// Puts the tag from the metadata in its place.
+    #[inline(always)]
+    fn put_tag(self, scratch: *mut Scratch) {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        let [protocol, control] = unsafe { [(*self.0).vlan_proto as u16, ((*self.0).vlan_tci as u16).to_be()] };
+        put(scratch, ADDRESSES_BYTES as usize, protocol);
+        put(scratch, ADDRESSES_BYTES as usize + 2, control);
     }
 
     /// Copies `length` bytes of the packet, or as many as there is room for, from offset `from` to offset `TO` of the
     /// copy; returns where the copy ends.
     #[inline(always)]
-    fn copy<const TO: usize>(self, from: u32, length: u32, scratch: *mut [u8; REACH_MAX]) -> Option<usize> {
+    fn copy<const TO: usize>(self, from: u32, length: u32, scratch: *mut Scratch) -> Option<usize> {
         let mut length = u64::from(length).min((REACH_MAX - TO) as u64);
         // The verifier wants both bounds on the very register that it is called with; and before Linux 5.11 it learns
         // nothing from a comparison with 0. So the last byte's offset is compared, which is huge if there is no byte.
@@ -218,20 +270,17 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
     #[inline(always)]
     fn tally(self) -> Tally {
         // SAFETY: the context is the one that the kernel passed to this program.
-        let (length, segment, segments) = unsafe {
-            let skb = self.0;
-            ((*skb).len, (*skb).gso_size, (*skb).gso_segs)
-        };
-        let tag = if self.is_tagged() { VLAN_BYTES } else { 0 };
+        let (segment, segments) = unsafe { ((*self.0).gso_size, (*self.0).gso_segs) };
         if segment == 0 || segments == 1 {
-            return Tally::new(1, u64::from(length + tag));
+            return Tally::new(1, u64::from(self.wire_length()));
         }
-        self.merged(u64::from(length), u64::from(tag), u64::from(segment), u64::from(segments))
+        let merged = self.merged();
+        Tally::new(merged >> 48, merged << 16 >> 16)
     }
 
     #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
-        if !matches!(Self::LINK, Link::Ethernet) || self.is_tagged() {
+        if !matches!(Self::LINK, Link::Ethernet) || self.is_tagged() || self.hides_link_header() {
             return None;
         }
         common(&Frame::linear(&TcContext::new(self.0)), tunnels, found)
@@ -239,8 +288,13 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
 
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        let scratch = SCRATCH.get_ptr_mut(0).ok_or(Skip::TruncatedLink)?;
-        let length = self.copy_to(scratch).ok_or(Skip::TruncatedLink)?;
-        walk(&Copied::new(scratch, length, unknown_zero(self.ifindex() as usize)), Self::LINK, tunnels())
+        walk(&self.copied().ok_or(Skip::TruncatedLink)?, Self::LINK, tunnels())
     }
+}
+
+/// Writes a value at this offset of a copy. It ends within: all offsets here are of link headers.
+#[inline(always)]
+fn put<T>(scratch: *mut Scratch, at: usize, value: T) {
+    // SAFETY: a per-CPU element, which nothing else uses until the program ends.
+    unsafe { scratch.cast::<u8>().add(at).cast::<T>().write_unaligned(value) };
 }

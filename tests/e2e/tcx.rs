@@ -32,6 +32,7 @@ tests![
     copies_of_the_routers_own_multicast_are_not_received,
     merged_segments_count_as_the_packets_that_they_are,
     a_device_without_link_headers_is_exact,
+    what_lies_on_a_parent_in_generic_mode_is_whole,
     two_programs_at_the_tc_hook_both_see_every_packet,
     a_foreign_xdp_program_stays_and_tcx_is_taken
 ];
@@ -242,6 +243,35 @@ pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
     let reports = watch::stop(&mut daemon, Loss::None)?;
     judge("packets that begin with their IP header", oracle.check_report(&reports[0]))?;
     ensure!(modes(DEVICE, &reports) == [obtained], "{:?}", modes(DEVICE, &reports));
+    Ok(())
+}
+
+/// XDP in generic mode on the parent makes the kernel hide the link header from the programs of the child.
+fn what_lies_on_a_parent_in_generic_mode_is_whole() -> Result<()> {
+    const CHILD: &str = "mac0";
+    one_window();
+    let pair = Lab::quiet_pair()?;
+    pair.observer.ip(&format!("link add link {INTERFACE} name {CHILD} type macvlan mode passthru"))?;
+    pair.observer.ip(&format!("link set {CHILD} arp off up"))?;
+    let settings = format!(
+        "interfaces: [{{name: {INTERFACE}, mode: generic}}, {{name: {CHILD}, mode: tcx}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}"
+    );
+    let mut daemon = measure(&pair.observer, &settings)?;
+    let received = || anyhow::Ok(pair.observer.counters(CHILD)?.received);
+    let before = received()?;
+    let plan = Plan { seed: 69, packets: 5_000, mix: Mix::plain(), ..Plan::default() };
+    let packets = Traffic::new(plan)?;
+    let sent = watch::send(&pair, QUIET_LINK, packets, Pace::Unlimited, &mut Oracle::new())?;
+    let all = || Ok((received()?.packets - before.packets >= sent.packets).then_some(()));
+    weir_tests::clock::wait_for("the arrival of all packets at the child", watch::TIMEOUT, all)?;
+    let reports = watch::stop(&mut daemon, Loss::None)?;
+    for interface in [INTERFACE, CHILD] {
+        let seen = seen_in(interface, "ingress", &reports)?;
+        ensure!(seen == sent, "{interface}: seen {seen:?} of {sent:?}");
+    }
+    let interfaces = watch::list(&reports[0]["interfaces"])?;
+    let ledgers: Vec<_> = interfaces.iter().map(|interface| &interface["ledger"]["attributed"]).collect();
+    ensure!(ledgers.len() == 2 && ledgers[0] == ledgers[1], "attributed: {ledgers:?}");
     Ok(())
 }
 

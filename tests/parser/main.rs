@@ -15,6 +15,7 @@ mod cache;
 mod differential;
 mod frame;
 mod gaps;
+mod merged;
 mod opinion;
 mod places;
 mod table;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         kernel("places::the_worst_set_of_interfaces", places::the_worst_set_of_interfaces_finds_its_slots),
         kernel("places::an_interface_without_a_slot", places::an_interface_without_a_slot_is_counted),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
+        kernel("merged::each_packet_has_all_headers", merged::each_packet_has_all_headers),
         kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
     ];
     run(trials)

@@ -13,7 +13,7 @@ use weir::{
     interface::Way,
 };
 use weir_common::{
-    control::{Feeds, Flush, FlushOrder, Flushed, ReplayHeader},
+    control::{Feeds, Flush, FlushOrder, Flushed, ReplayHeader, egress},
     cpu::Cpu,
     ledger::{Ledger, Tally},
     packet::{Link, Tunnels},
@@ -210,6 +210,27 @@ impl Object<'_> {
         // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [data as u32, input.len() as u32, 0, 0, 0, 0];
         passes(self.parts.replay, &input, Some(context.as_bytes()), &mut self.out)
+    }
+
+    /// Lets the program of the tc hook see a buffer in which an offload merged packets: `segments` of them, or an
+    /// unknown number if that is 0, with `segment` bytes of payload each.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to load the program or to run it.
+    pub fn pass_merged(&mut self, way: Way, buffer: &[u8], [segment, segments]: [u32; 2]) -> Result<()> {
+        /// Places in `struct __sk_buff`, and its length.
+        const SEGMENTS_AT: usize = 164;
+        const SEGMENT_AT: usize = 176;
+        const CONTEXT_BYTES: usize = 192;
+        self.give_slot(if way == Way::Egress { egress(LOOPBACK) } else { LOOPBACK }, 0)?;
+        let mut context = [0; CONTEXT_BYTES];
+        context[SEGMENTS_AT..][..4].copy_from_slice(&segments.to_ne_bytes());
+        context[SEGMENT_AT..][..4].copy_from_slice(&segment.to_ne_bytes());
+        let program = self.parts.tc.get(Link::Ethernet, way)?.context("there is no such program")?;
+        let options = TestRunOptions { data_in: Some(buffer), ctx_in: Some(&context), ..TestRunOptions::new() };
+        program.test_run(options).context("test-run")?;
+        Ok(())
     }
 
     /// What is in the ring.

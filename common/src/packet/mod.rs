@@ -14,6 +14,7 @@
 
 mod common;
 mod link;
+mod merged;
 mod network;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,10 @@ mod tunnel;
 
 use crate::{flow::FlowKey, ledger::Skip};
 
-pub use self::common::common;
+pub use self::{
+    common::common,
+    merged::{BY_PARTS, Headers, Merged, headers},
+};
 
 /// The parser looks no further than this many bytes into a packet.
 pub const REACH_MAX: usize = 512;
@@ -37,6 +41,9 @@ pub const MPLS_LABELS_MAX: usize = 4;
 pub const EXTENSION_HEADERS_MAX: usize = 8;
 /// Tunnels that are looked into, one inside the other.
 pub const TUNNELS_MAX: usize = 2;
+
+/// How many numbers [`Bytes::forget_all`] has places for.
+pub const PLACES: usize = 8;
 
 /// Read access to a packet.
 pub trait Bytes {
@@ -60,6 +67,13 @@ pub trait Bytes {
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         at
+    }
+
+    /// A number below 2^16, of which the verifier shall know no more than that. Each of a loop's numbers has another
+    /// `PLACE`, up to [`PLACES`].
+    #[inline(always)]
+    fn forget_all<const PLACE: usize>(&self, number: usize) -> usize {
+        number
     }
 
     /// The byte at `at`.

@@ -3,6 +3,7 @@ use crate::flow::class;
 use core::net::IpAddr;
 use std::{vec, vec::Vec};
 
+mod merged;
 mod tunnels;
 
 fn v4(proto: u8, fragment: u16, options: usize, transport: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 
 use weir_common::{
     ledger::Tally,
-    packet::{Link, REACH_MAX},
+    packet::{Headers, Link, Merged, REACH_MAX, headers},
     proto,
 };
 
@@ -11,8 +11,6 @@ use weir_common::{
 const VLAN_BYTES: usize = 4;
 /// The two addresses that begin an Ethernet header; the tag belongs behind them.
 const ADDRESSES_BYTES: usize = 12;
-const ETHERNET_BYTES: usize = 14;
-const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 
 /// A packet's beginning as it was on the wire.
@@ -29,6 +27,8 @@ pub struct Frame<'a> {
     pub vlan: Option<[u8; VLAN_BYTES]>,
     /// Payload of each packet that an offload merged, in bytes; 0 for a buffer that is one packet.
     pub segment: u16,
+    /// Whether these packets are fragments of one UDP packet.
+    pub fragments: bool,
     /// If the kernel tells it: the protocol of the innermost transport header, and where in `bytes` that begins.
     pub transport: Option<(u8, usize)>,
     /// Milliseconds, modulo 2^32.
@@ -38,19 +38,20 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The packets on the wire, and their bytes with their own headers each.
-    pub fn tally(&self, link: Link) -> Tally {
+    /// The packets on the wire, and their bytes with their own headers each. `beginning` is what [`Frame::headers`]
+    /// gives.
+    pub fn tally(&self, link: Link, beginning: &[u8]) -> Tally {
         let tag = if self.vlan.is_some() { VLAN_BYTES as u64 } else { 0 };
-        let (length, segment) = (u64::from(self.length), u64::from(self.segment));
-        let headers = if segment == 0 { 0 } else { self.header_bytes(link) as u64 };
-        let payload = length.saturating_sub(headers.max(ETHERNET_BYTES as u64));
-        if segment == 0 || payload <= segment {
-            return Tally::new(1, length + tag);
+        let length = u64::from(self.length) + tag;
+        if self.segment == 0 {
+            return Tally::new(1, length);
         }
-        let packets = payload.div_ceil(segment);
-        // Where the headers are not known, they are at least what the payloads leave.
-        let headers = headers.max(length.saturating_sub(packets * segment));
-        Tally::new(packets, length + tag + (packets - 1) * (headers + tag))
+        let merged = Merged { length, segment: self.segment.into(), segments: 0, fragments: self.fragments };
+        let read = headers(beginning, link, length);
+        merged.tally(self.told_by_checksum().map(|bytes| bytes + tag).map_or(read, |in_buffer| {
+            let Headers { in_buffer: before, on_wire, is_v6 } = read.unwrap_or_default();
+            Some(Headers { in_buffer, on_wire: in_buffer.saturating_sub(before - on_wire), is_v6 })
+        }))
     }
 
     /// The beginning as it was on the wire: with the VLAN tag back in its place, where it had been taken out.
@@ -66,29 +67,11 @@ impl Frame<'_> {
         &scratch[..tagged + rest.len()]
     }
 
-    /// The length of all headers down to the payload of TCP or UDP, which offloads repeat for each packet; 0 for other
-    /// protocols.
-    fn header_bytes(&self, link: Link) -> usize {
-        match self.transport.or_else(|| self.outer_transport(link)) {
-            Some((proto::TCP, at)) => at + usize::from(self.byte(at + 12) >> 4) * 4,
-            Some((proto::UDP, at)) => at + UDP_BYTES,
-            _ => 0,
-        }
-    }
-
-    /// What follows the outer IP header, and where: with one VLAN tag at most, and no IPv6 extension headers.
-    fn outer_transport(&self, link: Link) -> Option<(u8, usize)> {
-        let ip = match link {
-            Link::Ethernet if matches!([self.byte(12), self.byte(13)], [0x81, 0x00] | [0x88, 0xa8]) => {
-                ETHERNET_BYTES + VLAN_BYTES
-            }
-            Link::Ethernet => ETHERNET_BYTES,
-            _ => 0,
-        };
-        let version = self.byte(ip);
-        match version >> 4 {
-            4 => Some((self.byte(ip + 9), ip + usize::from(version & 15) * 4)),
-            6 => Some((self.byte(ip + 6), ip + IPV6_BYTES)),
+    /// The length of all headers in `bytes`, also behind tunnels that the parser does not know.
+    fn told_by_checksum(&self) -> Option<u64> {
+        match self.transport? {
+            (proto::TCP, at) => Some((at + usize::from(self.byte(at + 12) >> 4) * 4) as u64),
+            (proto::UDP, at) => Some((at + UDP_BYTES) as u64),
             _ => None,
         }
     }
@@ -101,6 +84,12 @@ impl Frame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a frame counts as that came by Ethernet.
+    fn tally(frame: &Frame<'_>) -> Tally {
+        let mut scratch = [0; REACH_MAX];
+        frame.tally(Link::Ethernet, frame.headers(&mut scratch))
+    }
 
     /// Ethernet, IPv4 and TCP with 12 bytes of options.
     fn tcp() -> [u8; 66] {
@@ -118,9 +107,9 @@ mod tests {
         for (payload, segment, packets) in [(100, 0, 1), (1448, 1448, 1), (1449, 1448, 2), (14_480, 1448, 10)] {
             let frame = Frame { bytes: &bytes, length: 66 + payload, segment, ..Frame::default() };
             let expected = Tally::new(packets, packets * 66 + u64::from(payload));
-            assert_eq!(frame.tally(Link::Ethernet), expected, "{payload} bytes by {segment}");
+            assert_eq!(tally(&frame), expected, "{payload} bytes by {segment}");
             let tagged = Frame { vlan: Some([0x81, 0, 0, 7]), ..frame };
-            assert_eq!(tagged.tally(Link::Ethernet), Tally::new(packets, expected.bytes + packets * 4));
+            assert_eq!(tally(&tagged), Tally::new(packets, expected.bytes + packets * 4));
         }
     }
 
@@ -146,17 +135,25 @@ mod tests {
             let merged = Frame { bytes: &bytes, segment: 1348, length: 10 * 1348 + headers, ..Frame::default() };
             let told = Frame { transport: Some((protocol, at)), ..merged };
             let expected = Tally::new(10, u64::from(10 * (1348 + headers)));
-            assert_eq!(told.tally(Link::Ethernet), expected, "{protocol} at {at}");
-            assert_ne!(merged.tally(Link::Ethernet), expected, "{protocol} at {at}, untold");
+            assert_eq!(tally(&told), expected, "{protocol} at {at}");
+            assert_ne!(tally(&merged), expected, "{protocol} at {at}, untold");
         }
+    }
+
+    #[test]
+    fn fragments_have_no_udp_header_but_the_first() {
+        let mut bytes = tcp();
+        bytes[23] = proto::UDP;
+        let frame = Frame { bytes: &bytes, length: 42 + 5_000, segment: 1_480, fragments: true, ..Frame::default() };
+        assert_eq!(tally(&frame), Tally::new(4, 5_008 + 4 * 34));
     }
 
     #[test]
     fn what_is_merged_and_cannot_be_read_is_counted_by_its_payloads() {
         let frame = Frame { bytes: &[0; 14], length: 2 * 1000 + 50, segment: 1000, ..Frame::default() };
-        assert_eq!(frame.tally(Link::Ethernet).packets, 3);
+        assert_eq!(tally(&frame), Tally::new(3, 2050));
         let nothing = Frame { segment: 1000, ..Frame::default() };
-        assert_eq!(nothing.tally(Link::Ethernet), Tally::new(1, 0));
+        assert_eq!(tally(&nothing), Tally::new(1, 0));
     }
 
     #[test]

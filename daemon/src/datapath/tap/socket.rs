@@ -383,6 +383,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
             length: header.length,
             vlan: vlan(&header),
             segment: offload.segment(),
+            fragments: offload.kind & !OffloadHeader::MARKS == OffloadHeader::FRAGMENTS,
             transport: offload.transport(),
             tick: tick(&header),
             second: header.seconds.into(),
@@ -408,6 +409,11 @@ const fn tick(header: &FrameHeader) -> u32 {
 }
 
 impl OffloadHeader {
+    /// The kind of a UDP packet that is to be cut into fragments (`VIRTIO_NET_HDR_GSO_UDP`).
+    const FRAGMENTS: u8 = 3;
+    /// In a kind, marks of what else there is: a tunnel by UDP, ECN.
+    const MARKS: u8 = 0x20 | 0x40 | 0x80;
+
     /// Bytes of payload in each of the packets that an offload merged; 0 for a packet that is one.
     const fn segment(self) -> u16 {
         if self.kind == 0 { 0 } else { self.segment }

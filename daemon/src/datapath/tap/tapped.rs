@@ -74,9 +74,10 @@ impl Tapped {
         let &mut Self { slot, link, ref mut socket, ref mut sizes, .. } = self;
         let mut scratch = [0; REACH_MAX];
         socket.read(most, |frame| {
-            let tally = frame.tally(link);
+            let headers = frame.headers(&mut scratch);
+            let tally = frame.tally(link, headers);
             sizes.take(tally);
-            let (tick, second, headers) = (frame.tick, Some(frame.second), frame.headers(&mut scratch));
+            let (tick, second) = (frame.tick, Some(frame.second));
             measure(slot, &Buffer { headers, link, tally, tick, second, repeated });
         })
     }
