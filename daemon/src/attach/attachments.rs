@@ -203,8 +203,8 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// Attaches to what is not measured yet, for a while; named interfaces come first, and what was refused before comes
-    /// last. Returns whether there was something.
+    /// Attaches to what is not measured yet, for a while; named interfaces come first, and what was refused before
+    /// comes last. Returns whether there was something.
     fn measure_all(&mut self, wanted: &[Wanted<'_>], feeding: &Feeding, strict: bool) -> Result<bool, AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let was_refused = |wanted: &&Wanted<'_>| self.refused.contains_key(&(wanted.device.ifindex, wanted.way));

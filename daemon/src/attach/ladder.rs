@@ -76,7 +76,7 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
     }
 }
 
-/// The same ways where many interfaces are attached: a filter keeps others from configuring the kernel for a moment only.
+/// The same ways where many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
 pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
     use Obtained::{Generic, Native, Tc, Tcx};
     match rungs {

@@ -1,8 +1,9 @@
 //! How much of the kernel's time attaching takes, where very many interfaces come at once.
 //!
-//! To put a program on a TCX hook, or to take it away, the kernel holds its configuration lock (rtnl) for a grace period
-//! of RCU: some ten milliseconds, in which no other program configures anything. A filter at the classic tc hook takes
-//! some ten microseconds. So weir chooses TCX by itself for a few interfaces only. (`docs/COSTS.md` has the figures.)
+//! To put a program on a TCX hook, or to take it away, the kernel holds its configuration lock (rtnl) for a grace
+//! period of RCU: some ten milliseconds, in which no other program configures anything. A filter at the classic tc hook
+//! takes some ten microseconds. So weir chooses TCX by itself for a few interfaces only. (`docs/COSTS.md` has the
+//! figures.)
 
 use std::time::Duration;
 

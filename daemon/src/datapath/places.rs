@@ -1,8 +1,8 @@
 //! Where each key of the programs' interface table has its place.
 //!
 //! A key has few places, so that the programs need not look further. One that finds them all taken stands beside the
-//! table, in the map `PASSING`, which takes any set of interfaces. Only this daemon writes the table, so it need not ask
-//! the kernel what is in it.
+//! table, in the map `PASSING`, which takes any set of interfaces. Only this daemon writes the table, so it need not
+//! ask the kernel what is in it.
 
 use std::collections::HashMap;
 
