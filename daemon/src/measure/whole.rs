@@ -2,9 +2,9 @@
 //!
 //! With sampling, a row is estimated from a sample, and its whole is known: the ledger counts every packet. Scaled by
 //! their rates, samples add up to more or less than that. So each scaled sum is multiplied by what is due for what was
-//! found (ratio estimation: Cochran, "Sampling Techniques", chapter 6). Then all packets together are exactly those that
-//! were seen, parts add up to their whole, and an estimate is closer to the truth than without, because it does not
-//! depend on how many packets the draw happened to take.
+//! found (ratio estimation: Cochran, "Sampling Techniques", chapter 6). Then all packets together are exactly those
+//! that were seen, parts add up to their whole, and an estimate is closer to the truth than without, because it does
+//! not depend on how many packets the draw happened to take.
 //!
 //! How many of the packets that were left out have a flow is not known: as many in proportion as of those that were
 //! taken.

@@ -26,7 +26,7 @@ fn each_lie_is_named() {
         ("/interfaces/0/ledger/attributed/bytes", json!(1), ".interfaces[0]"),
         ("/interfaces/0/kept", json!(1.5), ".interfaces[0]"),
         ("/interfaces/0/sampling", json!(9), ".top.sampling"),
-        ("/top/confidence", json!(0.5), ".top.confidence"),
+        ("/top/confidence", json!(1.0), ".top.confidence"),
         ("/top/flows/0/bytes/lower", json!(1u64 << 60), ".top.flows[0].bytes"),
         ("/top/flows/0/rank", json!(7), ".top.flows, rank"),
         (
