@@ -127,7 +127,7 @@ impl List {
         });
         let mut all: Vec<_> = all.collect();
         reconcile(all.iter_mut(), &mut doubt.as_total(), true);
-        let row = |(&Candidate { ref members, .. }, all): (&Candidate, Ranked<ViewKey>)| {
+        let row = |(Candidate { members, .. }, all): (&Candidate, Ranked<ViewKey>)| {
             let beyond = Ranked {
                 key: all.key,
                 packets: without(all.packets, members.packets),

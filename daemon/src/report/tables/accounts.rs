@@ -120,7 +120,8 @@ pub(super) fn shares(totals: &Totals) -> Grid {
         Some(_) => Grid::new([Left, Right, Right, Right, Left]),
         None => Grid::new([Left, Right, Right, Left]),
     };
-    let parts: [(&str, u64, fn(&TotalsBounds) -> Bounds); 6] = [
+    type BoundsOf = fn(&TotalsBounds) -> Bounds;
+    let parts: [(&str, u64, BoundsOf); 6] = [
         ("IPv4", ipv4_packets, |bounds| bounds.ipv4_packets),
         ("IPv6", ipv6_packets, |bounds| bounds.ipv6_packets),
         ("TCP", tcp_packets, |bounds| bounds.tcp_packets),
