@@ -90,23 +90,25 @@ reasons! {
         Arp = "arp",
         /// Link layer discovery (0x88cc).
         Lldp = "lldp",
-        /// An IEEE 802.3 length instead of an `EtherType`: LLC, spanning tree, IS-IS.
+        /// An IEEE 802.3 length instead of an `EtherType`, and none behind it (SNAP): spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848) that carries no IP: a pseudowire, or a control channel.
+        /// MPLS (0x8847, 0x8848), behind which there is no sound IP header: a pseudowire, a control channel, or a packet
+        /// that was captured only in part.
         Mpls = "mpls",
         /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
         MplsDepth = "mpls_depth",
         /// PPP over Ethernet: discovery (0x8863), or a session (0x8864) of an unknown version.
         Pppoe = "pppoe",
-        /// PPP that carries neither IP nor MPLS: link control, authentication, address negotiation.
+        /// PPP of another protocol than IP and MPLS: link control, authentication, address negotiation; or IP that PPP has
+        /// compressed, encrypted or split.
         Ppp = "ppp",
         /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",
-        /// Any other protocol above the link layer.
+        /// Any other protocol above the link layer; IP may be inside, in a way that is not read.
         NonIp = "non_ip",
         /// The packet ends inside its link-layer header.
         TruncatedLink = "truncated_link",
-        /// More VLAN tags than [`crate::packet::VLAN_TAGS_MAX`].
+        /// More tags than [`crate::packet::VLAN_TAGS_MAX`].
         VlanDepth = "vlan_depth",
         /// The packet ends inside its IP header or inside an IPv6 extension header.
         TruncatedIp = "truncated_ip",

@@ -391,8 +391,12 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
     let cannot_list =
         |error: io::Error| impossible(anyhow::anyhow!("cannot list the filters of the tc hooks: {error}"));
     let there = Devices::open().and_then(|mut devices| devices.list()).map_err(cannot_list)?;
-    if let Some(name) = interfaces.iter().find(|name| there.iter().all(|device| device.name != **name)) {
-        return Err(RunError::from(AttachError::not_found(name, &there)).into());
+    let mut named = Vec::new();
+    for name in interfaces {
+        let Some(device) = there.iter().find(|device| device.names().any(|one| one == name)) else {
+            return Err(RunError::from(AttachError::not_found(name, &there)).into());
+        };
+        named.push(device.name.as_str());
     }
     let mut leftovers = leftovers().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -401,7 +405,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         }
         _ => cannot_list(error),
     })?;
-    leftovers.retain(|one| interfaces.is_empty() || interfaces.contains(&one.interface));
+    leftovers.retain(|one| named.is_empty() || named.contains(&one.interface.as_str()));
     if leftovers.is_empty() {
         return print("weir has left nothing at the tc hooks");
     }

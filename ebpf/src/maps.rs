@@ -14,7 +14,7 @@ use weir_common::{
     control::{CPUS_MAX, INTERFACE_TABLE, InterfaceSlot, PASSING_MAX},
     cpu::{Cpu, HandedOver},
     hash::SlotKey,
-    packet::Tunnels,
+    packet::{Look, Tunnels, UdpTunnel},
     record::Record,
     sampling::Valve,
 };
@@ -74,6 +74,11 @@ static SAMPLING: u32 = 0;
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
 
+/// Set by the loader: by UDP destination port the [`UdpTunnel`], or 0. To find one takes a load, however many there
+/// are.
+#[unsafe(no_mangle)]
+static TUNNEL_PORTS: [u8; 1 << 16] = [0; 1 << 16];
+
 /// Reads a constant that the loader sets: one load, at the place where the value is needed. The compiler can neither
 /// move nor drop a volatile read, and for a plain read it would put in the value that stands here.
 macro_rules! constant {
@@ -115,13 +120,30 @@ pub fn is_sampling() -> bool {
     constant!(SAMPLING) != 0
 }
 
-/// Whether a tunnelled packet belongs to the outer or to the inner flow. The verifier reads this constant too, and
-/// skips the code that cannot run.
-#[inline(always)]
-pub fn tunnels() -> Tunnels {
-    match constant!(LOOK_INTO_TUNNELS) {
-        0 => Tunnels::Outer,
-        _ => Tunnels::Inner,
+/// How far the parser looks: as the loader says.
+#[derive(Clone, Copy)]
+pub struct Configured;
+
+impl Look for Configured {
+    /// The verifier reads this constant too, and skips the code that cannot run.
+    #[inline(always)]
+    fn tunnels(self) -> Tunnels {
+        match constant!(LOOK_INTO_TUNNELS) {
+            0 => Tunnels::Outer,
+            _ => Tunnels::Inner,
+        }
+    }
+
+    #[inline(always)]
+    fn udp(self, port: u16) -> Option<UdpTunnel> {
+        let number: u64;
+        // SAFETY: read-only data of this program; a port is less than the length.
+        unsafe {
+            asm!("{0} = {1}", "{0} &= 0xffff", "{0} += {2}", "{0} = *(u8 *)({0} + 0)",
+                out(reg) number, in(reg) u64::from(port), in(reg) &raw const TUNNEL_PORTS,
+                options(pure, readonly, nostack));
+        }
+        UdpTunnel::from_number(number as u8)
     }
 }
 

@@ -10,21 +10,22 @@ pub struct Frame {
     data: usize,
     data_end: usize,
     captured: usize,
+    length: usize,
     /// The index of the interface that it came in by.
     ifindex: usize,
 }
 
 impl Frame {
-    /// The context's packet, of which at most `captured` bytes are real.
+    /// The context's packet, which is `length` bytes long, and of which at most `captured` bytes are real.
     #[inline(always)]
-    pub fn new(ctx: &XdpContext, captured: usize) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured, ifindex: ctx.ingress_ifindex() }
+    pub fn new(ctx: &XdpContext, captured: usize, length: usize) -> Self {
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured, length, ifindex: ctx.ingress_ifindex() }
     }
 
     /// The linear part of the context's socket buffer.
     #[inline(always)]
     pub fn linear(ctx: &TcContext) -> Self {
-        Self { data: ctx.data(), data_end: ctx.data_end(), captured: usize::MAX, ifindex: 0 }
+        Self { data: ctx.data(), data_end: ctx.data_end(), captured: usize::MAX, length: usize::MAX, ifindex: 0 }
     }
 }
 
@@ -63,6 +64,11 @@ impl Bytes for Frame {
             asm!("{0} = {1}", "{0} += {2}", out(reg) end, in(reg) self.data, const N, options(pure, nomem, nostack));
         }
         if end > self.data_end { None } else { Some(Proven(self.data as *const u8, PhantomData)) }
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.length
     }
 
     #[inline(always)]
@@ -141,16 +147,18 @@ pub struct Scratch {
 /// A packet's beginning, copied into memory of the program's own.
 pub struct Copied {
     data: *const Scratch,
+    copied: usize,
     length: usize,
     /// An [`unknown_zero`].
     zero: usize,
 }
 
 impl Copied {
-    /// The first `length` bytes of an element of a map, and an [`unknown_zero`].
+    /// The first `copied` bytes, which are in an element of a map, of a packet of `length` bytes; and an
+    /// [`unknown_zero`].
     #[inline(always)]
-    pub const fn new(data: *const Scratch, length: usize, zero: usize) -> Self {
-        Self { data, length, zero }
+    pub const fn new(data: *const Scratch, copied: usize, length: usize, zero: usize) -> Self {
+        Self { data, copied, length, zero }
     }
 }
 
@@ -159,7 +167,7 @@ impl Bytes for Copied {
 
     #[inline(always)]
     fn window<const N: usize>(&self, at: usize) -> Option<Proven<'_, N>> {
-        if at + N > self.length {
+        if at + N > self.copied {
             return None;
         }
         // The verifier wants the bound on the very register that is added.
@@ -167,6 +175,11 @@ impl Bytes for Copied {
         // SAFETY: register arithmetic only.
         unsafe { asm!("{0} += 0", inout(reg) at, options(pure, nomem, nostack)) };
         if at > REACH_MAX - N { None } else { Some(Proven(self.data.cast::<u8>().wrapping_add(at), PhantomData)) }
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.length
     }
 
     #[inline(always)]

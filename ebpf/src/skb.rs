@@ -32,7 +32,7 @@ use weir_common::{
 };
 
 use crate::{
-    maps::{SCRATCH, tunnels},
+    maps::{Configured, SCRATCH},
     measure::{Packet, measure},
     packet::{Copied, Frame, Scratch, unknown_zero},
 };
@@ -191,10 +191,11 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
     fn copied(self) -> Option<Copied> {
         let scratch = SCRATCH.get_ptr_mut(0)?;
         let zero = unknown_zero(self.ifindex() as usize);
-        let length = self.copy_to(scratch)?;
+        let copied = self.copy_to(scratch)?;
+        let length = self.wire_length() as usize;
         // To the verifier it is the same copy, whichever way it was made.
-        let length = Copied::new(scratch, length, zero).forget_all::<{ PLACES - 1 }>(length);
-        Some(Copied::new(scratch, length, zero))
+        let copied = Copied::new(scratch, copied, length, zero).forget_all::<{ PLACES - 1 }>(copied);
+        Some(Copied::new(scratch, copied, length, zero))
     }
 
     /// Copies the packet's beginning as it was on the wire; returns how many bytes were copied.
@@ -283,12 +284,12 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
         if !matches!(Self::LINK, Link::Ethernet) || self.is_tagged() || self.hides_link_header() {
             return None;
         }
-        common(&Frame::linear(&TcContext::new(self.0)), tunnels, found)
+        common(&Frame::linear(&TcContext::new(self.0)), Configured, found)
     }
 
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        walk(&self.copied().ok_or(Skip::TruncatedLink)?, Self::LINK, tunnels())
+        walk(&self.copied().ok_or(Skip::TruncatedLink)?, Self::LINK, Configured)
     }
 }
 

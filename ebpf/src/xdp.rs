@@ -10,11 +10,11 @@ use aya_ebpf::{
 use weir_common::{
     control::ReplayHeader,
     ledger::{Skip, Tally},
-    packet::{Link, Parsed, common, walk},
+    packet::{Link, Parsed, common, walk, walk_captured},
 };
 
 use crate::{
-    maps::tunnels,
+    maps::Configured,
     measure::{Packet, measure},
     packet::Frame,
 };
@@ -54,6 +54,11 @@ impl Whole {
     pub fn new(ctx: &XdpContext) -> Self {
         Self(ctx.as_ptr().cast())
     }
+
+    #[inline(always)]
+    fn frame(self, length: usize) -> Frame {
+        Frame::new(&XdpContext::new(self.0), usize::MAX, length)
+    }
 }
 
 impl Packet for Whole {
@@ -72,11 +77,11 @@ impl Packet for Whole {
     }
     #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
-        common(&Frame::new(&XdpContext::new(self.0), usize::MAX), tunnels, found)
+        common(&self.frame(usize::MAX), Configured, found)
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        walk(&Frame::new(&XdpContext::new(self.0), usize::MAX), Link::Ethernet, tunnels())
+        walk(&self.frame(self.tally().bytes as usize), Link::Ethernet, Configured)
     }
 }
 
@@ -104,7 +109,7 @@ impl Packet for Linear {
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        Whole(self.0).walk()
+        walk(&Whole(self.0).frame(self.tally().bytes as usize), Link::Ethernet, Configured)
     }
 }
 
@@ -127,7 +132,7 @@ impl Captured {
 
     #[inline(always)]
     fn frame(self, header: ReplayHeader) -> Frame {
-        Frame::new(&XdpContext::new(self.0), header.captured as usize)
+        Frame::new(&XdpContext::new(self.0), header.captured as usize, header.wire_bytes as usize)
     }
 }
 
@@ -152,13 +157,22 @@ impl Packet for Captured {
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
         let header = self.header()?;
         match Link::from_code(header.link as u8) {
-            Link::Ethernet => common(&self.frame(header), tunnels, found),
+            Link::Ethernet => common(&self.frame(header), Configured, found),
             _ => None,
         }
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
         let header = self.header().unwrap_or_default();
-        walk(&self.frame(header), Link::from_code(header.link as u8), tunnels())
+        let again = || {
+            let ctx = XdpContext::new(self.0);
+            let header = ctx.metadata();
+            if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
+                return Link::Other;
+            }
+            // SAFETY: as in `header`. The compiler reads it again, too.
+            Link::from_code(unsafe { (&raw const (*(header as *const ReplayHeader)).link).read_volatile() } as u8)
+        };
+        walk_captured(&self.frame(header), Link::from_code(header.link as u8), again, Configured)
     }
 }

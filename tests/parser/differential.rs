@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use weir::replay::capture::Capture;
 use weir_common::{
     ledger::{Counters, Skip, Tally},
-    packet::{Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
+    packet::{Beginning, Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
     record::Record,
     size::size_class,
 };
@@ -101,7 +101,7 @@ pub fn every_length_and_type() -> Result<()> {
 }
 
 pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
-    const TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+    const TYPES: [u16; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
     const KINDS: [u8; 7] = [0, 43, 44, 51, 60, 135, 140];
     Comparison::run(|comparison| {
         let mut random = Random::new(34);
@@ -124,9 +124,59 @@ pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
     })
 }
 
+/// Every tag with every content of its first bytes, on which its length depends, whole and cut.
+pub fn tags_of_all_kinds() -> Result<()> {
+    const TYPES: [u16; 14] = [
+        0x0040, 0x6558, 0x8870, 0x8100, 0x88e5, 0x88e7, 0x8903, 0x8909, 0x8926, 0x892f, 0x893f, 0x894f, 0x22f3, 0xdada,
+    ];
+    let next = [IPV4, IPV6].map(|kind| kind.to_be_bytes());
+    let packets = [ipv4(6, 0, 0, &tcp(2)), ipv6(17, &ports(8))];
+    Comparison::run(|comparison| {
+        let mut random = Random::new(144);
+        for tag in TYPES {
+            for nth in 0..2_000 {
+                let mut content: Vec<_> = (0..random.between(1, 5)).flat_map(|_| {
+                    // Often what such a tag has, and of the types that follow one of these again.
+                    let wild = random.bits().to_be_bytes();
+                    let known: [&[u8]; 6] =
+                        [&[0xaa, 0xaa, 3, 0, 0, 0], &[1, 1, 0, 1, 0, 9], &[0x0f, 0xc2, 1, 3], &[0; 8], &[2; 12], &wild];
+                    let mut some = random.pick(&known).to_vec();
+                    some.extend(random.pick(&TYPES).to_be_bytes());
+                    some
+                }).collect();
+                content.extend_from_slice(&next[nth % 2]);
+                content.extend_from_slice(&packets[nth % 2]);
+                let frame = ethernet(&[], tag, &content);
+                comparison.frame(&frame)?;
+                comparison.frame(&frame[..random.between(FRAME_MIN, frame.len())])?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// MPLS stacks, and what may be behind them.
 pub fn stacks_of_labels() -> Result<()> {
-    let payloads = [ipv4(6, 0, 0, &tcp(2)), ipv6(17, &ports(8)), vec![0; 24], vec![0x5a; 24], Vec::new()];
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(2)), ipv6(17, &ports(8)));
+    let mut wrong = ipv4(6, 0, 40, &tcp(2));
+    let options = wrong.clone();
+    wrong[11] ^= 1;
+    let pseudowire = |tags: &[u16], control: usize| [vec![0; control], ethernet(tags, IPV4, &v4)].concat();
+    let payloads = [
+        pseudowire(&[], 0),
+        pseudowire(&[0x8100, 0x8100], 4),
+        pseudowire(&[0x88a8, 0x8100, 0x8100], 4),
+        ethernet(&[0x8100], IPV6, &v6),
+        v4,
+        v6,
+        options,
+        wrong,
+        vec![0; 24],
+        vec![0x5a; 24],
+        vec![0x45; 60],
+        vec![0x60; 60],
+        Vec::new(),
+    ];
     Comparison::run(|comparison| {
         for labels in 0..=8 {
             for payload in &payloads {
@@ -186,7 +236,12 @@ pub fn nested_tunnels() -> Result<()> {
 /// What the other link types of captures begin with.
 pub fn every_link_type() -> Result<()> {
     const ETHERNET: usize = 14;
-    const BEGINNINGS: [&[u8]; 6] = [
+    const BEGINNINGS: [&[u8]; 11] = [
+        &[0x21],
+        &[0xff, 0x03, 0x57],
+        &[1, 0x03, 0x21],
+        &[0x0f, 0, 8, 0],
+        &[0x11, 0, 0, 7, 0, 42, 0x21],
         &[0, 0, 0, 2],
         &[30, 0, 0, 0],
         &[0xff, 0x03, 0, 0x21],
@@ -279,8 +334,9 @@ impl Comparison<'_, '_> {
     }
 
     fn compare(&mut self, link: Link, bytes: u64, packet: &[u8]) -> Result<Result<Parsed, Skip>> {
-        let parsed = parse(packet, link, self.tunnels);
-        let walked = walk(packet, link, self.tunnels);
+        let beginning = Beginning { bytes: packet, length: bytes as usize };
+        let parsed = parse(&beginning, link, self.tunnels);
+        let walked = walk(&beginning, link, self.tunnels);
         ensure!(parsed == walked, "the short cut leads to {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);

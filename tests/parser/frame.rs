@@ -2,6 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use weir_tests::traffic::checksum;
+
 /// Where every IPv4 packet comes from.
 pub const SRC4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Where it goes.
@@ -47,6 +49,8 @@ pub fn ipv4(proto: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8>
     packet[12..16].copy_from_slice(&SRC4.octets());
     packet[16..20].copy_from_slice(&DST4.octets());
     packet[20..].fill(1);
+    let checksum = checksum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     packet.extend_from_slice(payload);
     packet
 }

@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         kernel("differential::frames_with_flipped_bits", differential::frames_with_flipped_bits),
         kernel("differential::every_length_and_type", differential::every_length_and_type),
         kernel("differential::stacks_and_chains", differential::stacks_of_tags_and_chains_of_headers),
+        kernel("differential::tags_of_all_kinds", differential::tags_of_all_kinds),
+        kernel("table::tunnels_at_other_ports", table::tunnels_at_other_ports),
         kernel("differential::stacks_of_labels", differential::stacks_of_labels),
         kernel("differential::nested_tunnels", differential::nested_tunnels),
         kernel("differential::every_link_type", differential::every_link_type),

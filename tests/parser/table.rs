@@ -5,7 +5,7 @@ use weir::datapath::{Features, Plan};
 use weir_common::{
     flow::{FlowKey, Scope},
     ledger::{Ledger, Skip, Tally},
-    packet::{Parsed, Tunnels},
+    packet::{Parsed, TunnelPorts, Tunnels, UdpTunnel},
     record::{Record, Sample},
     size::size_class,
 };
@@ -56,11 +56,36 @@ pub fn every_kind_of_tunnel_shows_what_is_inside() -> Result<()> {
     run(Tunnels::Inner, cases().into_iter().chain(tunnelled().into_iter().map(|(_, inner)| inner)))
 }
 
+/// What the loader is told, and not what is usual.
+pub fn tunnels_at_other_ports() -> Result<()> {
+    let mut tunnel_ports = TunnelPorts::NONE;
+    tunnel_ports.add(UdpTunnel::Vxlan, 65_535);
+    tunnel_ports.add(UdpTunnel::GtpU, 1);
+    let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let udp = |port: u16, header: &[u8], payload: &[u8]| {
+        let mut udp = ports(8);
+        udp[2..4].copy_from_slice(&port.to_be_bytes());
+        ethernet(&[], IPV4, &ipv4(17, 0, 0, &[&udp, header, payload].concat()))
+    };
+    let (vxlan, gtp, frame) = ([8, 0, 0, 0, 0, 0, 7, 0], [0x30, 255, 0, 0, 0, 0, 0, 7], ethernet(&[], IPV6, &v6));
+    let outside = |dst_port| flow(Key { dst_port, ..key4(17) });
+    let cases = [
+        ("VXLAN", udp(65_535, &vxlan, &frame), syn(key6(6))),
+        ("GTP-U", udp(1, &gtp, &v4), syn(key4(6))),
+        ("the usual port of VXLAN", udp(4789, &vxlan, &frame), outside(4789)),
+        ("the usual port of GTP-U", udp(2152, &gtp, &v4), outside(2152)),
+        ("port 0", udp(0, &vxlan, &frame), outside(0)),
+    ];
+    let cases = cases.map(|(name, frame, expect)| Case { name: name.to_owned(), frame, expect });
+    run_plan(Features::of_this_kernel(), Plan { tunnels: Tunnels::Inner, tunnel_ports, ..PLAN }, cases.into_iter())
+}
+
 /// Kernels refuse what takes their verifier more than a million instructions, and older ones take more for the same.
 pub fn the_verifier_has_little_to_do() -> Result<()> {
     for (tunnels, most) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 150_000)] {
         Object::load(Plan { tunnels, ..PLAN }, |object| {
             let Some(verified) = object.verified_instructions()? else { return Ok(()) };
+            println!("{tunnels:?}: {verified} instructions");
             ensure!(verified > 0 && verified < most, "{tunnels:?}: {verified} instructions were verified");
             Ok(())
         })?;
@@ -78,7 +103,11 @@ fn run(tunnels: Tunnels, cases: impl Iterator<Item = Case> + Send) -> Result<()>
 }
 
 fn run_with(features: Features, tunnels: Tunnels, cases: impl Iterator<Item = Case> + Send) -> Result<()> {
-    Object::load_with(features, Plan { tunnels, ..PLAN }, |object| {
+    run_plan(features, Plan { tunnels, ..PLAN }, cases)
+}
+
+fn run_plan(features: Features, plan: Plan, cases: impl Iterator<Item = Case> + Send) -> Result<()> {
+    Object::load_with(features, plan, |object| {
         let cases: Vec<_> = cases.filter(|case| object.takes(case.frame.len())).collect();
         for (nth, case) in cases.into_iter().enumerate() {
             check(object, &case, nth as u8).with_context(|| format!("{}: {:02x?}", case.name, case.frame))?;
@@ -128,6 +157,7 @@ fn cases() -> Vec<Case> {
         tagged(),
         marked(),
         shims(),
+        other_tags(),
         version_4(),
         fragments(),
         version_6(),
@@ -247,13 +277,85 @@ fn shims() -> Vec<Row> {
         skipped("a pseudowire's control word", MPLS, &labels(2, &[0, 0, 0, 7, 2, 2, 2, 2]), Skip::Mpls),
         skipped("a generic associated channel", MPLS, &labels(1, &[0x10, 0, 0, 7, 2, 2, 2, 2]), Skip::Mpls),
         skipped("MPLS cut in a label", MPLS, &labels(3, &[])[..11], Skip::TruncatedLink),
-        skipped("labels and no more", MPLS, &labels(2, &[]), Skip::TruncatedIp),
-        skipped("half of IPv4 behind labels", MPLS, &labels(2, &v4[..10]), Skip::TruncatedIp),
+        skipped("labels and no more", MPLS, &labels(2, &[]), Skip::Mpls),
+        skipped("half of IPv4 behind labels", MPLS, &labels(2, &v4[..10]), Skip::Mpls),
+        skipped("IPv4 with another checksum behind labels", MPLS, &labels(1, &changed(&v4, 11)), Skip::Mpls),
+        skipped("IPv4 of another length behind labels", MPLS, &labels(1, &v4[..v4.len() - 1]), Skip::Mpls),
+        skipped("IPv6 of another length behind labels", MPLS, &labels(1, &changed(&v6, 5)), Skip::Mpls),
+        skipped("PPP compression", SESSION, &session(0xfd, &[1; 8]), Skip::Ppp),
     ]);
+    for (kind, ip, key, protocol) in [(IPV4, &v4, key4(6), 0x21), (IPV6, &v6, key6(6), 0x57)] {
+        let whole = pppoe(0, protocol, ip);
+        // Without the first byte of the protocol, and with the fields that PPP over Ethernet leaves out.
+        let short = [&whole[..6], &whole[7..]].concat();
+        let framed = [&whole[..6], &[0xff, 0x03], &whole[6..]].concat();
+        let both = [&whole[..6], &[0xff, 0x03], &whole[7..]].concat();
+        for (nth, payload) in [short, framed, both].into_iter().enumerate() {
+            rows.push(row(format!("PPP in form {nth} of {protocol:#04x}"), ethernet(&[], SESSION, &payload), syn(key)));
+        }
+        // Ethernet in a pseudowire, whose first address begins with what may be IP's version or a control word.
+        for first in [0x02, 0x45, 0x4c, 0x60, 0x6c, 0x12] {
+            for tags in [&[][..], &[VLAN]] {
+                let mut frame = ethernet(tags, kind, ip);
+                frame[0] = first;
+                let name = format!("Ethernet to {first:#04x} with {tags:04x?} and {kind:#06x} in a pseudowire");
+                let controlled = [&[0; 4], &frame[..]].concat();
+                rows.push(row(&name, ethernet(&[], MPLS, &labels(1, &frame)), Expect::Skip(Skip::Mpls)));
+                let frame = ethernet(&[], MPLS, &labels(2, &controlled));
+                rows.push(row(name + ", controlled", frame, Expect::Skip(Skip::Mpls)));
+            }
+        }
+        let mut arp = ethernet(&[], 0x0806, &[0; 46]);
+        arp[0] = if kind == IPV4 { 0x4c } else { 0x6c };
+        rows.push(row("ARP in a pseudowire", ethernet(&[], MPLS, &labels(1, &arp)), Expect::Skip(Skip::Mpls)));
+    }
     rows.extend((1..=8).map(|depth| {
         let expect = if depth <= 4 { syn(key6(6)) } else { Expect::Skip(Skip::MplsDepth) };
         row(format!("{depth} labels"), ethernet(&[], MPLS, &labels(depth, &v6)), expect)
     }));
+    rows
+}
+
+/// The packet with another value of one byte.
+fn changed(packet: &[u8], at: usize) -> Vec<u8> {
+    let mut changed = packet.to_vec();
+    changed[at] ^= 0x10;
+    changed
+}
+
+/// Tags other than those of VLANs.
+fn other_tags() -> Vec<Row> {
+    let addresses = [2; 12];
+    let tags: [(&str, u16, Vec<u8>); 12] = [
+        ("VN-Tag", 0x8926, vec![0x80, 1, 0, 2]),
+        ("E-Tag", 0x893f, vec![0x10, 0, 0, 1, 0, 0]),
+        ("Cisco metadata", 0x8909, vec![1, 1, 0, 1, 0, 100]),
+        ("a backbone's service", 0x88e7, [&[0, 0, 1, 1][..], &addresses].concat()),
+        ("HSR", 0x892f, vec![0, 60, 0, 9]),
+        ("a switch's tag", 0xdada, vec![0, 0, 0xc0, 8, 0, 1]),
+        ("FabricPath", 0x8903, [&[0, 0x41][..], &addresses].concat()),
+        ("Ethernet in Ethernet", 0x6558, addresses.to_vec()),
+        ("MACsec without encryption", 0x88e5, vec![0x03, 0, 0, 0, 0, 1]),
+        ("MACsec with an identifier", 0x88e5, vec![0x63, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0, 1]),
+        ("SNAP", 0x0040, vec![0xaa, 0xaa, 3, 0, 0, 0]),
+        ("long SNAP", 0x8870, vec![0xaa, 0xaa, 3, 0, 0, 0]),
+    ];
+    let mut rows = Vec::new();
+    for (name, tag, content) in tags {
+        for (kind, ip, key) in [(IPV4, ipv4(6, 0, 0, &tcp(SYN)), key4(6)), (IPV6, ipv6(6, &tcp(SYN)), key6(6))] {
+            let packet = [&content[..], &kind.to_be_bytes(), &ip].concat();
+            rows.push(row(format!("{kind:#06x} behind {name}"), ethernet(&[], tag, &packet), syn(key)));
+            rows.push(row(format!("{kind:#06x} behind a VLAN and {name}"), ethernet(&[VLAN], tag, &packet), syn(key)));
+        }
+    }
+    let skipped = |name: &str, tag, content: &[u8], skip| row(name, ethernet(&[], tag, content), Expect::Skip(skip));
+    rows.extend([
+        skipped("MACsec with encryption", 0x88e5, &[0x0c, 0, 0, 0, 0, 1, 8, 0, 0x45], Skip::Macsec),
+        skipped("VN-Tag cut", 0x8926, &[0x80, 1, 0, 2, 8], Skip::TruncatedLink),
+        skipped("NSH", 0x894f, &[0x0f, 0xc2, 1, 6, 0, 0, 7, 0], Skip::NonIp),
+        skipped("LLC", 0x0040, &[0x42, 0x42, 3, 0, 0, 0, 8, 0], Skip::Llc),
+        skipped("five VN-Tags", 0x8926, &[0x80, 1, 0, 2, 0x89, 0x26].repeat(5), Skip::VlanDepth),
+    ]);
     rows
 }
 

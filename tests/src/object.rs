@@ -16,7 +16,7 @@ use weir_common::{
     control::{Feeds, Flush, FlushOrder, Flushed, ReplayHeader, egress},
     cpu::Cpu,
     ledger::{Ledger, Tally},
-    packet::{Link, Tunnels},
+    packet::{Link, TunnelPorts, Tunnels},
     record::Record,
 };
 use weir_sketch::hash::Key;
@@ -41,6 +41,7 @@ pub const PLAN: Plan = Plan {
     sampling: Packets::OneIn(1),
     interfaces: 1,
     tunnels: Tunnels::Outer,
+    tunnel_ports: TunnelPorts::USUAL,
 };
 
 /// The object, loaded for one test.

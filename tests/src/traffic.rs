@@ -14,7 +14,7 @@ pub mod random;
 pub mod tunnel;
 
 pub use flow::{DESTINATION_BITS, FLOWS_PER_SOURCE_MAX, Flow, SOURCE_BITS, proto};
-pub use frame::{FRAME_MAX, FRAME_MIN, HEADERS_MAX};
+pub use frame::{FRAME_MAX, FRAME_MIN, HEADERS_MAX, checksum};
 
 use flow::{Population, Shim, Sizes};
 use frame::{Datagram, Extension, NonIp, Piece};
@@ -442,7 +442,7 @@ mod tests {
     };
     use weir_common::{
         ledger::Skip,
-        packet::{Link, Tunnels, parse},
+        packet::{Beginning, Link, Tunnels, parse},
     };
 
     fn traffic(seed: u64, packets: u64, mix: Mix) -> Traffic {
@@ -478,7 +478,8 @@ mod tests {
                 assert!((FRAME_MIN..=FRAME_MAX).contains(&frame.len()), "seed {seed} packet {at}: {bytes} bytes");
                 let found = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map_err(|skip| skip.name());
                 assert_eq!(found, truth.parsed(), "seed {seed} packet {at}: {frame:02x?}");
-                let cut = parse(&frame[..frame.len().min(HEADERS_MAX)], Link::Ethernet, Tunnels::Outer);
+                let beginning = Beginning { bytes: &frame[..frame.len().min(HEADERS_MAX)], length: frame.len() };
+                let cut = parse(&beginning, Link::Ethernet, Tunnels::Outer);
                 assert_eq!(
                     cut,
                     parse(&frame[..], Link::Ethernet, Tunnels::Outer),

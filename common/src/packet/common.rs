@@ -1,6 +1,6 @@
 //! A short cut for common packets, which are nearly all packets.
 
-use super::{Bytes, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4, tunnel};
+use super::{Bytes, Look, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4};
 use crate::{
     flow::{Address, FlowKey, class},
     proto,
@@ -14,7 +14,7 @@ use crate::{
 #[inline(always)]
 pub fn common<B: Bytes + ?Sized, T>(
     packet: &B,
-    tunnels: impl Fn() -> Tunnels,
+    look: impl Look,
     found: impl FnOnce(Parsed) -> T,
 ) -> Option<T> {
     const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
@@ -34,7 +34,7 @@ pub fn common<B: Bytes + ?Sized, T>(
             let src = Address::from_v4_word(frame.word32::<26>());
             let dst = Address::from_v4_word(frame.word32::<30>());
             let parsed = Parsed { tcp_flags, tos: frame.u8::<15>(), ..Parsed::new(FlowKey::new(src, dst, proto, 0)) };
-            whole(parsed, frame.word32::<34>(), tunnels).map(found)
+            whole(parsed, frame.word32::<34>(), look).map(found)
         }
         ethertype::IPV6 => {
             let first = frame.be16::<14>();
@@ -53,7 +53,7 @@ pub fn common<B: Bytes + ?Sized, T>(
                 proto::UDP => (packet.first::<58>()?.word32::<54>(), 0),
                 _ => return None,
             };
-            whole(Parsed { tcp_flags, tos: (first >> 4) as u8, ..Parsed::new(key) }, ports, tunnels).map(found)
+            whole(Parsed { tcp_flags, tos: (first >> 4) as u8, ..Parsed::new(key) }, ports, look).map(found)
         }
         _ => None,
     }
@@ -61,9 +61,9 @@ pub fn common<B: Bytes + ?Sized, T>(
 
 /// The packet with its ports. `None` for a tunnel that is to be looked into.
 #[inline(always)]
-fn whole(parsed: Parsed, ports: u32, tunnels: impl Fn() -> Tunnels) -> Option<Parsed> {
+fn whole(parsed: Parsed, ports: u32, look: impl Look) -> Option<Parsed> {
     let key = parsed.key.with_both_ports(u32::from_be(ports));
-    if key.proto() == proto::UDP && matches!(tunnels(), Tunnels::Inner) && tunnel::is_port(key.dst_port()) {
+    if key.proto() == proto::UDP && matches!(look.tunnels(), Tunnels::Inner) && look.udp(key.dst_port()).is_some() {
         return None;
     }
     Some(Parsed { key, ..parsed })

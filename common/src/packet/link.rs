@@ -1,6 +1,8 @@
-//! From the beginning of a packet to its IP header: link layer, VLAN tags, PPP over Ethernet, MPLS.
+//! From the beginning of a packet to its IP header: link layer, tags, PPP over Ethernet, MPLS.
 
-use super::{Bytes, Link, MPLS_LABELS_MAX, Payload, VLAN_TAGS_MAX, Window, ethertype};
+use super::{Bytes, Link, MPLS_LABELS_MAX, Payload, Window, ethertype, guess,
+    tag::{open, untag},
+};
 use crate::ledger::Skip;
 
 /// The packet's outermost payload.
@@ -8,18 +10,27 @@ use crate::ledger::Skip;
 pub(super) fn begin<B: Bytes + ?Sized>(packet: &B, link: Link) -> Result<Payload, Skip> {
     match link {
         Link::Ethernet => with_type_at(packet, 12),
-        Link::RawIp => by_version(packet, 0)?.ok_or(Skip::BadIpHeader),
+        Link::RawIp => by_version(packet),
         Link::Loopback => loopback(packet),
-        Link::Sll => with_type_at(packet, 14),
-        Link::Sll2 => Ok(Payload { ethertype: packet.be16(0).ok_or(Skip::TruncatedLink)?, at: 20 }),
-        Link::Ppp => {
-            const ADDRESS_AND_CONTROL: u16 = 0xff03;
-            let framed = packet.be16(0).ok_or(Skip::TruncatedLink)? == ADDRESS_AND_CONTROL;
-            ppp(packet, if framed { 2 } else { 0 })
+        Link::Sll => cooked(packet, 2, Payload { ethertype: packet.be16(14).ok_or(Skip::TruncatedLink)?, at: 16 }),
+        Link::Sll2 => cooked(packet, 8, Payload { ethertype: packet.be16(0).ok_or(Skip::TruncatedLink)?, at: 20 }),
+        Link::Ppp => match packet.u8(0).ok_or(Skip::TruncatedLink)? {
+            CISCO_UNICAST | CISCO_BROADCAST => with_type_at(packet, 2),
+            _ => ppp(packet, 0),
+        },
+        Link::PppWithDirection => {
+            const CONTROL: u8 = 0x03;
+            let instead_of_address = packet.u8(1).ok_or(Skip::TruncatedLink)? == CONTROL;
+            ppp(packet, if instead_of_address { 2 } else { 1 })
         }
+        Link::Pppoe => Ok(Payload { ethertype: ethertype::PPPOE_SESSION, at: 0 }),
         Link::Other => Err(Skip::LinkType),
     }
 }
+
+/// What Cisco's HDLC begins with, in the place of PPP's address (RFC 1547 section 4.3.1).
+const CISCO_UNICAST: u8 = 0x0f;
+const CISCO_BROADCAST: u8 = 0x8f;
 
 /// What follows an `EtherType` at `at`.
 #[inline(always)]
@@ -27,55 +38,38 @@ pub(super) fn with_type_at<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<P
     Ok(Payload { ethertype: packet.be16(at).ok_or(Skip::TruncatedLink)?, at: at + 2 })
 }
 
-/// An IP packet by its version field; `None` if it is neither.
+/// An IP packet, by its version field: there is nothing else in the packet.
 #[inline(always)]
-pub(super) fn by_version<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Option<Payload>, Skip> {
-    Ok(match packet.u8(at).ok_or(Skip::TruncatedIp)? >> 4 {
-        4 => Some(Payload { ethertype: ethertype::IPV4, at }),
-        6 => Some(Payload { ethertype: ethertype::IPV6, at }),
-        _ => None,
-    })
+fn by_version<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
+    match packet.u8(0).ok_or(Skip::TruncatedIp)? >> 4 {
+        4 => Ok(Payload { ethertype: ethertype::IPV4, at: 0 }),
+        6 => Ok(Payload { ethertype: ethertype::IPV6, at: 0 }),
+        _ => Err(Skip::BadIpHeader),
+    }
 }
 
-/// The payload behind VLAN tags, PPP over Ethernet and MPLS labels, in this order.
+/// The payload behind tags, LLC, PPP over Ethernet and MPLS labels, in this order.
 #[inline(always)]
 pub(super) fn unwrap<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Payload, Skip> {
     let mut payload = untag(packet, payload)?;
+    payload.at = packet.forget(payload.at);
+    payload = open(packet, payload)?;
     if payload.ethertype == ethertype::PPPOE_SESSION {
         payload = pppoe(packet, payload.at)?;
     }
     payload.at = packet.forget(payload.at);
-    if matches!(payload.ethertype, ethertype::MPLS | ethertype::MPLS_MULTICAST) {
-        payload = mpls(packet, payload.at)?;
-        payload.at = packet.forget(payload.at);
+    let is_mpls = matches!(payload.ethertype, ethertype::MPLS | ethertype::MPLS_MULTICAST);
+    if is_mpls {
+        payload.at = labels(packet, payload.at)?;
     }
-    Ok(payload)
-}
-
-/// The VLAN identifier of the outermost tag, without its priority; 0 if there is no tag.
-#[inline(always)]
-pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> u16 {
-    const IDENTIFIER: u16 = 0x0fff;
-    let tag = if is_tag(payload.ethertype) { packet.be16(payload.at).unwrap_or(0) } else { 0 };
-    // One number to the verifier, with a tag and without.
-    packet.forget(usize::from(tag & IDENTIFIER)) as u16
-}
-
-#[inline(always)]
-const fn is_tag(ethertype: u16) -> bool {
-    matches!(ethertype, ethertype::VLAN | ethertype::PROVIDER_VLAN | ethertype::OLD_QINQ)
-}
-
-/// IEEE 802.1Q: two bytes of tag, and the next `EtherType`.
-#[inline(always)]
-fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Result<Payload, Skip> {
-    for _ in 0..VLAN_TAGS_MAX + 1 {
-        if !is_tag(payload.ethertype) {
-            return Ok(payload);
+    if is_mpls || payload.ethertype == ethertype::UNKNOWN {
+        payload = guess::ip(packet, packet.forget(payload.at));
+        if payload.ethertype == 0 {
+            return Err(if is_mpls { Skip::Mpls } else { Skip::NonIp });
         }
-        payload = with_type_at(packet, payload.at + 2)?;
     }
-    Err(Skip::VlanDepth)
+    payload.at = packet.forget(payload.at);
+    Ok(payload)
 }
 
 /// RFC 2516 section 4.
@@ -88,44 +82,63 @@ fn pppoe<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
     ppp(packet, at + 6)
 }
 
-/// By the protocol field at `at` (IANA, PPP DLL protocol numbers).
+/// By the protocol field (IANA, PPP DLL protocol numbers). Before it there may be the address and control fields (RFC
+/// 1662 section 3.1), which two sides can agree to leave out (RFC 1661 section 6.6); and of the protocol the first
+/// byte, where that is 0 (section 6.5). Only the last byte of a protocol is odd.
 #[inline(always)]
 fn ppp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
-    let ethertype = match packet.be16(at).ok_or(Skip::TruncatedLink)? {
+    const ADDRESS_AND_CONTROL: u16 = 0xff03;
+    let framed = packet.be16(at).ok_or(Skip::TruncatedLink)? == ADDRESS_AND_CONTROL;
+    let at = packet.forget(if framed { at + 2 } else { at });
+    let whole = packet.be16(at).ok_or(Skip::TruncatedLink)?;
+    let first = whole >> 8;
+    let (protocol, at) = if first & 1 != 0 { (first, at + 1) } else { (whole, at + 2) };
+    let ethertype = match protocol {
         0x0021 => ethertype::IPV4,
         0x0057 => ethertype::IPV6,
         0x0281 => ethertype::MPLS,
         0x0283 => ethertype::MPLS_MULTICAST,
         _ => return Err(Skip::Ppp),
     };
-    Ok(Payload { ethertype, at: at + 2 })
+    Ok(Payload { ethertype, at })
 }
 
-/// RFC 3032 section 2.1. A label stack does not tell what it carries. IP is recognised by its version field, as routers
-/// do it to choose among equal paths (RFC 4928). A pseudowire without a control word whose frames begin with 4 or 6
-/// looks the same.
+/// RFC 3032 section 2.1: where the label stack ends, which does not tell what it carries.
 #[inline(always)]
-fn mpls<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<Payload, Skip> {
+fn labels<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<usize, Skip> {
     const BOTTOM_OF_STACK: u8 = 1;
     for _ in 0..MPLS_LABELS_MAX {
         let label = packet.window::<4>(at).ok_or(Skip::TruncatedLink)?;
         at += 4;
         if label.u8::<2>() & BOTTOM_OF_STACK != 0 {
-            return by_version(packet, at)?.ok_or(Skip::Mpls);
+            return Ok(at);
         }
     }
     Err(Skip::MplsDepth)
 }
 
-/// `AF_INET` is 2 everywhere; `AF_INET6` is 10, 24, 28 or 30 by system. One of the outer bytes holds it, whatever the
-/// byte order.
+/// `AF_INET` is 2 everywhere; `AF_INET6` is 10, 24, 28 or 30 by system; in either byte order.
 #[inline(always)]
 fn loopback<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
     let family = packet.window::<4>(0).ok_or(Skip::TruncatedLink)?;
-    let ethertype = match family.u8::<0>() | family.u8::<3>() {
+    let (little, big) = (family.u8::<0>(), family.u8::<3>());
+    if family.u8::<1>() | family.u8::<2>() != 0 || little != 0 && big != 0 {
+        return Err(Skip::NonIp);
+    }
+    let ethertype = match little | big {
         2 => ethertype::IPV4,
         10 | 24 | 28 | 30 => ethertype::IPV6,
         _ => return Err(Skip::NonIp),
     };
     Ok(Payload { ethertype, at: 4 })
+}
+
+/// Linux cooked capture, which has a hardware type at `hardware`. Of some, what looks like an `EtherType` is something
+/// else (<https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html>): frame relay, 802.11, netlink.
+#[inline(always)]
+fn cooked<B: Bytes + ?Sized>(packet: &B, hardware: usize, payload: Payload) -> Result<Payload, Skip> {
+    match packet.be16(hardware).ok_or(Skip::TruncatedLink)? {
+        770 | 801..=803 | 824 => Err(Skip::LinkType),
+        _ => Ok(payload),
+    }
 }

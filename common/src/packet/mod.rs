@@ -9,13 +9,17 @@
 //! its [`Skip`].
 //!
 //! [`parse`] first tries the [`common`] packets, whose headers have fixed places. [`walk`] takes all others header by
-//! header: `link` up to the first IP header, `network` through it, `transport`, and, if tunnels are looked into,
-//! `tunnel` up to the next one.
+//! header: `link` up to the first IP header (over `tag`s, PPP and MPLS), `network` through it, `transport`, and, if
+//! tunnels are looked into, `tunnel` up to the next one.
+//!
+//! Where nothing says what follows (behind MPLS, in GTP-U), `guess` takes something for IP only if its header is sound.
 
 mod common;
+mod guess;
 mod link;
 mod merged;
 mod network;
+mod tag;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -26,6 +30,7 @@ use crate::{flow::FlowKey, ledger::Skip};
 pub use self::{
     common::common,
     merged::{BY_PARTS, Headers, Merged, headers},
+    tunnel::{Look, PORTS_MAX, TunnelPorts, UdpTunnel},
 };
 
 /// The parser looks no further than this many bytes into a packet.
@@ -33,7 +38,7 @@ pub const REACH_MAX: usize = 512;
 /// No header that the parser passes over is longer than this many bytes, whatever it says: IPv6's (RFC 8200 section 4)
 /// have a length of one byte, in units of eight, and a few bytes that it does not count.
 pub const HEADER_MAX: usize = 2100;
-/// VLAN tags (802.1Q, 802.1ad) that are unwrapped.
+/// Tags that are unwrapped: of VLANs (802.1Q, 802.1ad), and others that stand before an `EtherType`.
 pub const VLAN_TAGS_MAX: usize = 4;
 /// MPLS labels that are popped.
 pub const MPLS_LABELS_MAX: usize = 4;
@@ -60,6 +65,9 @@ pub trait Bytes {
     fn first<const N: usize>(&self) -> Option<Self::Window<'_, N>> {
         self.window(0)
     }
+
+    /// How long the whole packet is, of which the beginning can be read; `usize::MAX` where that is not known.
+    fn length(&self) -> usize;
 
     /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that
     /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together, or a number of
@@ -100,6 +108,32 @@ pub trait Window<const N: usize> {
     fn word64<const AT: usize>(&self) -> u64;
 }
 
+/// The beginning of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// What there is of it.
+    pub bytes: &'a [u8],
+    /// See [`Bytes::length`].
+    pub length: usize,
+}
+
+impl Bytes for Beginning<'_> {
+    type Window<'a, const N: usize>
+        = &'a [u8; N]
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn window<const N: usize>(&self, at: usize) -> Option<&[u8; N]> {
+        self.bytes.window(at)
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.length
+    }
+}
+
 impl Bytes for [u8] {
     type Window<'a, const N: usize> = &'a [u8; N];
 
@@ -109,6 +143,11 @@ impl Bytes for [u8] {
             return None;
         }
         self.get(at..)?.first_chunk()
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.len()
     }
 }
 
@@ -152,16 +191,30 @@ pub enum Link {
     Sll,
     /// Linux cooked capture, version 2.
     Sll2,
-    /// PPP, with or without the HDLC-like address and control bytes (RFC 1662).
+    /// PPP, with or without the HDLC-like address and control bytes (RFC 1662); or Cisco's HDLC (RFC 1547 section
+    /// 4.3.1).
     Ppp,
+    /// PPP behind a byte for the direction, which may stand in the place of the address.
+    PppWithDirection,
+    /// PPP over Ethernet, without the Ethernet header.
+    Pppoe,
     /// A link type that weir does not read.
     Other,
 }
 
 impl Link {
     /// Every link type; the position is its code.
-    pub const ALL: [Self; 7] =
-        [Self::Ethernet, Self::RawIp, Self::Loopback, Self::Sll, Self::Sll2, Self::Ppp, Self::Other];
+    pub const ALL: [Self; 9] = [
+        Self::Ethernet,
+        Self::RawIp,
+        Self::Loopback,
+        Self::Sll,
+        Self::Sll2,
+        Self::Ppp,
+        Self::PppWithDirection,
+        Self::Pppoe,
+        Self::Other,
+    ];
 
     /// The link type with this code; an unknown code is [`Link::Other`].
     #[inline(always)]
@@ -173,6 +226,8 @@ impl Link {
             3 => Self::Sll,
             4 => Self::Sll2,
             5 => Self::Ppp,
+            6 => Self::PppWithDirection,
+            7 => Self::Pppoe,
             _ => Self::Other,
         }
     }
@@ -220,6 +275,7 @@ impl Parsed {
 mod ethertype {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;
+    pub const ERSPAN_III: u16 = 0x22eb;
     pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
     pub const VLAN: u16 = 0x8100;
     pub const IPV6: u16 = 0x86dd;
@@ -227,13 +283,29 @@ mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     pub const PPPOE_DISCOVERY: u16 = 0x8863;
     pub const PPPOE_SESSION: u16 = 0x8864;
+    /// LLC in frames that are too long for a length (draft-ietf-isis-ext-eth-01).
+    pub const LONG_LLC: u16 = 0x8870;
     pub const PROVIDER_VLAN: u16 = 0x88a8;
     pub const ERSPAN_II: u16 = 0x88be;
     pub const LLDP: u16 = 0x88cc;
     pub const MACSEC: u16 = 0x88e5;
-    pub const ERSPAN_III: u16 = 0x22eb;
+    /// A backbone's service (IEEE 802.1ah).
+    pub const SERVICE: u16 = 0x88e7;
+    pub const FABRIC_PATH: u16 = 0x8903;
+    /// Cisco's security group tag.
+    pub const CISCO_METADATA: u16 = 0x8909;
+    pub const VN_TAG: u16 = 0x8926;
+    /// High-availability Seamless Redundancy (IEC 62439-3).
+    pub const HSR: u16 = 0x892f;
+    /// IEEE 802.1BR.
+    pub const E_TAG: u16 = 0x893f;
     /// Q-in-Q before 802.1ad.
     pub const OLD_QINQ: u16 = 0x9100;
+    pub const OLDER_QINQ: u16 = 0x9200;
+    /// A switch chip's tag as Linux has it (`ETH_P_EDSA`).
+    pub const EDSA: u16 = 0xdada;
+    /// Reserved: nothing says what it is, and it is to be guessed.
+    pub const UNKNOWN: u16 = 0xffff;
     /// Smaller values are an IEEE 802.3 length.
     pub const FIRST: u16 = 0x0600;
 }
@@ -244,13 +316,13 @@ mod ethertype {
 ///
 /// The reason why the packet has no flow key.
 #[inline(always)]
-pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
+pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Result<Parsed, Skip> {
     if matches!(link, Link::Ethernet)
-        && let Some(parsed) = common(packet, || tunnels, |parsed| parsed)
+        && let Some(parsed) = common(packet, look, |parsed| parsed)
     {
         return Ok(parsed);
     }
-    walk(packet, link, tunnels)
+    walk(packet, link, look)
 }
 
 /// The same as [`parse`], header by header from the first on: slower, and right for every packet.
@@ -259,15 +331,31 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Res
 ///
 /// The reason why the packet has no flow key.
 #[inline(always)]
-pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
-    let parsed = innermost(packet, link, tunnels)?;
+pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Result<Parsed, Skip> {
+    walk_captured(packet, link, || link, look)
+}
+
+/// The same, where the link type is read once more for the VLAN: the verifier then takes the ways behind all link types
+/// for one.
+///
+/// # Errors
+///
+/// The reason why the packet has no flow key.
+#[inline(always)]
+pub fn walk_captured<B: Bytes + ?Sized>(
+    packet: &B,
+    link: Link,
+    again: impl Fn() -> Link,
+    look: impl Look,
+) -> Result<Parsed, Skip> {
+    let parsed = innermost(packet, link, look)?;
     // Read last and from the beginning: a number that is kept all the way costs the verifier more ways than that.
-    Ok(Parsed { vlan: link::vlan(packet, link::begin(packet, link)?), ..parsed })
+    Ok(Parsed { vlan: tag::vlan(packet, again()), ..parsed })
 }
 
 /// The flow, without its VLAN.
 #[inline(always)]
-fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
+fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Result<Parsed, Skip> {
     let mut payload = link::begin(packet, link)?;
     // Not an `Option`: of `None`, LLVM would spill a register that was never written, which the verifier refuses.
     let (mut outer, mut has_outer) = (Parsed::new(FlowKey::default()), false);
@@ -277,10 +365,10 @@ fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, tunnels: Tunnels) -> Res
             Err(_) if has_outer => return Ok(outer),
             Err(skip) => return Err(skip),
         };
-        if matches!(tunnels, Tunnels::Outer) {
+        if matches!(look.tunnels(), Tunnels::Outer) {
             return Ok(layer.parsed);
         }
-        match tunnel::inside(packet, &layer) {
+        match tunnel::inside(packet, &layer, look) {
             Some(inside) => payload = inside,
             None => return Ok(layer.parsed),
         }
@@ -316,7 +404,7 @@ fn layer<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Layer, Skip>
         ethertype::LLDP => Err(Skip::Lldp),
         ethertype::PPPOE_DISCOVERY => Err(Skip::Pppoe),
         ethertype::MACSEC => Err(Skip::Macsec),
-        0..ethertype::FIRST => Err(Skip::Llc),
+        0..ethertype::FIRST | ethertype::LONG_LLC => Err(Skip::Llc),
         _ => Err(Skip::NonIp),
     }
 }

@@ -12,13 +12,26 @@ fn v4(proto: u8, fragment: u16, options: usize, transport: &[u8]) -> Vec<u8> {
     ip[6..8].copy_from_slice(&fragment.to_be_bytes());
     ip[9] = proto;
     ip[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 7]);
+    let total = (ip.len() + transport.len()) as u16;
+    ip[2..4].copy_from_slice(&total.to_be_bytes());
+    with_checksum(&mut ip);
     ip.extend_from_slice(transport);
     ip
+}
+
+/// Gives an IPv4 header its checksum (RFC 1071).
+fn with_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    header[10..12].copy_from_slice(&(!(sum + (sum >> 16)) as u16).to_be_bytes());
 }
 
 fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![0; 40];
     ip[0] = 0x60;
+    ip[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
     ip[6] = next;
     ip[8] = 0x20;
     ip[23] = 1;
@@ -138,7 +151,7 @@ fn addresses_are_read_whole() {
 #[test]
 fn the_short_cut_takes_the_common_packets_and_no_others() {
     let takes = |frame: &[u8], tunnels| {
-        let short = common(frame, || tunnels, |parsed| parsed);
+        let short = common(frame, tunnels, |parsed| parsed);
         assert!(short.is_none() || short == walk(frame, Link::Ethernet, tunnels).ok(), "{frame:02x?}");
         short.is_some()
     };
@@ -287,7 +300,7 @@ fn every_skip_has_its_reason() {
         (0x0600, &[], Skip::NonIp),
         (0x8847, &[0, 1, 0x01, 64, 0, 0, 0, 0], Skip::Mpls),
         (0x8848, &[0, 1, 0x00, 64], Skip::TruncatedLink),
-        (0x8847, &[0, 1, 0x01, 64], Skip::TruncatedIp),
+        (0x8847, &[0, 1, 0x01, 64], Skip::Mpls),
         (0x8847, &[0; 16], Skip::MplsDepth),
         (0x8863, &[0x11, 0x09, 0, 0, 0, 0], Skip::Pppoe),
         (0x8864, &[0x11, 0x01, 0, 0, 0, 0, 0, 0x21], Skip::Pppoe),
@@ -335,14 +348,35 @@ fn every_link_type_finds_the_same_flow() {
         (Link::RawIp, ip.clone()),
         (Link::Loopback, behind(&[2, 0, 0, 0], &ip)),
         (Link::Loopback, behind(&[0, 0, 0, 2], &ip)),
-        // No system writes this; it is read all the same.
-        (Link::Loopback, behind(&[2, 0, 0, 2], &ip)),
         (Link::Sll, behind(&sll, &ip)),
         (Link::Sll2, behind(&sll2, &ip)),
         (Link::Ppp, behind(&[0xff, 0x03, 0, 0x21], &ip)),
         (Link::Ppp, behind(&[0, 0x21], &ip)),
+        (Link::Ppp, behind(&[0x21], &ip)),
+        (Link::Ppp, behind(&[0xff, 0x03, 0x21], &ip)),
+        // Cisco's HDLC.
+        (Link::Ppp, behind(&[0x0f, 0, 0x08, 0], &ip)),
+        (Link::Ppp, behind(&[0x8f, 0, 0x08, 0], &ip)),
+        (Link::PppWithDirection, behind(&[0, 0x03, 0, 0x21], &ip)),
+        (Link::PppWithDirection, behind(&[1, 0x03, 0x21], &ip)),
+        (Link::PppWithDirection, behind(&[0, 0xff, 0x03, 0, 0x21], &ip)),
+        (Link::PppWithDirection, behind(&[1, 0x21], &ip)),
+        (Link::PppWithDirection, behind(&[1, 0, 0x21], &ip)),
+        (Link::Pppoe, behind(&[0x11, 0, 0, 7, 0, 42, 0, 0x21], &ip)),
+        (Link::Pppoe, behind(&[0x11, 0, 0, 7, 0, 41, 0x21], &ip)),
     ] {
-        assert_eq!(both(&bytes, link, Tunnels::Outer), Ok(expected), "{link:?}");
+        assert_eq!(both(&bytes, link, Tunnels::Outer), Ok(expected), "{link:?} {bytes:02x?}");
+    }
+    for (at, link) in [(2, Link::Sll), (8, Link::Sll2)] {
+        // Of these hardware types, the protocol is no `EtherType`.
+        for hardware in [770_u16, 801, 802, 803, 824] {
+            let mut cooked = if link == Link::Sll { sll.clone() } else { sll2.clone() };
+            cooked[at..at + 2].copy_from_slice(&hardware.to_be_bytes());
+            assert_eq!(both(&behind(&cooked, &ip), link, Tunnels::Outer), Err(Skip::LinkType), "{link:?} {hardware}");
+        }
+    }
+    for family in [[2, 0, 0, 2], [8, 0, 0, 2], [2, 1, 0, 0], [0, 0, 1, 2], [24, 0, 0, 4]] {
+        assert_eq!(both(&behind(&family, &ip), Link::Loopback, Tunnels::Outer), Err(Skip::NonIp), "{family:?}");
     }
     let expected6 = flow(&ethernet(&[], 0x86dd, &ip6)).unwrap();
     assert_eq!(both(&ip6, Link::RawIp, Tunnels::Outer), Ok(expected6));
@@ -462,5 +496,117 @@ fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
         let parsed = look(&once[..end]);
         let inner_ip = end >= 42 + 8 + 18 + 40;
         assert_eq!(parsed.key.is_v6(), inner_ip, "cut to {end}");
+    }
+}
+
+/// What tags begin with, up to the next `EtherType`: of tags other than those of VLANs.
+fn tags() -> Vec<(u16, Vec<u8>)> {
+    let frame = [2; 12];
+    vec![
+        // VN-Tag, E-Tag, Cisco metadata, a service tag, HSR, a switch's tag, FabricPath, Ethernet.
+        (0x8926, vec![0x80, 1, 0, 2]),
+        (0x893f, vec![0x10, 0, 0, 1, 0, 0]),
+        (0x8909, vec![1, 1, 0, 1, 0, 100]),
+        (0x88e7, [&[0, 0, 1, 1][..], &frame].concat()),
+        (0x892f, vec![0, 60, 0, 9]),
+        (0xdada, vec![0, 0, 0xc0, 8, 0, 1]),
+        (0x8903, [&[0, 0x41][..], &frame].concat()),
+        (0x6558, frame.to_vec()),
+        // MACsec that authenticates only, with an identifier and without.
+        (0x88e5, vec![0x03, 0, 0, 0, 0, 1]),
+        (0x88e5, vec![0x63, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0, 1]),
+        // SNAP behind a length, and behind the type that stands for one.
+        (0x0040, vec![0xaa, 0xaa, 3, 0, 0, 0]),
+        (0x8870, vec![0xaa, 0xaa, 3, 0, 0, 0]),
+        (0x9200, vec![0, 7]),
+    ]
+}
+
+#[test]
+fn ip_is_found_behind_every_kind_of_tag() {
+    for (ethertype, ip) in [(0x0800_u16, v4(6, 0, 0, &TCP_SYN)), (0x86dd, v6(6, &TCP_SYN))] {
+        let expected = flow(&ethernet(&[], ethertype, &ip)).unwrap();
+        for (tag, content) in tags() {
+            let next = |ethertype: u16, rest: &[u8]| [&content[..], &ethertype.to_be_bytes(), rest].concat();
+            let tagged = |rest: &[u8]| [&TAG.to_be_bytes(), &ethertype.to_be_bytes(), rest].concat();
+            let vlan = if tag == 0x9200 { 7 } else { 0 };
+            let found = flow(&ethernet(&[], tag, &next(ethertype, &ip)));
+            assert_eq!(found, Ok(Parsed { vlan, ..expected }), "{tag:#06x}");
+            // A VLAN before it, and behind it.
+            let found = flow(&ethernet(&[0x8100], tag, &next(ethertype, &ip)));
+            assert_eq!(found, Ok(Parsed { vlan: TAG, ..expected }), "{tag:#06x} behind a tag");
+            if !matches!(tag, 0x0040 | 0x8870 | 0x88e5) {
+                let found = flow(&ethernet(&[], tag, &next(0x8100, &tagged(&ip))));
+                assert_eq!(found, Ok(Parsed { vlan: if vlan == 0 { TAG } else { vlan }, ..expected }), "{tag:#06x}");
+            }
+            // Cut before the type that follows.
+            let cut = flow(&ethernet(&[], tag, &content));
+            let expected = if matches!(tag, 0x0040 | 0x8870) { Skip::Llc } else { Skip::TruncatedLink };
+            assert_eq!(cut, Err(expected), "{tag:#06x} cut");
+        }
+    }
+}
+
+#[test]
+fn tags_that_cannot_be_read_are_skipped_under_their_names() {
+    let ip = [&[8, 0][..], &v4(6, 0, 0, &TCP_SYN)].concat();
+    let skip = |tag: u16, content: &[u8]| flow(&ethernet(&[], tag, &[content, &ip].concat()));
+    for first in [0x04, 0x08, 0x0c, 0x2c, 0x80] {
+        assert_eq!(skip(0x88e5, &[first, 0, 0, 0, 0, 1]), Err(Skip::Macsec), "{first:#04x}");
+    }
+    assert_eq!(skip(0x22f3, &[0x00, 0x3f, 0, 1, 0, 2]), Err(Skip::NonIp), "TRILL");
+    assert_eq!(skip(0x894f, &[0x0f, 0xc2, 1, 1, 0, 0, 0, 0]), Err(Skip::NonIp), "a network service header");
+    assert_eq!(skip(0x0040, &[0xaa, 0xaa, 3, 0, 0, 0xf8]), Err(Skip::Llc), "of another organization");
+    assert_eq!(skip(0x0040, &[0x42, 0x42, 3, 0, 0, 0]), Err(Skip::Llc));
+    let deep = |tags: usize| {
+        let tag = [0x80, 1, 0, 2, 0x89, 0x26].repeat(tags);
+        flow(&ethernet(&[], 0x8926, &[&tag, &[0x80, 1, 0, 2][..], &ip].concat())).map(drop)
+    };
+    assert_eq!((deep(VLAN_TAGS_MAX - 1), deep(VLAN_TAGS_MAX)), (Ok(()), Err(Skip::VlanDepth)));
+}
+
+/// IP behind labels, and what only looks like it.
+#[test]
+fn behind_labels_only_sound_headers_are_ip() {
+    let behind = |payload: &[u8]| ethernet(&[], 0x8847, &[&[0, 12, 0x81, 0xff], payload].concat());
+    for (ethertype, ip) in [(0x0800, v4(6, 0, 0, &TCP_SYN)), (0x0800, v4(6, 0, 40, &TCP_SYN)), (0x86dd, v6(6, &TCP_SYN))] {
+        let expected = flow(&ethernet(&[], ethertype, &ip));
+        assert_eq!(flow(&behind(&ip)), expected);
+        // Ethernet whose first address begins with any four bits, with a control word and without, tagged and not.
+        for first in 0..16 {
+            for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100]] {
+                let mut frame = ethernet(tags, ethertype, &ip);
+                frame[0] = first << 4 | 0x0c;
+                assert_eq!(flow(&behind(&frame)), Err(Skip::Mpls), "{frame:02x?}");
+                let controlled = [&[0; 4], &frame[..]].concat();
+                assert_eq!(flow(&behind(&controlled)), Err(Skip::Mpls), "a control word, {frame:02x?}");
+            }
+        }
+        let padded = [&ip[..], &[0; 7]].concat();
+        assert_eq!(flow(&behind(&padded)), if ethertype == 0x86dd { Err(Skip::Mpls) } else { expected });
+        // No bit of an IPv4 header may be another one; of an IPv6 header only the version and the length tell.
+        let bits = if ethertype == 0x0800 { 0..8 * (ip.len() - 20) } else { 0..4 };
+        for bit in bits.chain(if ethertype == 0x0800 { 0..0 } else { 32..45 }) {
+            let mut flipped = ip.clone();
+            flipped[bit / 8] ^= 0x80 >> (bit % 8);
+            assert_eq!(flow(&behind(&flipped)), Err(Skip::Mpls), "bit {bit} of {ip:02x?}");
+        }
+        for end in 0..ip.len() {
+            let cut = behind(&ip[..end]);
+            assert_eq!(flow(&cut), Err(Skip::Mpls), "cut to {end}: it is shorter than it says");
+            // A capture that has only the beginning: the packet itself is as long as it says.
+            let length = 18 + ip.len();
+            let found = walk(&Beginning { bytes: &cut, length }, Link::Ethernet, Tunnels::Outer);
+            assert_eq!(found.is_ok(), end >= ip.len() - 20, "captured to {end}");
+        }
+    }
+    // Merged packets are longer than the header can say, or their length is not known.
+    for (mut ip, at) in [(v4(6, 0, 0, &TCP_SYN), 2), (v6(6, &TCP_SYN), 4)] {
+        ip[at..at + 2].fill(0);
+        if at == 2 {
+            with_checksum(&mut ip[..20]);
+        }
+        let merged = |length| walk(&Beginning { bytes: &behind(&ip), length }, Link::Ethernet, Tunnels::Outer).is_ok();
+        assert!(merged(70_000) && merged(usize::MAX) && !merged(18 + ip.len() + 7));
     }
 }

@@ -1,9 +1,8 @@
 //! From the transport header of a tunnel to the packet that it carries.
 //!
-//! Tunnels are recognised by their protocol or by their UDP destination port (IANA), as in the kernel's own
-//! decapsulation.
+//! Tunnels are recognised by their protocol or by their UDP destination port, as in the kernel's own decapsulation.
 
-use super::{Bytes, Layer, Payload, Window, ethertype, link};
+use super::{Bytes, Layer, Payload, Tunnels, Window, ethertype, link};
 use crate::{flow::class, proto};
 
 /// The most GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
@@ -11,23 +10,120 @@ const GTP_EXTENSION_HEADERS_MAX: usize = 4;
 
 const UDP_HEADER: usize = 8;
 
-/// UDP ports of tunnels.
-mod port {
-    pub const GTP_U: u16 = 2152;
-    pub const VXLAN: u16 = 4789;
-    pub const VXLAN_GPE: u16 = 4790;
-    pub const GENEVE: u16 = 6081;
+/// A tunnel that is known by its UDP destination port.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdpTunnel {
+    /// VXLAN (RFC 7348).
+    Vxlan = 1,
+    /// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe-13).
+    VxlanGpe = 2,
+    /// Geneve (RFC 8926).
+    Geneve = 3,
+    /// GTP-U (3GPP TS 29.281).
+    GtpU = 4,
 }
 
-/// Whether this UDP port is one of a tunnel.
-#[inline(always)]
-pub(super) const fn is_port(port: u16) -> bool {
-    matches!(port, port::GTP_U | port::VXLAN | port::VXLAN_GPE | port::GENEVE)
+impl UdpTunnel {
+    /// Every kind; the position is its number less one.
+    pub const ALL: [Self; 4] = [Self::Vxlan, Self::VxlanGpe, Self::Geneve, Self::GtpU];
+
+    const fn place(self) -> usize {
+        self as usize - 1
+    }
+
+    /// The kind with this number; `None` for 0, and for numbers that none has.
+    #[inline(always)]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Vxlan),
+            2 => Some(Self::VxlanGpe),
+            3 => Some(Self::Geneve),
+            4 => Some(Self::GtpU),
+            _ => None,
+        }
+    }
+}
+
+/// The most ports that a kind of tunnel has.
+pub const PORTS_MAX: usize = 8;
+
+/// The UDP destination ports of each kind of tunnel; a place that is free has 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelPorts(pub [[u16; PORTS_MAX]; UdpTunnel::ALL.len()]);
+
+impl TunnelPorts {
+    /// No port.
+    pub const NONE: Self = Self([[0; PORTS_MAX]; UdpTunnel::ALL.len()]);
+
+    /// Those that IANA lists, and 8472, the port that Linux gives VXLAN unless it is told another one
+    /// (`net/vxlan` of Linux: `vxlan_port`).
+    pub const USUAL: Self = {
+        let mut ports = Self::NONE.0;
+        ports[UdpTunnel::Vxlan.place()][0] = 4789;
+        ports[UdpTunnel::Vxlan.place()][1] = 8472;
+        ports[UdpTunnel::VxlanGpe.place()][0] = 4790;
+        ports[UdpTunnel::Geneve.place()][0] = 6081;
+        ports[UdpTunnel::GtpU.place()][0] = 2152;
+        Self(ports)
+    };
+
+    /// One port more, if there is a free place.
+    pub fn add(&mut self, kind: UdpTunnel, port: u16) {
+        if let Some(free) = self.0[kind.place()].iter_mut().find(|port| **port == 0) {
+            *free = port;
+        }
+    }
+
+    /// The ports of a kind.
+    pub fn of(&self, kind: UdpTunnel) -> impl Iterator<Item = u16> + '_ {
+        self.0[kind.place()].iter().copied().filter(|port| *port != 0)
+    }
+
+    /// The kind of tunnel with this port.
+    #[inline]
+    pub fn kind(&self, port: u16) -> Option<UdpTunnel> {
+        UdpTunnel::ALL.into_iter().find(|kind| port != 0 && self.0[kind.place()].contains(&port))
+    }
+}
+
+/// How far the parser looks.
+pub trait Look: Copy {
+    /// Whose packet a tunnelled packet is.
+    fn tunnels(self) -> Tunnels;
+    /// The kind of tunnel with this UDP destination port.
+    fn udp(self, port: u16) -> Option<UdpTunnel>;
+}
+
+/// With the usual ports.
+impl Look for Tunnels {
+    #[inline(always)]
+    fn tunnels(self) -> Tunnels {
+        self
+    }
+
+    #[inline(always)]
+    fn udp(self, port: u16) -> Option<UdpTunnel> {
+        TunnelPorts::USUAL.kind(port)
+    }
+}
+
+/// With other ports.
+impl Look for (Tunnels, &TunnelPorts) {
+    #[inline(always)]
+    fn tunnels(self) -> Tunnels {
+        self.0
+    }
+
+    #[inline(always)]
+    fn udp(self, port: u16) -> Option<UdpTunnel> {
+        self.1.kind(port)
+    }
 }
 
 /// What the tunnel carries. `None` if this is no tunnel, or cannot be read.
 #[inline(always)]
-pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer) -> Option<Payload> {
+pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer, look: impl Look) -> Option<Payload> {
     let Layer { parsed, at } = *layer;
     if parsed.key.class() & (class::FRAGMENT | class::NO_TRANSPORT) != 0 {
         return None;
@@ -42,12 +138,11 @@ pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer) -> Option<Pay
         proto::GRE => gre(packet, at)?,
         proto::UDP => {
             let at = at + UDP_HEADER;
-            match parsed.key.dst_port() {
-                port::VXLAN => vxlan(packet, at)?,
-                port::VXLAN_GPE => vxlan_gpe(packet, at)?,
-                port::GENEVE => geneve(packet, at)?,
-                port::GTP_U => gtp_u(packet, at)?,
-                _ => return None,
+            match look.udp(parsed.key.dst_port())? {
+                UdpTunnel::Vxlan => vxlan(packet, at)?,
+                UdpTunnel::VxlanGpe => vxlan_gpe(packet, at)?,
+                UdpTunnel::Geneve => geneve(packet, at)?,
+                UdpTunnel::GtpU => gtp_u(packet, at)?,
             }
         }
         _ => return None,
@@ -189,5 +284,5 @@ fn gtp_u<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
             }
         }
     }
-    link::by_version(packet, packet.forget(at)).ok()?
+    Some(Payload { ethertype: ethertype::UNKNOWN, at: packet.forget(at) })
 }

@@ -22,7 +22,7 @@ use super::{
     obtained::Obtained,
     others::{self, Others},
     pace::{Slice, TcxBudget},
-    plan::{Wanted, list, wanted},
+    plan::{Wanted, covers, list, wanted},
     slots::{Attachment, Fate, Present, Slots},
 };
 use crate::{
@@ -80,7 +80,7 @@ impl<'a> Attachments<'a> {
         views: Arc<Views>,
         strict: bool,
     ) -> Result<Self, AttachError> {
-        views.directory.assign(Others::SLOT, others::NAME, None);
+        views.directory.assign(Others::SLOT, &[others::NAME], None);
         let mut all = Self {
             views,
             ladder,
@@ -102,7 +102,7 @@ impl<'a> Attachments<'a> {
         }
         let devices = list(&mut all.devices, interfaces)?;
         for rule in interfaces {
-            if devices.iter().any(|device| rule.covers(&device.name, device.carries_default)) {
+            if devices.iter().any(|device| covers(rule, device)) {
                 continue;
             }
             if rule.is_default_route() {
@@ -139,9 +139,9 @@ impl<'a> Attachments<'a> {
             self.go_by(interfaces, most);
         }
         self.views = views;
-        self.views.directory.assign(Others::SLOT, others::NAME, None);
+        self.views.directory.assign(Others::SLOT, &[others::NAME], None);
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_leaving) {
-            self.views.directory.assign(slot, &attachment.name, Some(attachment.way));
+            self.views.directory.assign(slot, &attachment.names(), Some(attachment.way));
         }
         if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
     }
@@ -272,6 +272,7 @@ impl<'a> Attachments<'a> {
     ///
     /// An interface that is not measured now; nothing has changed then.
     pub fn release(&mut self, names: &[String]) -> Result<Vec<String>, String> {
+        let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
         let attached: Vec<_> =
             self.slots.iter().filter(|one| one.present.is_some()).map(|one| (one.name.clone(), one.way)).collect();
         if let Some(name) = names.iter().find(|name| attached.iter().all(|(one, _)| one != *name)) {
@@ -284,6 +285,12 @@ impl<'a> Attachments<'a> {
         self.follow(&HashSet::new());
         let from = attached.into_iter().filter(|(name, _)| self.released.has(name));
         Ok(from.map(|(name, way)| format!("{name} ({})", way.name())).collect())
+    }
+
+    /// The name that a measured interface has in the kernel, of any of its names.
+    fn own_name(&self, name: &str) -> String {
+        let own = self.slots.iter().find(|one| one.names().contains(&name));
+        own.map_or(name, |one| &one.name).to_owned()
     }
 
     /// Takes note of filters that somebody has removed, so that they are attached again.
@@ -328,11 +335,13 @@ impl<'a> Attachments<'a> {
                 Fate::Stays(wanted) => {
                     attachment.rule = wanted.rule;
                     present.has_xdp = wanted.device.xdp.is_some();
-                    attachment.alias.clone_from(&wanted.device.alias);
                     if attachment.name != wanted.device.name {
                         info!(interface = %attachment.name, now = %wanted.device.name, "the interface has another name");
-                        attachment.name.clone_from(&wanted.device.name);
-                        self.views.directory.assign(slot, &attachment.name, Some(attachment.way));
+                    }
+                    let is_renamed = !attachment.names().into_iter().eq(wanted.device.names());
+                    attachment.call(wanted.device, &self.rules[wanted.rule]);
+                    if is_renamed {
+                        self.views.directory.assign(slot, &attachment.names(), Some(attachment.way));
                     }
                     continue;
                 }
@@ -427,7 +436,7 @@ impl<'a> Attachments<'a> {
         if let Some(table) = &mut self.table {
             table.insert(entry, slot as u32, feeds)?;
         }
-        self.views.directory.assign(slot, &device.name, Some(way));
+        self.views.directory.assign(slot, &device.names().collect::<Vec<_>>(), Some(way));
         match self.ladder.attach(device, self.rules[rule].mode, way, (slot, feeds)) {
             Ok((obtained, hold)) => {
                 let Device { ifindex, name, .. } = device;
@@ -448,7 +457,7 @@ impl<'a> Attachments<'a> {
                 attachment.rule = rule;
                 attachment.obtained = obtained;
                 attachment.feeds = feeds;
-                attachment.alias.clone_from(&device.alias);
+                attachment.call(device, &self.rules[rule]);
                 attachment.coverage = Coverage::default();
                 attachment.present =
                     Some(Present { ifindex: *ifindex, has_xdp: device.xdp.is_some(), hold: Some(hold) });

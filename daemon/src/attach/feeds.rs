@@ -23,7 +23,7 @@ use weir_common::control::{Feeds, Passing};
 use super::{
     error::NO_DEFAULT_ROUTE,
     netlink::{Device, Devices},
-    plan::{Wanted, list, wanted},
+    plan::{Wanted, covers, list, wanted},
     stack::{Carriers, Stack, listed},
 };
 use crate::{config::Interface, interface::Way};
@@ -130,7 +130,7 @@ impl Survey {
         for (nth, rule) in rules.iter().enumerate() {
             let mut its = wanted.iter().filter(|wanted| wanted.rule == nth).peekable();
             if its.peek().is_none() {
-                let is_there = devices.iter().any(|device| rule.covers(&device.name, device.carries_default));
+                let is_there = devices.iter().any(|device| covers(rule, device));
                 let why = match (is_there, rule.is_default_route()) {
                     (true, _) => "other entries are about what it means now",
                     (false, true) => NO_DEFAULT_ROUTE,

@@ -35,5 +35,5 @@ pub use self::{
 };
 pub(crate) use self::{
     ladder::{link_layer, rungs},
-    plan::list,
+    plan::{covers, list},
 };

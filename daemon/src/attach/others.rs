@@ -75,8 +75,8 @@ impl Others {
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
         for ((ifindex, way), member) in &mut self.members {
             let device = devices.iter().find(|device| device.ifindex == *ifindex);
-            let device = device.map_or(("", false), |device| (device.name.as_str(), device.carries_default));
-            member.rule = successor(before, member.rule, rules, device, *way).unwrap_or(usize::MAX);
+            let rule = device.and_then(|device| successor(before, member.rule, rules, device, *way));
+            member.rule = rule.unwrap_or(usize::MAX);
         }
     }
 

@@ -34,12 +34,23 @@ pub fn list(devices: &mut Devices, rules: &[Interface]) -> io::Result<Vec<Device
     if rules.iter().any(Interface::is_default_route) { devices.list_with_routes() } else { devices.list() }
 }
 
-/// The rule for the interface of this name, which a default route leaves by or not. One with exactly that name comes
-/// before that for the default route, and this one before patterns; among patterns the first one counts.
-pub fn rule_of(rules: &[Interface], name: &str, carries_default: bool) -> Option<usize> {
+/// Whether a rule is about this interface, by one of its names or by its route. A pattern never means the loopback.
+pub fn covers(rule: &Interface, device: &Device) -> bool {
+    let may_fit = !(device.loopback && rule.is_pattern());
+    may_fit && device.names().any(|name| rule.covers(name, device.carries_default))
+}
+
+/// What the operator calls it: its alias, or else the alternative name by which the rule means it.
+pub fn alias(rule: &Interface, device: &Device) -> Option<String> {
+    let by_other = || device.other_names.iter().find(|name| rule.covers(name, false)).cloned();
+    device.alias.clone().or_else(|| if rule.covers(&device.name, false) { None } else { by_other() })
+}
+
+/// The rule for this interface. One with exactly one of its names comes before that for the default route, and this one
+/// before patterns; among patterns the first one counts.
+pub fn rule_of(rules: &[Interface], device: &Device) -> Option<usize> {
     let kinds = [Interface::is_named, Interface::is_default_route, Interface::is_pattern];
-    let first =
-        |is: fn(&Interface) -> bool| rules.iter().position(|rule| is(rule) && rule.covers(name, carries_default));
+    let first = |is: fn(&Interface) -> bool| rules.iter().position(|rule| is(rule) && covers(rule, device));
     kinds.into_iter().find_map(first)
 }
 
@@ -50,16 +61,15 @@ pub fn passes_on(from: &Interface, to: &Interface) -> bool {
 }
 
 /// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
-/// numbered `rule` of the configuration before asked for; `None` if there is no such rule. Of the interface its name
-/// and whether it carries a default route.
+/// numbered `rule` of the configuration before asked for; `None` if there is no such rule.
 pub fn successor(
     before: &[Interface],
     rule: usize,
     rules: &[Interface],
-    (name, carries_default): (&str, bool),
+    device: &Device,
     way: Way,
 ) -> Option<usize> {
-    let next = rule_of(rules, name, carries_default)?;
+    let next = rule_of(rules, device)?;
     let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
     stays.then_some(next)
 }
@@ -68,7 +78,7 @@ pub fn successor(
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
     for device in devices {
-        let Some(rule) = rule_of(rules, &device.name, device.carries_default) else { continue };
+        let Some(rule) = rule_of(rules, device) else { continue };
         let Interface { mode, direction, feeds, .. } = rules[rule];
         let knows_origin = has_programs && mode != Mode::AfPacket;
         all.extend(direction.ways().iter().map(|&way| Wanted { rule, device, way, feeds, knows_origin }));
@@ -100,6 +110,33 @@ mod tests {
         let rules = [rule("eth*", Direction::Ingress), rule("eth1", Direction::Both), rule("*", Direction::Egress)];
         assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 ingress", "1 eth1 egress", "2 wan0 egress"]);
         assert_eq!(names(&[rule("lo", Direction::Ingress)], &devices), ["0 lo ingress"]);
+    }
+
+    #[test]
+    fn an_alternative_name_is_a_name() {
+        let long = "the-uplink-to-the-provider-of-the-north";
+        let other = |device, names: &[&str]| Device { other_names: names.iter().map(|&name| name.into()).collect(), ..device };
+        let devices = [other(device(2, "eth0"), &["uplink0", long]), other(device(3, "eth1"), &["uplink1"])];
+        for (names_of, expected) in [
+            (&["uplink0"][..], &["0 eth0 ingress"][..]),
+            (&[long], &["0 eth0 ingress"]),
+            (&["uplink*"], &["0 eth0 ingress", "0 eth1 ingress"]),
+            (&["*-north"], &["0 eth0 ingress"]),
+            (&["eth*", "uplink1"], &["0 eth0 ingress", "1 eth1 ingress"]),
+            (&["uplink"], &[]),
+        ] {
+            let rules: Vec<_> = names_of.iter().map(|name| rule(name, Direction::Ingress)).collect();
+            assert_eq!(names(&rules, &devices), expected, "{names_of:?}");
+        }
+        let called = |name: &str, device: &Device| alias(&rule(name, Direction::Ingress), device);
+        assert_eq!(called("uplink*", &devices[0]).as_deref(), Some("uplink0"));
+        assert_eq!(called("eth0", &devices[0]), None, "its own name is enough");
+        assert_eq!(called("default route", &devices[0]), None);
+        let described = Device { alias: Some("Acme".into()), ..devices[0].clone() };
+        assert_eq!(called("uplink0", &described).as_deref(), Some("Acme"));
+        let loopback = Device { loopback: true, ..other(device(1, "lo"), &["uplink9"]) };
+        assert!(names(&[rule("uplink*", Direction::Ingress)], std::slice::from_ref(&loopback)).is_empty());
+        assert_eq!(names(&[rule("uplink9", Direction::Ingress)], &[loopback]), ["0 lo ingress"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     netlink::Device,
     obtained::{Obtained, reason_for_missing},
     others::Others,
-    plan::{Wanted, passes_on, successor},
+    plan::{Wanted, alias, passes_on, successor},
 };
 use crate::{
     config::{self, Interface},
@@ -28,6 +28,8 @@ pub struct Attachment {
     pub rule: usize,
     /// The interface's name, as it was last known.
     pub name: String,
+    /// Its alternative names.
+    pub other_names: Vec<String>,
     /// What the operator calls it, if anything.
     pub alias: Option<String>,
     /// The direction.
@@ -88,9 +90,9 @@ impl Slots {
     /// that are there.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
         for attachment in self.iter_mut() {
-            let name = attachment.name.as_str();
-            let carries_default = devices.iter().any(|device| device.name == name && device.carries_default);
-            let rule = successor(before, attachment.rule, rules, (name, carries_default), attachment.way);
+            let named = Device { name: attachment.name.clone(), ..Device::default() };
+            let device = devices.iter().find(|device| device.name == attachment.name).unwrap_or(&named);
+            let rule = successor(before, attachment.rule, rules, device, attachment.way);
             match rule {
                 Some(rule) => attachment.rule = rule,
                 None => attachment.is_leaving = true,
@@ -98,7 +100,7 @@ impl Slots {
         }
         for (rule, interface) in rules.iter().enumerate().filter(|(_, interface)| interface.is_named()) {
             for &way in interface.direction.ways() {
-                let has_slot = |one: &Attachment| !one.is_leaving && one.way == way && one.name == interface.name;
+                let has_slot = |one: &Attachment| !one.is_leaving && one.way == way && one.rule == rule;
                 if !self.iter().any(has_slot) {
                     self.put(Attachment { is_coming: true, ..Attachment::new(rule, &interface.name, way) }, most);
                 }
@@ -158,7 +160,9 @@ impl Slots {
     /// it had in this window, or a free one. `None` where all are taken. The default route has only so many, and
     /// patterns leave them free.
     pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
-        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.present.is_none() && one.name == name;
+        // A slot that waits for a name may get an interface by one of its other names.
+        let is_its = |one: &Attachment| one.name == name || one.rule == rule && rules[rule].is_named();
+        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.present.is_none() && is_its(one);
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
         own.or_else(|| {
             let reserved = self.reserved(rules);
@@ -187,6 +191,7 @@ impl Attachment {
         Self {
             rule,
             name: name.to_owned(),
+            other_names: Vec::new(),
             alias: None,
             way,
             obtained,
@@ -216,6 +221,18 @@ impl Attachment {
             Some(wanted) if !gone.contains(&ifindex) => Fate::Stays(wanted),
             _ => Fate::Gone,
         })
+    }
+
+    /// Takes over how the interface is called now.
+    pub fn call(&mut self, device: &Device, rule: &Interface) {
+        self.name.clone_from(&device.name);
+        self.other_names.clone_from(&device.other_names);
+        self.alias = alias(rule, device);
+    }
+
+    /// Its name, and the alternative ones.
+    pub fn names(&self) -> Vec<&str> {
+        std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
     }
 
     /// Ends what there is in the kernel, for a reason that the interface or somebody else gave.

@@ -5,7 +5,7 @@ use weir_common::control::{self, Feeds};
 
 use super::{
     AUTO,
-    limits::{DEFAULT_ROUTES_MAX, INTERFACE_NAME_BYTES, INTERFACES_MAX},
+    limits::{DEFAULT_ROUTES_MAX, INTERFACES_MAX, OTHER_NAME_BYTES},
     section::Field,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 /// A network interface to measure, all whose names fit a pattern, or all that a default route leaves by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name, as Linux allows it; `*` and `?` make it a pattern. Or [`interface::DEFAULT_ROUTE`].
+    /// Its name or an alternative one, as Linux allows it; `*` and `?` make it a pattern. Or [`interface::DEFAULT_ROUTE`].
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
@@ -219,11 +219,12 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     device_name(field, field.text()?)
 }
 
-/// What Linux takes as the name of a device (`dev_valid_name`), less control characters.
+/// What Linux takes as the name of a device (`dev_valid_name`), less control characters; or as an alternative one, which
+/// may be longer.
 fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    if !INTERFACE_NAME_BYTES.contains(&name.len()) {
-        let (min, max) = INTERFACE_NAME_BYTES.into_inner();
+    if !OTHER_NAME_BYTES.contains(&name.len()) {
+        let (min, max) = OTHER_NAME_BYTES.into_inner();
         field.refuse(format!("{:?} has {} bytes, but an interface name {min} to {max}", short(name), name.len()));
     } else if name.contains(wrong) || name == "." || name == ".." {
         field.refuse(format!(

@@ -80,6 +80,9 @@ pub const TAPS_MAX: usize = 64;
 /// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
 pub const INTERFACE_NAME_BYTES: RangeInclusive<usize> = 1..=15;
 
+/// Bytes of an alternative name of an interface: Linux's `ALTIFNAMSIZ` is 128 with its terminator.
+pub const OTHER_NAME_BYTES: RangeInclusive<usize> = 1..=127;
+
 /// The report interval. With a shorter one, closing windows would cost more than measuring; with a longer one, reports
 /// would come too late.
 pub const INTERVAL: RangeInclusive<Duration> = seconds(1)..=seconds(3600);

@@ -23,6 +23,7 @@ mod spool;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tunnel_ports;
 mod units;
 mod view;
 
@@ -226,6 +227,9 @@ pub struct Datapath {
     pub packet_ring: u64,
     /// Which flow a packet inside a tunnel belongs to.
     pub tunnels: Tunnels,
+    /// By which UDP ports tunnels are known.
+    #[serde(serialize_with = "tunnel_ports::write")]
+    pub tunnel_ports: packet::TunnelPorts,
 }
 
 /// Which flow a packet inside a tunnel belongs to.
@@ -477,7 +481,13 @@ impl Default for SeenFlows {
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { cache_flows: None, ring: None, packet_ring: 8 << 20, tunnels: Tunnels::default() }
+        Self {
+            cache_flows: None,
+            ring: None,
+            packet_ring: 8 << 20,
+            tunnels: Tunnels::default(),
+            tunnel_ports: packet::TunnelPorts::USUAL,
+        }
     }
 }
 

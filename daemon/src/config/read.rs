@@ -11,6 +11,7 @@ use super::network::networks;
 use super::section::{Field, Section};
 use super::sink::sinks;
 use super::spool::spool;
+use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
 use super::{
     AUTO, Alerts, Config, Control, Datapath, Estimates, HashKey, NONE, Observer, Packets, Prometheus, Report, Sampling,
@@ -220,6 +221,7 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
         packet_ring: s
             .get("packet_ring", default.packet_ring, |f| power_of_two(&f, f.bytes(PACKET_RING)?, &show_bytes)),
         tunnels: s.get("tunnels", default.tunnels, |f| f.choice(&TUNNELS)),
+        tunnel_ports: s.get("tunnel_ports", default.tunnel_ports, |f| tunnel_ports(&f)),
     }
 }
 

@@ -130,10 +130,13 @@ impl Kernel {
         let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
         let cpus = layout.blocks.len() as u32;
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
+        let ports: Vec<_> =
+            (0..=u16::MAX).map(|port| plan.tunnel_ports.kind(port).map_or(0, |kind| kind as u8)).collect();
         let mut ebpf = EbpfLoader::new()
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
+            .override_global("TUNNEL_PORTS", &ports[..], true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
             .map_max_entries("HANDED_OVER", cpus)

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use weir_common::packet::Tunnels;
+use weir_common::packet::{TunnelPorts, Tunnels};
 use weir_sketch::hash::Key;
 
 use super::cpu::Cpus;
@@ -55,6 +55,8 @@ pub struct Plan {
     pub interfaces: u32,
     /// Whose packet a tunnelled packet is.
     pub tunnels: Tunnels,
+    /// By which UDP ports tunnels are known.
+    pub tunnel_ports: TunnelPorts,
 }
 
 impl Plan {
@@ -69,6 +71,7 @@ impl Plan {
             sampling: config.sampling.packets,
             interfaces: slots(&config.interfaces) as u32,
             tunnels: config.datapath.tunnels.into(),
+            tunnel_ports: config.datapath.tunnel_ports,
         }
     }
 

@@ -5,7 +5,7 @@ use weir_common::{
     flow::{FlowKey, Scope},
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
-    packet::{Link, Parsed, Tunnels, parse},
+    packet::{Beginning, Link, Parsed, TunnelPorts, Tunnels, parse},
     record::{Record, Sample},
     sampling::Valve,
     size::size_class,
@@ -36,6 +36,7 @@ pub struct Buffer<'a> {
 pub struct UserspaceProgram {
     slot_key: SlotKey,
     tunnels: Tunnels,
+    tunnel_ports: TunnelPorts,
     cache: Vec<Record>,
     bits: u32,
     /// The latest packets, until so many more have been parsed: meanwhile the CPU fetches their places in the cache. By
@@ -73,6 +74,7 @@ impl UserspaceProgram {
         let mut program = Self {
             slot_key: SlotKey::new(plan.slot_key),
             tunnels: plan.tunnels,
+            tunnel_ports: plan.tunnel_ports,
             cache: vec![Record::default(); plan.cache_flows as usize],
             bits: plan.cache_flows.ilog2(),
             pending: [None; PENDING],
@@ -123,7 +125,9 @@ impl UserspaceProgram {
             counters.sampled_out.add(tally);
             return;
         };
-        match parse(headers, link, self.tunnels) {
+        // How long a buffer of several packets is, only their offload knows; it merges nothing but IP.
+        let length = if tally.packets == 1 { tally.bytes as usize } else { usize::MAX };
+        match parse(&Beginning { bytes: headers, length }, link, (self.tunnels, &self.tunnel_ports)) {
             Ok(parsed) => {
                 counters.tcp.count(parsed.tcp_flags, sampling.into());
                 let parsed = Parsed { key: parsed.key.with_scope(scope), ..parsed };
@@ -228,6 +232,7 @@ mod tests {
             sampling,
             interfaces: 2,
             tunnels: Tunnels::Outer,
+            tunnel_ports: TunnelPorts::USUAL,
         })
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     attach::{
-        NO_DEFAULT_ROUTE, NONE_FITS, Obtained, link_layer, list,
+        NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
         netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
@@ -58,7 +58,7 @@ pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
         Ok(devices) => devices,
         Err(error) => return vec![InterfaceFindings { name: rule.name.clone(), findings: vec![no_answer(&error)] }],
     };
-    let fitting = devices.iter().filter(|device| rule.covers(&device.name, device.carries_default));
+    let fitting = devices.iter().filter(|device| covers(rule, device));
     let fitting: Vec<_> = fitting.map(|device| examine_one(&device.name)).collect();
     if fitting.is_empty() {
         let none = if rule.is_default_route() { NO_DEFAULT_ROUTE } else { NONE_FITS };
@@ -93,7 +93,12 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
                 losses: netlink::losses(device.ifindex).ok(),
                 device,
             };
-            judge(&facts, rule.mode, rule.direction)
+            let mut findings = judge(&facts, rule.mode, rule.direction);
+            if facts.device.name != name {
+                let detail = format!("an alternative name of {}, which reports name", facts.device.name);
+                findings.insert(1, Finding::new("name", Answer::Note, detail));
+            }
+            findings
         }
         Ok(None) => {
             let have = names().unwrap_or_default().join(", ");

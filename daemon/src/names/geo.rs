@@ -4,13 +4,17 @@
 //! every record.
 
 use std::{
+    fmt,
     io::{self, Read},
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use maxminddb::{MaxMindDbError, Reader, WithinOptions, path};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, Visitor},
+};
 
 use super::open_regular;
 
@@ -114,10 +118,43 @@ pub enum GeoError {
 
 #[derive(Deserialize)]
 struct AsRecord<'d> {
-    #[serde(rename = "autonomous_system_number")]
+    #[serde(rename = "autonomous_system_number", deserialize_with = "as_number")]
     number: u32,
     #[serde(rename = "autonomous_system_organization", default, borrow)]
     organization: &'d str,
+}
+
+/// The number of an autonomous system, in whatever type the maker of the database chose: an integer of any size, or
+/// text, with or without `AS` before it.
+fn as_number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
+    deserializer.deserialize_any(AsNumber)
+}
+
+struct AsNumber;
+
+impl Visitor<'_> for AsNumber {
+    type Value = u32;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the number of an autonomous system")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u32, E> {
+        u32::try_from(number).map_err(E::custom)
+    }
+
+    fn visit_u128<E: de::Error>(self, number: u128) -> Result<u32, E> {
+        u32::try_from(number).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
+        u32::try_from(number).map_err(E::custom)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
+        let digits = text.strip_prefix("AS").or_else(|| text.strip_prefix("as")).unwrap_or(text);
+        digits.parse().map_err(E::custom)
+    }
 }
 
 impl Geo {
@@ -191,7 +228,7 @@ fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
         let record = record?;
         let found = match key {
             Key::Asn => {
-                record.decode_path::<u32>(&path!["autonomous_system_number"]).is_ok_and(|found| found.is_some())
+                record.decode::<AsRecord<'_>>().is_ok_and(|found| found.is_some())
             }
             Key::Country => {
                 record.decode_path::<&str>(&path!["country", "iso_code"]).is_ok_and(|found| found.is_some())
@@ -288,6 +325,65 @@ mod tests {
             "geo.country: asn-ipv4.mmdb is a database of the type \"Example-ASN\", which has no countries: name a \
              Country or City database, such as GeoLite2-Country"
         );
+    }
+
+    /// Something in a database (<https://maxmind.github.io/MaxMind-DB/>, "Output Data Section"), by its type; shorter
+    /// than 29 bytes, or of fewer entries.
+    fn data(kind: u8, size: usize, content: &[u8]) -> Vec<u8> {
+        let control = if kind < 8 { vec![kind << 5 | size as u8] } else { vec![size as u8, kind - 7] };
+        [&control, content].concat()
+    }
+
+    fn text(text: &str) -> Vec<u8> {
+        data(2, text.len(), text.as_bytes())
+    }
+
+    fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let content: Vec<_> = entries.iter().flat_map(|(key, value)| [text(key), value.clone()].concat()).collect();
+        data(7, entries.len(), &content)
+    }
+
+    /// A database of one node, from which all addresses lead to one record, with this number in it.
+    fn asn_of(number: &[u8]) -> Vec<u8> {
+        let short = |number: u8| data(5, 1, &[number]);
+        let record = map(&[("autonomous_system_number", number.to_vec())]);
+        let metadata = map(&[
+            ("node_count", data(6, 1, &[1])),
+            ("record_size", short(24)),
+            ("ip_version", short(4)),
+            ("database_type", text("Example-ASN")),
+            ("languages", data(11, 0, &[])),
+            ("binary_format_major_version", short(2)),
+            ("binary_format_minor_version", short(0)),
+            ("build_epoch", data(9, 1, &[1])),
+            ("description", map(&[])),
+        ]);
+        let to_record = [0, 0, 1 + 16];
+        [&to_record[..], &to_record, &[0; 16], &record, b"\xab\xcd\xefMaxMind.com", &metadata].concat()
+    }
+
+    #[test]
+    fn a_number_may_be_of_any_type() {
+        let path = std::env::temp_dir().join(format!("weir-geo-types-{}", std::process::id()));
+        let number = |value: &[u8]| {
+            fs::write(&path, asn_of(value)).unwrap();
+            let geo = Geo::open(&GeoFiles { asn: Some(path.clone()), country: None }).ok()?;
+            geo.autonomous_system(ip("192.0.2.1")).map(|(number, _)| number)
+        };
+        // Integers of 16, 32, 64 and 128 bits without a sign, and of 32 bits with one.
+        for kind in [5, 6, 8, 9, 10] {
+            assert_eq!(number(&data(kind, 2, &[0xfb, 0xf0])), Some(64_496), "type {kind}");
+        }
+        for kind in [6, 9, 10] {
+            assert_eq!(number(&data(kind, 4, &[0xfa, 0x56, 0xea, 0x00])), Some(4_200_000_000), "type {kind}");
+        }
+        for (shown, expected) in [("AS64496", Some(64_496)), ("64496", Some(64_496)), ("as1", Some(1)), ("x", None)] {
+            assert_eq!(number(&text(shown)), expected, "{shown}");
+        }
+        assert_eq!(number(&data(9, 5, &[1, 0, 0, 0, 0])), None, "beyond 32 bits");
+        assert_eq!(number(&data(8, 4, &[0xff; 4])), None, "negative");
+        assert_eq!(number(&data(14, 1, &[])), None, "no number");
+        fs::remove_file(&path).unwrap();
     }
 
     /// A search tree in which all ways lead over the same 128 nodes, and end nowhere.

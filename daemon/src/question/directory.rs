@@ -43,9 +43,9 @@ pub enum Selector {
 }
 
 impl Selector {
-    fn selects(&self, name: &str, way: Option<Way>) -> bool {
+    fn selects(&self, names: &[&str], way: Option<Way>) -> bool {
         match self {
-            Self::Names(names) => names.iter().any(|wanted| fits(wanted, name)),
+            Self::Names(wanted) => wanted.iter().any(|wanted| names.iter().any(|name| fits(wanted, name))),
             Self::Direction(wanted) => way == Some(*wanted),
         }
     }
@@ -67,12 +67,12 @@ impl Directory {
         selected
     }
 
-    /// A slot belongs to this interface and direction from now on; a capture has no direction.
-    pub fn assign(&self, slot: usize, name: &str, way: Option<Way>) {
+    /// A slot belongs to the interface with these names and to this direction from now on; a capture has no direction.
+    pub fn assign(&self, slot: usize, names: &[&str], way: Option<Way>) {
         let Ok(slot) = u8::try_from(slot) else { return };
         self.directions.set(slot, way);
         for (selector, selected) in &self.selectors {
-            selected.set(slot, selector.selects(name, way));
+            selected.set(slot, selector.selects(names, way));
         }
     }
 }

@@ -206,9 +206,9 @@ mod tests {
         let text = format!("{networks}\n{geo}\nviews: [{{name: w, match: {{{conditions}}}}}]");
         let config = Config::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let views = Views::new(&config, 4).unwrap();
-        views.directory.assign(0, "wan0", Some(Way::Ingress));
-        views.directory.assign(1, "wan0", Some(Way::Egress));
-        views.directory.assign(2, "lan0", Some(Way::Ingress));
+        views.directory.assign(0, &["wan0"], Some(Way::Ingress));
+        views.directory.assign(1, &["wan0"], Some(Way::Egress));
+        views.directory.assign(2, &["lan0", "home"], Some(Way::Ingress));
         let (_, question) = views.own().next().unwrap();
         let passing = |records: &[Record]| question.filter.passing(&records.iter(), views.facts());
         let alone = passing(&[*record]);
@@ -290,6 +290,7 @@ mod tests {
             "ip_version: 6",
             "fragment: true",
             "interface: lan0",
+            "interface: home",
             "interface: \"l*\"",
             "direction: ingress",
             "vlan: 0",

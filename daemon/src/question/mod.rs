@@ -274,7 +274,7 @@ mod tests {
             (Some(Way::Ingress), json!({"direction": "ingress", "proto": "tcp"})),
             (None, json!({"proto": "tcp"})),
         ] {
-            views.directory.assign(2, "eth0", way);
+            views.directory.assign(2, &["eth0"], way);
             assert_eq!(shown(), row);
         }
     }

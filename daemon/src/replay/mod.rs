@@ -144,7 +144,7 @@ pub fn replay(
         Ask::parse(text, &views, &[&interface]).map_err(|why| ReplayError::Ask { text: text.clone(), why })
     });
     let asks = asks.collect::<Result<Vec<_>, _>>()?.concat();
-    views.directory.assign(0, &interface, None);
+    views.directory.assign(0, &[&interface], None);
     // The first packet will tell the day.
     let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
     let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates, &views));

@@ -162,6 +162,8 @@ impl Datagram {
                 ip.set_destination(dst);
                 // The option "no operation" (RFC 791 section 3.1), as often as needed.
                 header[IPV4..].fill(1);
+                let checksum = checksum(header);
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 for extension in &self.extensions {
                     append_extension(&mut frame, *extension, self.flow.key.proto);
                 }
@@ -226,6 +228,14 @@ impl Datagram {
         body.resize(length.max(usize::from(self.piece != Piece::Whole) * 8), PAYLOAD);
         body
     }
+}
+
+/// The checksum of an IPv4 header in which it is 0 yet (RFC 1071).
+pub fn checksum(header: &[u8]) -> u16 {
+    let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(sum + (sum >> 16)) as u16
 }
 
 /// The Ethernet header and the VLAN tags in front of a payload of type `ethertype`.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{flow::proto, random::Random};
+use super::{flow::proto, frame::checksum, random::Random};
 use crate::truth::{Key, Lacks};
 
 const ETHERNET: usize = 14;
@@ -93,7 +93,10 @@ impl Tunnel {
                 header.resize(header.len() + if subheader { 8 } else { 0 }, 0x5a);
                 outer(random, proto::GRE, &[&header[..], inner].concat())
             }
-            Self::Vxlan => udp(random, 4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], inner].concat()),
+            Self::Vxlan => {
+                let port = random.pick(&[4789, 8472]);
+                udp(random, port, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], inner].concat())
+            }
             Self::VxlanGpe => {
                 let (next, payload) = if random.chance(0.5) { (3, inner) } else { (if v6 { 2 } else { 1 }, ip) };
                 udp(random, 4790, &[&[0x0c, 0, 0, next, 0, 0, 7, 0][..], payload].concat())
@@ -170,6 +173,8 @@ fn outer(random: &mut Random, proto: u8, payload: &[u8]) -> (Vec<u8>, Key) {
         frame.extend([0x45, 0, high, low, 0, 0, 0x40, 0, 61, proto, 0, 0]);
         frame.extend(src.octets());
         frame.extend(dst.octets());
+        let checksum = checksum(&frame[ETHERNET..]);
+        frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
         (src.into(), dst.into())
     } else {
         let end = |number: u8| Ipv6Addr::new(0x2001, 0xdb8, 0xaaaa, 0, 0, 0, 0, number.into());

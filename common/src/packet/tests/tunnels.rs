@@ -164,13 +164,42 @@ fn a_cut_tunnel_header_leaves_the_tunnels_key() {
     for (proto, whole) in tunnels {
         let behind_ip = whole.len() - TCP_SYN.len();
         for end in 0..whole.len() {
-            assert_eq!(is_inside_ip(proto, &whole[..end]), end >= behind_ip, "{proto}, cut to {end}");
+            assert_eq!(is_inside_ip(proto, &whole, end), end >= behind_ip, "{proto}, cut to {end}");
         }
     }
 }
 
-/// Whether the key is of the IPv6 packet inside, whatever is left of its transport header.
-fn is_inside_ip(proto: u8, transport: &[u8]) -> bool {
+/// Whether the key is of the IPv6 packet inside, of a packet of which only so much of the transport was captured.
+fn is_inside_ip(proto: u8, transport: &[u8], end: usize) -> bool {
     let frame = ethernet(&[], 0x0800, &v4(proto, 0, 0, transport));
-    both(&frame, Link::Ethernet, Tunnels::Inner).unwrap().key.is_v6()
+    let packet = Beginning { bytes: &frame[..34 + end], length: frame.len() };
+    walk(&packet, Link::Ethernet, Tunnels::Inner).unwrap().key.is_v6()
+}
+
+#[test]
+fn other_ports_are_known_when_they_are_named() {
+    let mut ports = TunnelPorts::NONE;
+    [(UdpTunnel::Vxlan, 9000), (UdpTunnel::VxlanGpe, 1), (UdpTunnel::Geneve, 65_535), (UdpTunnel::GtpU, 4789)]
+        .into_iter()
+        .for_each(|(kind, port)| ports.add(kind, port));
+    let inside = |port: u16, header: &[u8], payload: &[u8]| {
+        let frame = ethernet(&[], 0x0800, &v4(17, 0, 0, &udp(port, header, payload)));
+        let [usual, named] = [&TunnelPorts::USUAL, &ports]
+            .map(|ports| parse(&frame[..], Link::Ethernet, (Tunnels::Inner, ports)).unwrap().key.is_v6());
+        (usual, named)
+    };
+    let vxlan = [8, 0, 0, 0, 0, 0, 7, 0];
+    assert_eq!(inside(4789, &vxlan, &inner_frame()), (true, false));
+    assert_eq!(inside(8472, &vxlan, &inner_frame()), (true, false));
+    assert_eq!(inside(9000, &vxlan, &inner_frame()), (false, true));
+    assert_eq!(inside(0, &vxlan, &inner_frame()), (false, false));
+    assert_eq!(inside(1, &[4, 0, 0, 2, 0, 0, 7, 0], &inner()), (false, true));
+    assert_eq!(inside(65_535, &[0, 0, 0x86, 0xdd, 0, 0, 7, 0], &inner()), (false, true));
+    assert_eq!(inside(4789, &[0x30, 255, 0, 0, 0, 0, 0, 1], &inner()), (false, true));
+    for kind in UdpTunnel::ALL {
+        assert_eq!(UdpTunnel::from_number(kind as u8), Some(kind));
+        assert!(TunnelPorts::USUAL.of(kind).all(|port| TunnelPorts::USUAL.kind(port) == Some(kind)));
+    }
+    (0..20).for_each(|_| ports.add(UdpTunnel::Vxlan, 7));
+    assert_eq!(ports.of(UdpTunnel::Vxlan).count(), PORTS_MAX);
 }

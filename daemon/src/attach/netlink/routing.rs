@@ -15,7 +15,7 @@ use super::{
     routes::Routes,
     socket::{BUFFER_BYTES, Socket, open},
 };
-use crate::waker::Waker;
+use crate::{config::limits::INTERFACE_NAME_BYTES, waker::Waker};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -40,6 +40,8 @@ const IFLA_VXLAN_LINK: u16 = 3;
 pub(super) const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 
@@ -55,6 +57,8 @@ pub struct Device {
     pub ifindex: u32,
     /// Its name.
     pub name: String,
+    /// Its alternative names (`ip link property add dev NAME altname OTHER`), from Linux 5.5 on.
+    pub other_names: Vec<String>,
     /// What the operator calls it (`ip link set NAME alias TEXT`), if anything.
     pub alias: Option<String>,
     /// Its hardware type (`ARPHRD_*`).
@@ -80,6 +84,13 @@ pub struct Device {
     pub xdp: Option<XdpProgram>,
     /// Packets received and sent, by its own count, if it tells.
     pub packets: Option<[u64; 2]>,
+}
+
+impl Device {
+    /// Its name, and the alternative ones.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.other_names).map(String::as_str)
+    }
 }
 
 /// An XDP program on an interface.
@@ -163,14 +174,16 @@ impl Devices {
         Ok(devices)
     }
 
-    /// The interface of this name; `None` if there is none.
+    /// The interface of this name, its own or an alternative one; `None` if there is none.
     ///
     /// # Errors
     ///
     /// The kernel refused, or its answer was no answer.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
+        // By the attribute for short names the kernel finds alternative ones as well.
+        let kind = if INTERFACE_NAME_BYTES.contains(&name.len()) { IFLA_IFNAME } else { IFLA_ALT_IFNAME };
         let mut question = vec![0; LINK_BYTES];
-        put(&mut question, IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+        put(&mut question, kind, &[name.as_bytes(), &[0]].concat());
         match self.socket.ask(RTM_GETLINK, ONE, &question, read_answer) {
             Ok(devices) => Ok(devices.into_iter().next()),
             Err(error) => match Errno::from_io_error(&error) {
@@ -272,6 +285,9 @@ fn read_device(body: &[u8]) -> Option<Device> {
         match kind {
             IFLA_IFNAME => device.name = text(data),
             IFLA_IFALIAS => device.alias = Some(text(data)).filter(|alias| !alias.is_empty()),
+            IFLA_PROP_LIST => device.other_names.extend(
+                attributes(data).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).map(|(_, name)| text(name)),
+            ),
             IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
             IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
             IFLA_LINK_NETNSID => device.elsewhere = true,
@@ -330,6 +346,8 @@ mod tests {
 
     fn a_vlan() -> Vec<u8> {
         let counters: Vec<u8> = [11_u64, 12, 13].iter().flat_map(|count| count.to_ne_bytes()).collect();
+        let names = [&b"uplink0\0"[..], b"a-name-of-more-than-fifteen-bytes\0"];
+        let names = names.map(|name| attribute(IFLA_ALT_IFNAME, name)).concat();
         let xdp = [attribute(IFLA_XDP_ATTACHED, &[1]), attribute(IFLA_XDP_PROG_ID, &42_u32.to_ne_bytes())].concat();
         told(
             RTM_NEWLINK,
@@ -338,6 +356,7 @@ mod tests {
                 attribute(IFLA_IFNAME, b"wan0.7\0"),
                 attribute(IFLA_IFALIAS, b"uplink \xff ACME\0"),
                 attribute(99, b"unknown"),
+                attribute(IFLA_PROP_LIST | NESTED, &names),
                 attribute(IFLA_MTU, &1500_u32.to_ne_bytes()),
                 attribute(IFLA_LINK, &3_u32.to_ne_bytes()),
                 attribute(IFLA_MASTER, &4_u32.to_ne_bytes()),
@@ -353,6 +372,7 @@ mod tests {
         let expected = Device {
             ifindex: 7,
             name: "wan0.7".to_owned(),
+            other_names: vec!["uplink0".to_owned(), "a-name-of-more-than-fifteen-bytes".to_owned()],
             alias: Some("uplink \u{fffd} ACME".to_owned()),
             hardware: 1,
             mtu: 1500,
@@ -434,7 +454,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_none() {
         let mut devices = Devices::open().unwrap();
-        for name in ["weir-none0", "", "a-name-that-is-longer-than-an-interface-may-have"] {
+        for name in ["weir-none0", "", &"x".repeat(127), &"x".repeat(300), "a-name-that-is-longer-than-an-interface-may-have"] {
             assert_eq!(devices.find(name).unwrap(), None, "{name}");
         }
     }

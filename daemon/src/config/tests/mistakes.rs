@@ -108,10 +108,15 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "1:19: interfaces[1]: \"a b\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
             "1:26: interfaces[2]: \"a:b\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
             "1:31: interfaces[3]: \"..\" cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'",
-            "1:35: interfaces[4]: \"\" has 0 bytes, but an interface name 1 to 15",
-            "1:39: interfaces[5]: \"abcdefghijklmnop\" has 16 bytes, but an interface name 1 to 15",
+            "1:35: interfaces[4]: \"\" has 0 bytes, but an interface name 1 to 127",
             "1:57: interfaces[6]: expected text, found nothing",
             "1:63: interfaces[7]: expected text, found the number 5: put it in quotes",
+        ],
+    ),
+    (
+        "interfaces: [{name: 0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789}]",
+        &[
+            "1:21: interfaces[0].name: \"0123456789012345678901234567890123456789\u{2026}\" has 130 bytes, but an interface name 1 to 127",
         ],
     ),
     (

@@ -1,6 +1,9 @@
 //! What can be set: each setting is read, limited and written as it is read, and the files that ship are right.
 
-use weir_common::control::Feeds;
+use weir_common::{
+    control::Feeds,
+    packet::{TunnelPorts, UdpTunnel},
+};
 
 use super::*;
 use crate::{
@@ -133,7 +136,8 @@ estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
 control: {socket: none}
 prometheus: {listen: "[::1]:9469"}
-datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner}
+datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner,
+           tunnel_ports: {vxlan: [9000], geneve: [4789], gtpu: []}}
 hash_key: {file: key}
 sandbox: false
 sinks:
@@ -243,6 +247,13 @@ fn every_setting_is_read() {
             ring: Some(262_144),
             packet_ring: 4 << 20,
             tunnels: Tunnels::Inner,
+            tunnel_ports: {
+                let mut ports = TunnelPorts::NONE;
+                ports.add(UdpTunnel::Vxlan, 9000);
+                ports.add(UdpTunnel::Geneve, 4789);
+                ports.add(UdpTunnel::VxlanGpe, 4790);
+                ports
+            },
         },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
         hash_key: HashKey::File("key".into()),
@@ -435,5 +446,40 @@ fn a_pattern_without_quotes_is_no_alias() {
     for text in ["interfaces: [*]", "interfaces: [eth0, *, lo]"] {
         let found = &mistakes(text)[0];
         assert!(found.starts_with("1:") && found.contains("in quotes: \"*\""), "{found}");
+    }
+}
+
+#[test]
+fn tunnels_have_the_ports_that_are_given_to_them() {
+    let ports = |text: &str| {
+        parse(&format!("datapath: {{tunnel_ports: {{{text}}}}}")).map(|config| config.datapath.tunnel_ports)
+    };
+    assert_eq!(ports("").unwrap(), TunnelPorts::USUAL);
+    for (text, port, kind) in [
+        ("", 8472, Some(UdpTunnel::Vxlan)),
+        ("", 0, None),
+        ("vxlan: [9000]", 9000, Some(UdpTunnel::Vxlan)),
+        ("vxlan: [9000]", 4789, None),
+        ("vxlan: [9000]", 6081, Some(UdpTunnel::Geneve)),
+        ("vxlan: []", 8472, None),
+        ("gtpu: [8472]", 8472, Some(UdpTunnel::GtpU)),
+        ("gtpu: [8472]", 4789, Some(UdpTunnel::Vxlan)),
+        ("vxlan: [1, 2, 3, 4, 5, 6, 7, 8]", 8, Some(UdpTunnel::Vxlan)),
+        ("vxlan_gpe: [65535]", 65_535, Some(UdpTunnel::VxlanGpe)),
+    ] {
+        assert_eq!(ports(text).unwrap().kind(port), kind, "{text}");
+    }
+    for (wrong, message) in [
+        ("vxlan: 4789", "tunnel_ports.vxlan: expected a list such as [4789, 8472], found"),
+        ("vxlan: [0]", "tunnel_ports.vxlan[0]: 0 is below the minimum of 1"),
+        ("vxlan: [65536]", "tunnel_ports.vxlan[0]: 65536 is above the maximum of 65535"),
+        ("vxlan: [dns]", "expected a whole number"),
+        ("vxlan: [4789, 4789]", "tunnel_ports.vxlan[1]: 4789 is listed already, as a port of vxlan"),
+        ("vxlan: [9000], geneve: [9000]", "tunnel_ports.geneve[0]: 9000 is listed already, as a port of vxlan"),
+        ("vxlan: [1, 2, 3, 4, 5, 6, 7, 8, 9]", "9 items are more than the 8 allowed"),
+        ("vxlans: [1]", "unknown key, did you mean vxlan?"),
+    ] {
+        let mistakes = ports(wrong).unwrap_err().to_string();
+        assert!(mistakes.contains(message), "{wrong}: {mistakes}");
     }
 }

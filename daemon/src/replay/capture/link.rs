@@ -3,9 +3,6 @@
 use weir_common::packet::Link;
 
 /// The link type of a `LINKTYPE_` number (<https://www.tcpdump.org/linktypes.html>).
-///
-/// PPP variants with a direction byte (`PPP_PPPD`, `PPP_WITH_DIR`) are not PPP to the parser, which would take that
-/// byte for the protocol.
 pub(super) const fn link(linktype: u16) -> Link {
     match linktype {
         1 => Link::Ethernet,
@@ -15,8 +12,12 @@ pub(super) const fn link(linktype: u16) -> Link {
         0 | 108 => Link::Loopback,
         113 => Link::Sll,
         276 => Link::Sll2,
-        // PPP; PPP_HDLC.
-        9 | 50 => Link::Ppp,
+        // PPP; PPP_HDLC; C_HDLC.
+        9 | 50 | 104 => Link::Ppp,
+        // PPP_PPPD; PPP_WITH_DIR.
+        166 | 204 => Link::PppWithDirection,
+        // PPP_ETHER.
+        51 => Link::Pppoe,
         _ => Link::Other,
     }
 }

@@ -16,7 +16,7 @@ use weir::{
 };
 use weir_common::{
     ledger::{Ledger, Tally},
-    packet::Tunnels,
+    packet::{TunnelPorts, Tunnels},
 };
 use weir_sketch::hash::Key;
 
@@ -95,6 +95,7 @@ pub fn bench() -> Result<()> {
         sampling: Packets::OneIn(1),
         interfaces: 1,
         tunnels: Tunnels::Outer,
+        tunnel_ports: TunnelPorts::USUAL,
     };
     let mut kernel = Kernel::load_object(OBJECT, &plan, Features::of_this_kernel())?;
     for program in PROGRAMS {
