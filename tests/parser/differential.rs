@@ -135,15 +135,23 @@ pub fn tags_of_all_kinds() -> Result<()> {
         let mut random = Random::new(144);
         for tag in TYPES {
             for nth in 0..2_000 {
-                let mut content: Vec<_> = (0..random.between(1, 5)).flat_map(|_| {
-                    // Often what such a tag has, and of the types that follow one of these again.
-                    let wild = random.bits().to_be_bytes();
-                    let known: [&[u8]; 6] =
-                        [&[0xaa, 0xaa, 3, 0, 0, 0], &[1, 1, 0, 1, 0, 9], &[0x0f, 0xc2, 1, 3], &[0; 8], &[2; 12], &wild];
-                    let mut some = random.pick(&known).to_vec();
-                    some.extend(random.pick(&TYPES).to_be_bytes());
-                    some
-                }).collect();
+                let mut content: Vec<_> = (0..random.between(1, 5))
+                    .flat_map(|_| {
+                        // Often what such a tag has, and of the types that follow one of these again.
+                        let wild = random.bits().to_be_bytes();
+                        let known: [&[u8]; 6] = [
+                            &[0xaa, 0xaa, 3, 0, 0, 0],
+                            &[1, 1, 0, 1, 0, 9],
+                            &[0x0f, 0xc2, 1, 3],
+                            &[0; 8],
+                            &[2; 12],
+                            &wild,
+                        ];
+                        let mut some = random.pick(&known).to_vec();
+                        some.extend(random.pick(&TYPES).to_be_bytes());
+                        some
+                    })
+                    .collect();
                 content.extend_from_slice(&next[nth % 2]);
                 content.extend_from_slice(&packets[nth % 2]);
                 let frame = ethernet(&[], tag, &content);

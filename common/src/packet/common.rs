@@ -12,11 +12,7 @@ use crate::{
 /// All headers have fixed places, so one check of the packet's length is enough for IPv4, and two are enough for IPv6.
 /// `found` is compiled into each of the two branches: in IPv4's branch, half of the bits of the addresses are known.
 #[inline(always)]
-pub fn common<B: Bytes + ?Sized, T>(
-    packet: &B,
-    look: impl Look,
-    found: impl FnOnce(Parsed) -> T,
-) -> Option<T> {
+pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnOnce(Parsed) -> T) -> Option<T> {
     const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
     // Ethernet, IPv4 and TCP: 14, 20 and 20 bytes. A UDP packet is padded to more.
     let frame = packet.first::<54>()?;

@@ -9,9 +9,11 @@ use crate::proto;
 
 /// What may follow a packet in its frame where it is shorter than Ethernet's shortest frame, or the checksum was
 /// captured as well.
-const PADDING_MAX: usize = 6;
+const PADDING_MAX: i64 = 6;
 /// The most that the length of an IP header can say. In longer packets, which an offload merged, it is 0.
-const LENGTH_MAX: usize = 0xffff;
+const LENGTH_MAX: i64 = 0xffff;
+/// No packet is longer than this; [`UNKNOWN_LENGTH`](super::UNKNOWN_LENGTH) is.
+const KNOWN_MAX: i64 = u32::MAX as i64;
 
 /// The IP packet of a payload; of another `EtherType` if there is none.
 #[inline(always)]
@@ -24,14 +26,21 @@ pub(super) fn ip<B: Bytes + ?Sized>(packet: &B, at: usize) -> Payload {
     Payload { ethertype, at }
 }
 
+/// The bytes of the packet from `at` on; negative if it ends before. Only what comes out of a subtraction is compared:
+/// of a length that was compared, the verifier would remember what it learned, and follow each case to the end.
+#[inline(always)]
+fn room<B: Bytes + ?Sized>(packet: &B, at: usize) -> i64 {
+    (packet.length() as i64).wrapping_sub(at as i64)
+}
+
 /// RFC 791 section 3.1.
 #[inline(always)]
 fn is_ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     let Some(ip) = packet.window::<20>(at) else { return false };
     let first = ip.u8::<0>();
     let (header, total) = (usize::from(first & 0x0f) * 4, usize::from(ip.be16::<2>()));
-    let room = packet.length().saturating_sub(at);
-    let fits = total >= header && total <= room || total == 0 && room > LENGTH_MAX;
+    let room = room(packet, at);
+    let fits = total >= header && total as i64 <= room || total == 0 && room > LENGTH_MAX;
     if first >> 4 != 4 || header < 20 || !fits {
         return false;
     }
@@ -61,10 +70,9 @@ const fn folded(sum: u64) -> u64 {
 fn is_ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     const HEADER: usize = 40;
     let Some(ip) = packet.window::<HEADER>(at) else { return false };
-    let (payload, length) = (usize::from(ip.be16::<4>()), packet.length());
-    let room = length.saturating_sub(at + HEADER);
+    let (payload, room) = (i64::from(ip.be16::<4>()), room(packet, at + HEADER));
     // Options are a payload.
     let fits = payload <= room && room - payload <= PADDING_MAX && (payload > 0 || ip.u8::<6>() != proto::HOP_BY_HOP);
     let fits = fits || payload == 0 && room > LENGTH_MAX;
-    ip.be16::<0>() >> 12 == 6 && (fits || length == usize::MAX)
+    ip.be16::<0>() >> 12 == 6 && (fits || room > KNOWN_MAX)
 }

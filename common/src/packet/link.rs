@@ -1,6 +1,7 @@
 //! From the beginning of a packet to its IP header: link layer, tags, PPP over Ethernet, MPLS.
 
-use super::{Bytes, Link, MPLS_LABELS_MAX, Payload, Window, ethertype, guess,
+use super::{
+    Bytes, Link, MPLS_LABELS_MAX, Payload, Window, ethertype, guess,
     tag::{open, untag},
 };
 use crate::ledger::Skip;

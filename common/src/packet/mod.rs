@@ -44,6 +44,8 @@ pub const VLAN_TAGS_MAX: usize = 4;
 pub const MPLS_LABELS_MAX: usize = 4;
 /// IPv6 extension headers, and authentication headers over IPv4, that are walked.
 pub const EXTENSION_HEADERS_MAX: usize = 8;
+/// Stands for the length of a packet whose length is not known.
+pub const UNKNOWN_LENGTH: usize = usize::MAX >> 1;
 /// Tunnels that are looked into, one inside the other.
 pub const TUNNELS_MAX: usize = 2;
 
@@ -66,7 +68,7 @@ pub trait Bytes {
         self.window(0)
     }
 
-    /// How long the whole packet is, of which the beginning can be read; `usize::MAX` where that is not known.
+    /// How long the whole packet is, of which the beginning can be read; [`UNKNOWN_LENGTH`] where that is not known.
     fn length(&self) -> usize;
 
     /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that

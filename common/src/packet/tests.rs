@@ -569,7 +569,9 @@ fn tags_that_cannot_be_read_are_skipped_under_their_names() {
 #[test]
 fn behind_labels_only_sound_headers_are_ip() {
     let behind = |payload: &[u8]| ethernet(&[], 0x8847, &[&[0, 12, 0x81, 0xff], payload].concat());
-    for (ethertype, ip) in [(0x0800, v4(6, 0, 0, &TCP_SYN)), (0x0800, v4(6, 0, 40, &TCP_SYN)), (0x86dd, v6(6, &TCP_SYN))] {
+    for (ethertype, ip) in
+        [(0x0800, v4(6, 0, 0, &TCP_SYN)), (0x0800, v4(6, 0, 40, &TCP_SYN)), (0x86dd, v6(6, &TCP_SYN))]
+    {
         let expected = flow(&ethernet(&[], ethertype, &ip));
         assert_eq!(flow(&behind(&ip)), expected);
         // Ethernet whose first address begins with any four bits, with a control word and without, tagged and not.
@@ -607,6 +609,6 @@ fn behind_labels_only_sound_headers_are_ip() {
             with_checksum(&mut ip[..20]);
         }
         let merged = |length| walk(&Beginning { bytes: &behind(&ip), length }, Link::Ethernet, Tunnels::Outer).is_ok();
-        assert!(merged(70_000) && merged(usize::MAX) && !merged(18 + ip.len() + 7));
+        assert!(merged(70_000) && merged(UNKNOWN_LENGTH) && !merged(18 + ip.len() + 7));
     }
 }

@@ -62,13 +62,7 @@ pub fn passes_on(from: &Interface, to: &Interface) -> bool {
 
 /// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
 /// numbered `rule` of the configuration before asked for; `None` if there is no such rule.
-pub fn successor(
-    before: &[Interface],
-    rule: usize,
-    rules: &[Interface],
-    device: &Device,
-    way: Way,
-) -> Option<usize> {
+pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], device: &Device, way: Way) -> Option<usize> {
     let next = rule_of(rules, device)?;
     let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
     stays.then_some(next)
@@ -115,7 +109,8 @@ mod tests {
     #[test]
     fn an_alternative_name_is_a_name() {
         let long = "the-uplink-to-the-provider-of-the-north";
-        let other = |device, names: &[&str]| Device { other_names: names.iter().map(|&name| name.into()).collect(), ..device };
+        let other =
+            |device, names: &[&str]| Device { other_names: names.iter().map(|&name| name.into()).collect(), ..device };
         let devices = [other(device(2, "eth0"), &["uplink0", long]), other(device(3, "eth1"), &["uplink1"])];
         for (names_of, expected) in [
             (&["uplink0"][..], &["0 eth0 ingress"][..]),

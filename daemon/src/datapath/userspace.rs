@@ -5,7 +5,7 @@ use weir_common::{
     flow::{FlowKey, Scope},
     hash::{self, SlotKey},
     ledger::{Loss, Tally},
-    packet::{Beginning, Link, Parsed, TunnelPorts, Tunnels, parse},
+    packet::{Beginning, Link, Parsed, TunnelPorts, Tunnels, UNKNOWN_LENGTH, parse},
     record::{Record, Sample},
     sampling::Valve,
     size::size_class,
@@ -126,7 +126,7 @@ impl UserspaceProgram {
             return;
         };
         // How long a buffer of several packets is, only their offload knows; it merges nothing but IP.
-        let length = if tally.packets == 1 { tally.bytes as usize } else { usize::MAX };
+        let length = if tally.packets == 1 { tally.bytes as usize } else { UNKNOWN_LENGTH };
         match parse(&Beginning { bytes: headers, length }, link, (self.tunnels, &self.tunnel_ports)) {
             Ok(parsed) => {
                 counters.tcp.count(parsed.tcp_flags, sampling.into());

@@ -227,9 +227,7 @@ fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
     for record in database.networks(all)?.take(NETWORKS_TRIED) {
         let record = record?;
         let found = match key {
-            Key::Asn => {
-                record.decode::<AsRecord<'_>>().is_ok_and(|found| found.is_some())
-            }
+            Key::Asn => record.decode::<AsRecord<'_>>().is_ok_and(|found| found.is_some()),
             Key::Country => {
                 record.decode_path::<&str>(&path!["country", "iso_code"]).is_ok_and(|found| found.is_some())
             }

@@ -285,9 +285,9 @@ fn read_device(body: &[u8]) -> Option<Device> {
         match kind {
             IFLA_IFNAME => device.name = text(data),
             IFLA_IFALIAS => device.alias = Some(text(data)).filter(|alias| !alias.is_empty()),
-            IFLA_PROP_LIST => device.other_names.extend(
-                attributes(data).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).map(|(_, name)| text(name)),
-            ),
+            IFLA_PROP_LIST => device
+                .other_names
+                .extend(attributes(data).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).map(|(_, name)| text(name))),
             IFLA_MTU => device.mtu = word(data, 0).unwrap_or_default(),
             IFLA_LINK => device.lower = word(data, 0).filter(|lower| *lower != 0 && *lower != device.ifindex),
             IFLA_LINK_NETNSID => device.elsewhere = true,
@@ -454,7 +454,9 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_none() {
         let mut devices = Devices::open().unwrap();
-        for name in ["weir-none0", "", &"x".repeat(127), &"x".repeat(300), "a-name-that-is-longer-than-an-interface-may-have"] {
+        for name in
+            ["weir-none0", "", &"x".repeat(127), &"x".repeat(300), "a-name-that-is-longer-than-an-interface-may-have"]
+        {
             assert_eq!(devices.find(name).unwrap(), None, "{name}");
         }
     }
