@@ -135,7 +135,16 @@ reasons! {
         /// An earlier weir had read its record, and was killed before it could report it. The next weir finds out how
         /// many these are.
         Restart = "restart",
+        /// weir was blind: somebody had removed its program, or stood in front of it. These are the packets that the
+        /// interface counted and weir did not see. Nobody knows what was in them; their bytes are the interface's
+        /// count.
+        Blind = "blind",
     }
+}
+
+impl Loss {
+    /// Reasons for which a packet was never looked at: not counted by its size or flags, and not drawn by sampling.
+    pub const UNREAD: [Self; 2] = [Self::SocketDrop, Self::Blind];
 }
 
 /// Packets that begin or end TCP connections, each as many as the sampling rate says that it stands for: without
@@ -239,7 +248,7 @@ pub struct Counters {
     /// Packets that offloads had merged into an earlier one: the number of packets minus the number of socket buffers
     /// that they came in.
     pub merged: u64,
-    /// Every packet by its size, except for those that a socket dropped: their sizes are not known.
+    /// Every packet by its size, except for those of [`Loss::UNREAD`]: their sizes are not known.
     pub sizes: PacketSizes,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
@@ -272,6 +281,19 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// Adds what was counted elsewhere, or in another window.
+    pub fn add(&mut self, other: &Self) {
+        let Self { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost } = other;
+        self.seen.add(*seen);
+        self.merged = self.merged.wrapping_add(*merged);
+        self.sizes.add(*sizes);
+        self.sampled_out.add(*sampled_out);
+        self.repeated.add(*repeated);
+        self.tcp.add(*tcp);
+        self.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
+        self.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
+    }
+
     /// What was counted since `earlier`, when both are readings of the same cumulative counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -301,16 +323,8 @@ impl Ledger {
     /// Adds another ledger: of another CPU, or of another window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
-        let Counters { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost } = counters;
         self.attributed.add(*attributed);
-        self.counters.seen.add(*seen);
-        self.counters.merged = self.counters.merged.wrapping_add(*merged);
-        self.counters.sizes.add(*sizes);
-        self.counters.sampled_out.add(*sampled_out);
-        self.counters.repeated.add(*repeated);
-        self.counters.tcp.add(*tcp);
-        self.counters.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
-        self.counters.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
+        self.counters.add(counters);
     }
 
     /// The packets seen that feed totals and lists here.
@@ -321,6 +335,11 @@ impl Ledger {
     /// All packets that were counted but whose records were lost.
     pub fn lost(&self) -> Tally {
         self.counters.lost.iter().copied().sum()
+    }
+
+    /// Those of them that were never looked at.
+    pub fn unread(&self) -> Tally {
+        Loss::UNREAD.iter().map(|reason| self.counters.lost[*reason as usize]).sum()
     }
 
     /// All packets without a flow key.

@@ -12,7 +12,7 @@ use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{error, info, warn};
-use weir_common::ledger::{Ledger, Loss, Tally};
+use weir_common::ledger::{Counters, Ledger, Loss, Tally};
 use weir_sketch::MergeError;
 
 use crate::{
@@ -222,6 +222,7 @@ impl Coordinator<'_, '_> {
             self.look_at_rates(&mut pulse, now);
             if let Some(gone) = lookout.look(now.monotonic) {
                 self.attachments.follow(&gone);
+                self.control.board.warn(self.attachments.troubles());
                 let is_behind = self.attachments.waiting() > 0;
                 if is_behind {
                     // Others want to configure the kernel, too.
@@ -356,6 +357,15 @@ impl Coordinator<'_, '_> {
                 first.edge.add(&inherited);
             }
         }
+        if let Some((first, others)) = window.closed.split_first_mut() {
+            let mut counted = vec![Counters::default(); first.edge.counters.len()];
+            for closed in std::iter::once(&*first).chain(&*others) {
+                for (sum, counters) in counted.iter_mut().zip(&closed.edge.counters) {
+                    sum.add(counters);
+                }
+            }
+            attachments.compare(&counted, span.length, &mut first.edge);
+        }
         for closed in &mut window.closed {
             let packets = closed.give_up_other(closing.key_id, &closing.views);
             if packets > 0 {
@@ -369,7 +379,7 @@ impl Coordinator<'_, '_> {
             }
         }
         let account = |ledgers: &[Ledger]| {
-            let mut interfaces = attachments.close(ledgers, span.length);
+            let mut interfaces = attachments.close(ledgers);
             let gone = interfaces.iter_mut().filter(|interface| interface.mode == Obtained::Gone.name());
             gone.filter(|gone| config.means_only_by_route(&gone.name)).for_each(|gone| gone.mode = NO_ROUTE);
             for MeasuredInterface { slot, name, .. } in &interfaces {
@@ -398,6 +408,7 @@ impl Coordinator<'_, '_> {
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);
+        control.board.warn(attachments.troubles());
         if let Some(exporter) = exporter {
             exporter.publish(&report);
         }
@@ -569,7 +580,14 @@ fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
         error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
     }
-    let Missing { dropped, died, lost } = Missing::of(ledger);
+    let Missing { dropped, died, missed, lost } = Missing::of(ledger);
+    if missed > 0 {
+        warn!(
+            interface,
+            packets = missed,
+            "weir was blind when the interface counted these packets: they are lost, and the bounds in the report are wider"
+        );
+    }
     if dropped > 0 {
         warn!(
             interface,
@@ -603,6 +621,8 @@ struct Missing {
     dropped: u64,
     /// Read by an earlier weir that was killed.
     died: u64,
+    /// Not seen, while somebody had removed weir's program or stood in front of it.
+    missed: u64,
     /// Lost on their way from the kernel's programs.
     lost: u64,
 }
@@ -610,8 +630,8 @@ struct Missing {
 impl Missing {
     fn of(ledger: &Ledger) -> Self {
         let of = |reason: Loss| ledger.counters.lost[reason as usize].packets;
-        let (dropped, died) = (of(Loss::SocketDrop), of(Loss::Restart));
-        Self { dropped, died, lost: ledger.lost().packets - dropped - died }
+        let (dropped, died, missed) = (of(Loss::SocketDrop), of(Loss::Restart), of(Loss::Blind));
+        Self { dropped, died, missed, lost: ledger.lost().packets - dropped - died - missed }
     }
 }
 
@@ -656,10 +676,11 @@ mod tests {
     #[test]
     fn each_reason_for_a_loss_is_told_apart() {
         let mut ledger = Ledger::default();
-        assert_eq!(Missing::of(&ledger), Missing { dropped: 0, died: 0, lost: 0 });
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 0, died: 0, missed: 0, lost: 0 });
         ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(3, 300);
         ledger.counters.lost[Loss::RingFull as usize] = Tally::new(4, 400);
         ledger.counters.lost[Loss::Restart as usize] = Tally::new(5, 500);
-        assert_eq!(Missing::of(&ledger), Missing { dropped: 3, died: 5, lost: 4 });
+        ledger.counters.lost[Loss::Blind as usize] = Tally::new(6, 600);
+        assert_eq!(Missing::of(&ledger), Missing { dropped: 3, died: 5, missed: 6, lost: 4 });
     }
 }

@@ -21,7 +21,7 @@ use weir_sketch::Seen;
 
 use crate::{
     alert::Alerts,
-    attach::{AttachError, Attachments, Ladder, Programs, netlink::Events},
+    attach::{AttachError, Attachments, Ladder, Programs, Standing, netlink::Events},
     clock,
     closing::Closing,
     config::{Config, HashKey, Interface, KeyError, Where, slots},
@@ -184,6 +184,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             desks.push((valves, events.clone(), newcomers));
             berths.push(Berth { sources, events });
         }
+        let live = kernel_side.as_ref().map(|(_, flush)| flush.blocks().live());
         let generation = handover.as_ref().map(Handover::generation);
         let mut fleet = kernel_side.map(|kernel_side| Fleet::new(kernel_side, interfaces, generation, berths));
         if let Some(fleet) = &mut fleet {
@@ -191,8 +192,10 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let ladder = Ladder { programs, taps, inherited: take(&mut inheritance.links), has_many: false };
-        let mut attachments = Attachments::attach(ladder, table, &config.interfaces, views.clone(), start.strict)?;
+        let (inherited, standing) = (take(&mut inheritance.links), Standing::default());
+        let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
+        let counts = (table, live);
+        let mut attachments = Attachments::attach(ladder, counts, &config.interfaces, views.clone(), start.strict)?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.pages());
         }
@@ -344,6 +347,7 @@ fn inherit(
             Err(error) => warn!("cannot read what an earlier weir has left: {}", with_causes(&error)),
         }
     }
+    attachments.credit(&edge);
     Some(edge)
 }
 

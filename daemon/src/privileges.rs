@@ -44,6 +44,8 @@ pub type Kept = (CapabilitySet, &'static str, &'static str);
 /// What is still needed once all interfaces that are there are attached.
 pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
     const FILTERS: Kept = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
+    const CHAINS: Kept =
+        (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "to see which programs stand before weir's at the tc hook");
     const SOCKETS: Kept = (CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
     const OLD: [Kept; 3] = [
         (CapabilitySet::BPF, "CAP_BPF", "before Linux 6.6 each use of a program needs it"),
@@ -62,7 +64,13 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
                 Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
                 Mode::Tcx | Mode::Tc | Mode::AfPacket => false,
             });
-            kept.extend((has_filters || slots(chosen) > TCX_MAX).then_some(FILTERS));
+            let has_filters = has_filters || slots(chosen) > TCX_MAX;
+            let has_chains = interfaces.iter().any(|interface| match interface.mode {
+                Mode::Auto | Mode::Tcx => true,
+                Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
+                Mode::Tc | Mode::AfPacket => false,
+            });
+            kept.extend(if has_filters { Some(FILTERS) } else { has_chains.then_some(CHAINS) });
         }
     }
     let has_sockets = !needs.has_programs || interfaces.iter().any(|interface| interface.mode == Mode::AfPacket);
@@ -195,11 +203,12 @@ mod tests {
     #[test]
     fn nothing_is_needed_where_everything_is_there() {
         let new = Needs { has_programs: true, has_tcx: true };
-        assert_eq!(names("interfaces: [eth0, {name: eth1, direction: both}]", new), [""; 0]);
-        assert_eq!(names("interfaces: [eth0, {name: \"ppp*\", direction: both}]", new), ["CAP_NET_ADMIN"]);
-        assert_eq!(names("interfaces: [{name: \"p*\", mode: native}, {name: \"q*\", mode: tcx}]", new), [""; 0]);
+        assert_eq!(names("interfaces: [{name: eth0, mode: native}]", new), [""; 0]);
+        for seen in ["eth0", "{name: \"ppp*\", mode: tcx}", "{name: eth0, mode: native, direction: both}"] {
+            assert_eq!(names(&format!("interfaces: [{seen}]"), new), ["CAP_NET_ADMIN"], "{seen}");
+        }
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
-        assert_eq!(names("interfaces: [eth0, {name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
+        assert_eq!(names("interfaces: [{name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };
         assert_eq!([new, old].map(Needs::of_workers), [CapabilitySet::empty(), CapabilitySet::BPF]);
         assert_eq!(names("interfaces: [eth0]", old), ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]);

@@ -52,6 +52,7 @@ mod inherited;
 mod interfaces;
 mod ipfix;
 mod ledger;
+mod links;
 mod log;
 mod memory;
 mod nat;
@@ -104,7 +105,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 39] = [
+const PATIENT: [Suite; 40] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -128,6 +129,7 @@ const PATIENT: [Suite; 39] = [
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),
+    Suite::in_namespaces("links", links::TESTS),
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("privileges", privileges::TESTS),

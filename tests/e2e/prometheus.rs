@@ -47,7 +47,7 @@ fn start() -> Result<Watch> {
 }
 
 /// What weir answers inside the namespace: status, head and body.
-fn get(namespace: &Namespace, path: &str, accept: &str) -> Result<(u16, String, String)> {
+pub fn get(namespace: &Namespace, path: &str, accept: &str) -> Result<(u16, String, String)> {
     namespace.enter(|| {
         let mut stream = TcpStream::connect(ADDRESS)?;
         stream.set_read_timeout(Some(TIMEOUT))?;

@@ -128,7 +128,9 @@ pub fn coverage(reports: &[Value]) -> Result<f64> {
     let (mut seen, mut counted) = (0.0, 0.0);
     for interface in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
         if let Some(coverage) = interface["coverage"].as_f64().filter(|coverage| *coverage > 0.0) {
-            let packets = Ledger::read(interface)?.seen.packets as f64;
+            let ledger = Ledger::read(interface)?;
+            let missed = ledger.lost.get("blind").copied().unwrap_or_default();
+            let packets = ledger.seen.since(missed).packets as f64;
             seen += packets;
             counted += packets / coverage;
         }
@@ -145,7 +147,8 @@ struct Behind(BTreeMap<(String, String), i128>);
 impl Behind {
     fn add(&mut self, interface: &Value, ledger: &Ledger) -> Result<()> {
         let sized: u64 = sizes(interface)?.iter().map(|(_, packets)| packets).sum();
-        let dropped = ledger.lost.get("socket_drop").map_or(0, |tally| tally.packets);
+        let unread = ["socket_drop", "blind"].iter().filter_map(|reason| ledger.lost.get(*reason));
+        let dropped: u64 = unread.map(|tally| tally.packets).sum();
         let key = (interface["name"].to_string(), interface["direction"].to_string());
         *self.0.entry(key).or_default() += i128::from(ledger.seen.packets - dropped) - i128::from(sized);
         Ok(())

@@ -1,4 +1,9 @@
-//! An XDP program that is not weir's, a few instructions long.
+//! Programs that are not weir's, a few instructions long, and what their owners may do to weir's links.
+
+use std::{
+    fs,
+    os::fd::{AsFd as _, OwnedFd},
+};
 
 use anyhow::{Context, Result};
 use aya::{
@@ -13,6 +18,9 @@ use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
     write::{Object, Symbol, SymbolSection},
 };
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use weir::datapath::syscall;
 
 use crate::netns::Namespace;
 
@@ -30,7 +38,7 @@ pub enum Does {
 /// A program on an interface; detached on drop.
 #[derive(Debug)]
 pub struct Foreign {
-    _loaded: Ebpf,
+    loaded: Ebpf,
 }
 
 impl Foreign {
@@ -47,7 +55,7 @@ impl Foreign {
             program.attach(interface, XdpMode::Driver)?;
             Ok(loaded)
         })?;
-        Ok(Self { _loaded: loaded.with_context(|| format!("{does:?} on {interface}"))? })
+        Ok(Self { loaded: loaded.with_context(|| format!("{does:?} on {interface}"))? })
     }
 
     /// Attaches one that does nothing to the tc hook for what is received, by TCX.
@@ -68,20 +76,93 @@ impl Foreign {
         Self::attach_by(namespace, interface, TcAttachOptions::Netlink(NlOptions::default()))
     }
 
+    /// Attaches one by TCX before all others, which returns this for every packet.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn stand_first(namespace: &Namespace, interface: &str, way: TcAttachType, returns: i32) -> Result<Self> {
+        let options = TcAttachOptions::TcxOrder(LinkOrder::first());
+        Self::classify(namespace, interface, (way, returns), options)
+    }
+
+    /// The same by a classic filter of the first priority, the newest of which comes first.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn filter_first(namespace: &Namespace, interface: &str, way: TcAttachType, returns: i32) -> Result<Self> {
+        let options = TcAttachOptions::Netlink(NlOptions { priority: 1, ..NlOptions::default() });
+        Self::classify(namespace, interface, (way, returns), options)
+    }
+
     fn attach_by(namespace: &Namespace, interface: &str, options: TcAttachOptions) -> Result<Self> {
-        /// `TCX_NEXT`, which is `TC_ACT_UNSPEC`.
-        const SET_NEXT: [u8; 8] = [0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        Self::classify(namespace, interface, (TcAttachType::Ingress, NEXT), options)
+    }
+
+    fn classify(
+        namespace: &Namespace,
+        interface: &str,
+        (way, returns): (TcAttachType, i32),
+        options: TcAttachOptions,
+    ) -> Result<Self> {
+        let [a, b, c, d] = returns.to_le_bytes();
+        let code = [[0xb7, 0, 0, 0, a, b, c, d], EXIT].concat();
         let loaded = namespace.enter(|| -> Result<Ebpf> {
-            let mut loaded = Ebpf::load(&elf(b"classifier", &[SET_NEXT, EXIT].concat())?)?;
+            let mut loaded = Ebpf::load(&elf(b"classifier", &code)?)?;
             let program: &mut SchedClassifier =
                 loaded.program_mut(NAME).context("the program is not in its object")?.try_into()?;
             program.load()?;
-            program.attach_with_options(interface, TcAttachType::Ingress, options)?;
+            program.attach_with_options(interface, way, options)?;
             Ok(loaded)
         })?;
-        Ok(Self { _loaded: loaded.with_context(|| format!("the tc hook of {interface}"))? })
+        Ok(Self { loaded: loaded.with_context(|| format!("the tc hook of {interface}"))? })
+    }
+
+    /// The program's number.
+    ///
+    /// # Errors
+    ///
+    /// It is not loaded.
+    pub fn number(&self) -> Result<u32> {
+        Ok(self.loaded.program(NAME).context("no program")?.info()?.id())
+    }
+
+    /// Has weir's link run this program.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn replace(&self, link: &OwnedFd) -> Result<()> {
+        let fd = self.loaded.program(NAME).context("no program")?.fd()?;
+        Ok(syscall::replace(link.as_fd(), fd.as_fd())?)
     }
 }
+
+/// The links of a process that runs programs on interfaces, as anybody with the right to it can have them.
+///
+/// # Errors
+///
+/// The process is gone, or is not to be looked into.
+pub fn links_of(pid: u32) -> Result<Vec<OwnedFd>> {
+    let process = pidfd_open(Pid::from_raw(pid as i32).context("no process")?, PidfdFlags::empty())?;
+    let mut links = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        let path = entry?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        // A descriptor may be closed meanwhile.
+        let Ok(info) = fs::read_to_string(&path) else { continue };
+        if let Some(number) = number.filter(|_| info.contains("link_id:") && info.contains("ifindex:")) {
+            links.push(pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?);
+        }
+    }
+    Ok(links)
+}
+
+/// `TCX_NEXT`, which is `TC_ACT_UNSPEC`: the next program decides.
+pub const NEXT: i32 = -1;
+/// `TC_ACT_OK`: the packet passes, and no further program meets it.
+pub const PASS: i32 = 0;
 
 const NAME: &str = "foreign";
 

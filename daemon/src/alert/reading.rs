@@ -4,13 +4,24 @@ use std::collections::BTreeMap;
 
 use super::number::{Holder, Keyed, Number};
 use crate::{
-    report::{Entropy, Estimate, Interface, InterfaceRates, Report, Row, Tally, Top, ViewTable},
+    report::{Entropy, Estimate, Interface, InterfaceRates, Ledger, Report, Row, Tally, Top, ViewTable},
     rule::subject::{Account, Amount, Column, Flag, OfEntropy, OfInterface, Place, Sum},
     view::Standard,
 };
 
-/// The reason for which bytes are assumed, not counted.
-const ASSUMED: &str = "socket_drop";
+/// Reasons for which bytes are assumed, not counted.
+const ASSUMED: [&str; 2] = ["socket_drop", "blind"];
+
+/// What of a ledger's lost packets is assumed, of this reason or of all.
+fn assumed(ledger: &Ledger, reason: Option<&str>) -> Tally {
+    let mut all = Tally::default();
+    for name in ASSUMED.iter().filter(|name| reason.is_none_or(|reason| reason == **name)) {
+        let Tally { packets, bytes } = ledger.lost.get(*name).copied().unwrap_or_default();
+        all.packets = all.packets.saturating_add(packets);
+        all.bytes = all.bytes.saturating_add(bytes);
+    }
+    all
+}
 
 /// Packets or bytes of both.
 const fn amount_of<T: Copy>(amount: Amount, [packets, bytes]: [T; 2]) -> T {
@@ -46,14 +57,19 @@ fn sum(report: &Report, of: Sum) -> Option<Number> {
 
 /// A number of an interface, if it is known.
 fn of_interface(interface: &Interface, of: OfInterface) -> Option<Number> {
-    let Interface { tcp, coverage, kept, sampling, .. } = interface;
+    let Interface { tcp, coverage, coverage_lower, coverage_upper, kept, sampling, blind_seconds, .. } = interface;
     Some(match of {
         OfInterface::Ledger(account, amount) => of_ledger(interface, account, amount),
         OfInterface::Tcp(Flag::Syn) => (tcp.syn, tcp.bounds.map(|bounds| bounds.syn)).into(),
         OfInterface::Tcp(Flag::SynAck) => (tcp.syn_ack, tcp.bounds.map(|bounds| bounds.syn_ack)).into(),
         OfInterface::Tcp(Flag::Rst) => (tcp.rst, tcp.bounds.map(|bounds| bounds.rst)).into(),
         OfInterface::Tcp(Flag::Fin) => (tcp.fin, tcp.bounds.map(|bounds| bounds.fin)).into(),
-        OfInterface::Coverage => Number::exact((*coverage)?),
+        OfInterface::Coverage => {
+            let value = (*coverage)?;
+            let (lower, upper) = (coverage_lower.unwrap_or(value), coverage_upper.unwrap_or(value));
+            Number { value, lower, upper }
+        }
+        OfInterface::BlindSeconds => Number::exact(blind_seconds.unwrap_or_default()),
         OfInterface::Kept => Number::exact(*kept),
         OfInterface::Sampling => Number::exact(f64::from(*sampling)),
     })
@@ -71,7 +87,6 @@ fn of_ledger(interface: &Interface, account: Account, amount: Amount) -> Number 
 fn tallies(interface: &Interface, account: Account) -> [Tally; 2] {
     let Interface { ledger, repeated, .. } = interface;
     let none = Tally::default();
-    let dropped = ledger.lost.get(ASSUMED).copied().unwrap_or(none);
     let one = |tallies: &BTreeMap<String, Tally>, reason: Option<&str>| match reason {
         Some(reason) => tallies.get(reason).copied().unwrap_or(none),
         None => tallies.values().fold(none, |sum, tally| Tally {
@@ -80,21 +95,18 @@ fn tallies(interface: &Interface, account: Account) -> [Tally; 2] {
         }),
     };
     match account {
-        Account::Seen => [ledger.seen, dropped],
+        Account::Seen => [ledger.seen, assumed(ledger, None)],
         Account::Attributed => [ledger.attributed, none],
         Account::SampledOut => [ledger.sampled_out, none],
         Account::Repeated => [*repeated, none],
         Account::Skipped(reason) => [one(&ledger.skipped, reason), none],
-        Account::Lost(reason) => {
-            let is_in = reason.is_none_or(|reason| reason == ASSUMED);
-            [one(&ledger.lost, reason), if is_in { dropped } else { none }]
-        }
+        Account::Lost(reason) => [one(&ledger.lost, reason), assumed(ledger, reason)],
     }
 }
 
 /// All bytes of a report, some of which may be assumed.
 fn total_bytes(report: &Report) -> Number {
-    let dropped = |interface: &Interface| interface.ledger.lost.get(ASSUMED).map_or(0, |tally| tally.bytes);
+    let dropped = |interface: &Interface| assumed(&interface.ledger, None).bytes;
     Number::assumed(report.totals.bytes, report.interfaces.iter().map(dropped).fold(0, u64::saturating_add))
 }
 

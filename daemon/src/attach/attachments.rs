@@ -9,20 +9,22 @@ use std::{
 use tracing::{debug, info, warn};
 use weir_common::{
     control::{Feeds, egress},
-    ledger::Ledger,
+    ledger::{Counters, Ledger, Tally},
 };
 
 use super::{
-    coverage::Coverage,
+    check::{Checked, Checker},
+    coverage::{Coverage, Reading, Seen},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
     hook::leftovers,
     ladder::{Hold, Ladder},
-    netlink::{Device, Devices, Traffic},
+    netlink::{Device, Devices},
     obtained::Obtained,
     others::{self, Others},
     pace::{Slice, TcxBudget},
     plan::{Wanted, covers, list, wanted},
+    readings::Readings,
     slots::{Attachment, Fate, Present, Slots},
 };
 use crate::{
@@ -31,7 +33,7 @@ use crate::{
         self, Interface, Mode,
         limits::{INTERFACES_MAX, TAPS_MAX},
     },
-    datapath::maps::InterfaceTable,
+    datapath::{counters::LiveCounters, edge::Edge, maps::InterfaceTable},
     handover::book::Page,
     interface::Way,
     log::Lasting,
@@ -52,8 +54,8 @@ pub struct Attachments<'a> {
     /// Those that have no slot of their own, where all slots are in use.
     others: Option<Others>,
     devices: Devices,
-    /// Each interface's own counts, when they were last looked at.
-    counts: HashMap<u32, [u64; 2]>,
+    /// Each interface's own counts and weir's, when they were last looked at.
+    readings: Readings<'a>,
     /// What somebody has told weir to leave alone.
     released: Released,
     /// Refusals that were logged already: each is logged once, not at every change.
@@ -75,7 +77,7 @@ impl<'a> Attachments<'a> {
     /// The first named interface that cannot be measured, or why no interface at all can be.
     pub fn attach(
         ladder: Ladder<'a>,
-        table: Option<&'a mut InterfaceTable>,
+        (table, live): (Option<&'a mut InterfaceTable>, Option<&'a LiveCounters>),
         interfaces: &[Interface],
         views: Arc<Views>,
         strict: bool,
@@ -89,7 +91,7 @@ impl<'a> Attachments<'a> {
             slots: Slots::new(interfaces),
             others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
             devices: Devices::open()?,
-            counts: HashMap::new(),
+            readings: Readings::new(live),
             released: Released::Nothing,
             refused: HashMap::new(),
             following: Lasting::new("follow the interfaces"),
@@ -125,6 +127,7 @@ impl<'a> Attachments<'a> {
     pub fn load_all(&mut self) {
         if let Some(programs) = &mut self.ladder.programs {
             programs.tc.load_all();
+            self.ladder.standing.load();
         }
     }
 
@@ -172,7 +175,7 @@ impl<'a> Attachments<'a> {
     /// Attaches to everything that should be measured now. `gone` are the interfaces that vanished since the last time:
     /// other interfaces may have their indexes and names by now.
     pub fn follow(&mut self, gone: &HashSet<u32>) {
-        self.forget_lost_filters();
+        self.check(gone);
         let settled = match list(&mut self.devices, &self.rules) {
             Ok(devices) => self.settle(&devices, gone, false),
             Err(error) => Err(error.into()),
@@ -194,10 +197,10 @@ impl<'a> Attachments<'a> {
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
         if attached {
             // From these counts on the programs see the packets.
-            self.look();
-            for attachment in self.slots.iter_mut().filter(|attachment| attachment.coverage.is_new()) {
-                let own = attachment.own(&self.counts);
-                attachment.coverage = Coverage::new(own.filter(|_| !attachment.changed));
+            self.read();
+            for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| attachment.coverage.is_new()) {
+                let reading = attachment.reading(slot, &self.readings);
+                attachment.coverage = Coverage::new(reading.filter(|_| !attachment.changed));
             }
         }
         Ok(())
@@ -293,30 +296,26 @@ impl<'a> Attachments<'a> {
         own.map_or(name, |one| &one.name).to_owned()
     }
 
-    /// Takes note of filters that somebody has removed, so that they are attached again.
-    fn forget_lost_filters(&mut self) {
-        let mut traffic = None;
-        for attachment in self.slots.iter_mut() {
-            let Some(present) = &attachment.present else { continue };
-            let Some(Hold::Filter { hooked }) = &present.hold else { continue };
-            let (interface, ifindex) = (&attachment.name, present.ifindex);
-            let there = match &mut traffic {
-                Some(traffic) => hooked.is_there(traffic),
-                None => Traffic::open().and_then(|opened| hooked.is_there(traffic.insert(opened))),
-            };
-            match there {
-                Ok(true) => {}
-                Ok(false) => {
-                    warn!(
-                        %interface, direction = attachment.way.name(),
-                        "somebody has removed weir's filter from the tc hook; weir attaches it again"
-                    );
-                    attachment.end();
-                    forget(self.table.as_deref_mut(), attachment, ifindex);
-                }
-                // The interface has vanished; its own news will come.
-                Err(error) => debug!(%interface, "cannot list the filters of its tc hook: {error}"),
+    /// Looks whether everything that is attached is where it was put, and puts it back. `gone` are interfaces that
+    /// vanished: what was attached to them went with them.
+    fn check(&mut self, gone: &HashSet<u32>) {
+        let Self { ladder, devices, slots, others, table, .. } = self;
+        let mut checker = Checker { ladder, devices, traffic: None };
+        for attachment in slots.iter_mut() {
+            let Some(Present { ifindex, hold, .. }) = &mut attachment.present else { continue };
+            if gone.contains(ifindex) || hold.is_none() {
+                continue;
             }
+            let (ifindex, way, obtained) = (*ifindex, attachment.way, attachment.obtained);
+            let (name, watched) = (&attachment.name, &mut attachment.watched);
+            checker.check(Checked { ifindex, name, way, obtained, hold, watched });
+            if hold.is_none() {
+                attachment.lose();
+                forget(table.as_deref_mut(), attachment, ifindex);
+            }
+        }
+        if let Some(others) = others {
+            others.check(&mut checker, gone);
         }
     }
 
@@ -324,6 +323,14 @@ impl<'a> Attachments<'a> {
     fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
         if let Some(others) = &mut self.others {
             others.let_go(wanted, gone);
+        }
+        let is_wanted = |ifindex: u32, way| {
+            !gone.contains(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
+        };
+        for attachment in self.slots.iter_mut() {
+            if attachment.nowhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
+                attachment.end();
+            }
         }
         for (slot, attachment) in self.slots.numbered() {
             let (Some(fate), Some(present)) = (attachment.fate(&self.rules, wanted, gone), &mut attachment.present)
@@ -334,7 +341,7 @@ impl<'a> Attachments<'a> {
             match fate {
                 Fate::Stays(wanted) => {
                     attachment.rule = wanted.rule;
-                    present.has_xdp = wanted.device.xdp.is_some();
+                    present.xdp = wanted.device.xdp;
                     if attachment.name != wanted.device.name {
                         info!(interface = %attachment.name, now = %wanted.device.name, "the interface has another name");
                     }
@@ -458,9 +465,7 @@ impl<'a> Attachments<'a> {
                 attachment.obtained = obtained;
                 attachment.feeds = feeds;
                 attachment.call(device, &self.rules[rule]);
-                attachment.coverage = Coverage::default();
-                attachment.present =
-                    Some(Present { ifindex: *ifindex, has_xdp: device.xdp.is_some(), hold: Some(hold) });
+                attachment.attach(Present { ifindex: *ifindex, xdp: device.xdp, hold: Some(hold) });
                 Ok(())
             }
             Err(error) => {
@@ -489,11 +494,50 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// Looks at the interfaces' own counts; to be done right before a window's edge.
+    /// Looks whether everything is in its place, and at all counts; to be done right before a window's edge.
     pub fn look(&mut self) {
-        self.counts.clear();
-        let devices = self.counting.note(self.devices.list()).unwrap_or_default();
-        self.counts.extend(devices.iter().filter_map(|device| Some((device.ifindex, device.packets?))));
+        self.check(&HashSet::new());
+        self.read();
+    }
+
+    fn read(&mut self) {
+        let taken = self.readings.take(&mut self.devices, self.slots.len());
+        self.counting.note(taken);
+    }
+
+    /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
+    /// counted. What weir has missed while it was blind is lost: adds it to `edge`.
+    pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
+        if self.slots.sockets() > 0
+            && let Err(error) = self.readings.take_later(&mut self.devices)
+        {
+            debug!("cannot read the interfaces' own counts again: {error}");
+        }
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_coming) {
+            let Some(counters) = counted.get(slot) else { continue };
+            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, length) {
+                edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
+            }
+        }
+        if let Some(others) = &mut self.others {
+            edge.lost_beyond.add(others.missed(&self.readings));
+        }
+    }
+
+    /// What keeps weir from seeing all packets now, or has done so in the window that is open, for people.
+    pub fn troubles(&self) -> Vec<String> {
+        let of = |one: &Attachment| {
+            let blind = "was blind for a moment, and sees all packets again";
+            let trouble = match (one.watched.trouble(), one.watched.was_wrong()) {
+                (Some(trouble), _) => trouble,
+                (None, true) if one.watched.reason().is_none() => blind,
+                _ => return None,
+            };
+            Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
+        };
+        let others =
+            self.others.as_ref().and_then(Others::trouble).map(|trouble| format!("{}: {trouble}", others::NAME));
+        self.slots.iter().filter_map(of).chain(others).collect()
     }
 
     /// How each interface's packets are seen now.
@@ -501,17 +545,18 @@ impl<'a> Attachments<'a> {
         self.slots.iter().map(|slot| (slot.name.as_str(), slot.way, slot.obtained))
     }
 
-    /// What was measured in a window of this length with these ledgers, by slot, and how much of it. Warns if a program
-    /// does not see all packets, and frees the slots of interfaces that are gone for good.
-    pub fn close(&mut self, ledgers: &[Ledger], length: Duration) -> Vec<MeasuredInterface> {
+    /// What was measured in a window with these ledgers, by slot, and how much of it. Frees the slots of interfaces
+    /// that are gone for good.
+    pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
         let mut all = Vec::new();
         for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
             let Some(attachment) = place else { continue };
             let is_coming = std::mem::take(&mut attachment.is_coming);
-            let Some(ledger) = ledgers.get(slot).filter(|_| !is_coming) else { continue };
-            let own = attachment.own(&self.counts);
-            let coverage = attachment.cover(own, ledger, length);
+            if is_coming || slot >= ledgers.len() {
+                continue;
+            }
+            let compared = std::mem::take(&mut attachment.compared);
             all.push(MeasuredInterface {
                 slot,
                 name: attachment.name.clone(),
@@ -521,10 +566,13 @@ impl<'a> Attachments<'a> {
                 counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),
                 feeds: attachment.feeds.name(),
-                coverage,
+                coverage: compared.packets,
+                coverage_bytes: compared.bytes,
+                blind: attachment.blind.take(),
+                trouble: attachment.watched.trouble().map(str::to_owned),
             });
             attachment.changed = false;
-            let is_over = attachment.present.is_none();
+            let is_over = attachment.present.is_none() && attachment.nowhere.is_none();
             if attachment.is_leaving || is_over && !self.rules[attachment.rule].is_named() {
                 *place = None;
             }
@@ -538,13 +586,15 @@ impl<'a> Attachments<'a> {
 
     /// The slots that are in use, with what the next weir has to know of them.
     pub fn pages(&mut self) -> Vec<Page> {
-        let counts = &self.counts;
+        let readings = &self.readings;
+        let own = |one: &Attachment| readings.own(one.present.as_ref()?.ifindex, one.way);
         let page = |(slot, one): (usize, &mut Attachment)| Page {
             slot,
             name: one.name.clone(),
             way: one.way,
             ifindex: one.present.as_ref().map(|present| present.ifindex),
-            own: one.own(counts),
+            own: own(one).map(|own| own.packets),
+            own_bytes: own(one).map(|own| own.bytes),
             reported: Vec::new(),
         };
         let others = self.others.is_some().then(|| Page {
@@ -553,6 +603,7 @@ impl<'a> Attachments<'a> {
             way: Way::Ingress,
             ifindex: None,
             own: None,
+            own_bytes: None,
             reported: Vec::new(),
         });
         self.slots.numbered().map(page).chain(others).collect()
@@ -579,9 +630,18 @@ impl<'a> Attachments<'a> {
         for attachment in self.slots.iter_mut() {
             let Some(present) = &attachment.present else { continue };
             let is_same = |page: &&Page| page.way == attachment.way && page.ifindex == Some(present.ifindex);
-            if let Some(page) = pages.iter().find(is_same) {
-                attachment.coverage = Coverage::new(page.own);
+            if let Some(Page { own: Some(packets), own_bytes: Some(bytes), .. }) = pages.iter().find(is_same) {
+                let (own, seen) = (Tally::new(*packets, *bytes), Seen::default());
+                attachment.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [seen; 2] }));
             }
+        }
+    }
+
+    /// Since then an earlier weir has counted this, by slot, which is in this weir's first report.
+    pub fn credit(&mut self, edge: &Edge) {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(Counters { seen, merged, .. }) = edge.counters.get(slot) else { continue };
+            attachment.coverage.credit(Seen { all: *seen, merged: *merged });
         }
     }
 

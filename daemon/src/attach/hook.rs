@@ -11,11 +11,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, io,
-    os::{
-        fd::AsFd as _,
-        linux::net::SocketAddrExt as _,
-        unix::net::{SocketAddr, UnixListener},
-    },
+    os::{fd::AsFd as _, unix::net::UnixListener},
 };
 
 use aya::{maps::loaded_maps, programs::SchedClassifier, programs::loaded_programs};
@@ -25,6 +21,8 @@ use tracing::{debug, warn};
 use super::{
     error::AttachError,
     netlink::{Device, Devices, Discipline, Filter, Traffic},
+    sign::{self, named},
+    watch::Seat,
 };
 use crate::interface::Way;
 
@@ -45,12 +43,14 @@ pub struct Hooked {
     _sign: Option<UnixListener>,
 }
 
-/// Takes the sign by which a running weir shows that a filter is its own: the name of an abstract socket, which nobody
-/// connects to. The network namespace has these names, as it has the filter, and they go with their process. Processes
-/// themselves may not be seen from here: a container has its own view of them.
+/// Takes the sign of a filter.
 fn take_sign(ifindex: u32, way: Way, program: u32) -> io::Result<UnixListener> {
-    let name = format!("weir tc {ifindex} {} {program}", way.name());
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+    sign::take(&format!("weir tc {ifindex} {} {program}", way.name()))
+}
+
+/// Whether a weir that runs has this filter.
+fn has_sign(ifindex: u32, way: Way, program: u32) -> bool {
+    take_sign(ifindex, way, program).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
 impl Drop for Hooked {
@@ -68,14 +68,35 @@ impl Drop for Hooked {
 }
 
 impl Hooked {
-    /// Whether the filter is still there. Somebody may have removed it, or the queueing discipline with all filters.
+    /// Where the filter is now. Somebody may have removed it, or the queueing discipline with all filters, or put one
+    /// before it.
     ///
     /// # Errors
     ///
     /// The kernel gives no answer.
-    pub fn is_there(&self, traffic: &mut Traffic) -> io::Result<bool> {
-        Ok(find(traffic, self.ifindex, self.way, self.program)?.is_some())
+    pub fn seat(&self, traffic: &mut Traffic) -> io::Result<Seat> {
+        let Self { ifindex, way, program, .. } = *self;
+        if !ways(traffic.discipline(ifindex)?).contains(&way) {
+            return Ok(Seat::Removed);
+        }
+        let mut filters = traffic.filters(ifindex, way)?;
+        let Some(at) = filters.iter().position(|filter| filter.program == Some(program)) else {
+            return Ok(Seat::Removed);
+        };
+        let first = filters.remove(at).priority;
+        let is_weir = |filter: &Filter| filter.program.is_some_and(|program| has_sign(ifindex, way, program));
+        let before = filters.iter().take(at).filter(|filter| filter.chain == 0 && !is_weir(filter));
+        let who: Vec<_> = before.map(name_of).collect();
+        let can_move = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
+        Ok(if who.is_empty() { Seat::First } else { Seat::Behind { who, can_move } })
     }
+}
+
+/// A filter, as messages name it.
+fn name_of(filter: &Filter) -> String {
+    let Filter { kind, priority, program, .. } = filter;
+    let program = program.map_or_else(String::new, |program| format!(" ({})", named(program)));
+    format!("a {kind} filter of priority {priority}{program}")
 }
 
 /// Attaches a program to what an interface receives or sends.
@@ -232,8 +253,7 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let owners = if found.is_empty() { HashMap::new() } else { owners()? };
     for filter in &mut found {
         filter.owner = owners.get(&filter.program).copied();
-        let sign = take_sign(filter.ifindex, filter.way, filter.program);
-        filter.is_used = filter.owner.is_some() || sign.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+        filter.is_used = filter.owner.is_some() || has_sign(filter.ifindex, filter.way, filter.program);
     }
     Ok(found)
 }

@@ -14,7 +14,11 @@
 //!
 //! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
-use std::{io, os::fd::AsFd};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io,
+    os::{fd::AsFd, unix::net::UnixListener},
+};
 
 use aya::{
     programs::{ProgramError, SchedClassifier, Xdp},
@@ -27,8 +31,10 @@ use weir_common::{control::Feeds, packet};
 use super::{
     error::AttachError,
     hook::{self, Hooked},
-    netlink::Device,
+    netlink::{Device, Traffic},
     obtained::Obtained,
+    sign,
+    watch::Seat,
 };
 use crate::{
     config::Mode,
@@ -38,7 +44,7 @@ use crate::{
         syscall::Hook,
         tap::{Tap, Taps, Target},
     },
-    handover::link::{Link, Links},
+    handover::link::{Link, Links, Passing, Place},
     interface::Way,
     text::with_causes,
 };
@@ -97,6 +103,37 @@ pub struct Ladder<'a> {
     pub inherited: Links,
     /// Whether so many interfaces are attached that TCX is not chosen where there is another way.
     pub has_many: bool,
+    /// What it takes to stand first.
+    pub standing: Standing,
+}
+
+/// What it takes to stand first at a hook, and to know other weirs there.
+#[derive(Default)]
+pub struct Standing {
+    /// Keep places while links change theirs, where they could be loaded.
+    passing: Option<Passing>,
+    /// Show other weirs which programs are weir's, by program.
+    signs: HashMap<u32, UnixListener>,
+}
+
+impl Standing {
+    /// Loads what needs capabilities.
+    pub fn load(&mut self) {
+        let loaded = Passing::load();
+        self.passing = loaded.inspect_err(|error| debug!("cannot load programs to change places with: {error}")).ok();
+    }
+
+    /// Shows that this link's program is weir's.
+    fn show(&mut self, hold: &Hold) {
+        let Hold::Program { link } = hold else { return };
+        let Some(program) = link.program() else { return };
+        if let Entry::Vacant(place) = self.signs.entry(program) {
+            match sign::take(&sign::of_program(program)) {
+                Ok(sign) => drop(place.insert(sign)),
+                Err(error) => debug!("other weirs do not know program {program}: {error}"),
+            }
+        }
+    }
 }
 
 /// The programs of the rungs that have some.
@@ -127,6 +164,31 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// Where it is now. A packet socket is always first. `traffic` is opened when it is needed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no answer: the interface vanishes just now, for instance.
+    pub fn seat(&self, traffic: &mut Option<Traffic>) -> io::Result<Seat> {
+        match self {
+            Self::Program { link } => Ok(match link.place()? {
+                Place::First => Seat::First,
+                Place::Removed => Seat::Removed,
+                Place::Replaced(program) => Seat::Replaced(program),
+                Place::Behind(before) => {
+                    let others = before.into_iter().filter(|program| !sign::is_weir(*program));
+                    let who: Vec<_> = others.map(sign::named).collect();
+                    if who.is_empty() { Seat::First } else { Seat::Behind { who, can_move: true } }
+                }
+            }),
+            Self::Filter { hooked } => hooked.seat(match traffic {
+                Some(traffic) => traffic,
+                None => traffic.insert(Traffic::open()?),
+            }),
+            Self::Socket { .. } => Ok(Seat::First),
+        }
+    }
+
     /// What was taken over from an earlier weir goes with this one from now on.
     pub const fn settle(&mut self) {
         if let Self::Program { link } = self {
@@ -163,6 +225,7 @@ impl Ladder<'_> {
         if let Some(programs) = &mut self.programs
             && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
         {
+            self.standing.show(&taken_over.1);
             return Ok(taken_over);
         }
         self.make_room(device, way, rungs);
@@ -175,6 +238,7 @@ impl Ladder<'_> {
             };
             match attached {
                 Ok(hold) => {
+                    self.standing.show(&hold);
                     for refusal in &refusals {
                         info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
                     }
@@ -191,6 +255,43 @@ impl Ladder<'_> {
             }
         }
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
+    }
+
+    /// Puts what is attached on this rung back to where it sees all packets, as `seat` says that it does not. What
+    /// cannot be put back is gone from `hold`.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused.
+    pub fn mend(
+        &mut self,
+        hold: &mut Option<Hold>,
+        device: &Device,
+        (way, rung): (Way, Obtained),
+        seat: &Seat,
+    ) -> Result<(), AttachError> {
+        let Self { programs, standing, .. } = self;
+        let Some(programs) = programs else { return Ok(()) };
+        match hold {
+            Some(Hold::Program { link }) => {
+                let program = programs.of(device, way, rung)?;
+                let mended = match (seat, &standing.passing) {
+                    (Seat::Removed, _) => link.attach_again(program),
+                    (Seat::Replaced(_), _) => link.replace(program),
+                    (Seat::Behind { .. }, Some(passing)) => link.move_first(program, passing),
+                    (Seat::Behind { .. }, None) => Err(Errno::PERM.into()),
+                    (Seat::First, _) => Ok(()),
+                };
+                mended.map_err(|error| refused_link(&device.name, rung, error))
+            }
+            Some(Hold::Filter { .. }) => {
+                // A filter of its program goes with it, and the new one comes before all others of its priority.
+                *hold = None;
+                *hold = Some(programs.tc(device, way)?);
+                Ok(())
+            }
+            Some(Hold::Socket { .. }) | None => Ok(()),
+        }
     }
 
     /// Detaches what an earlier weir has left for this direction in another way. With both, packets would count twice,
@@ -240,7 +341,7 @@ impl Programs<'_> {
         rungs: &[Obtained],
     ) -> Option<(Obtained, Hold)> {
         rungs.iter().find_map(|&rung| {
-            let link = inherited.take(hook_of(rung, way)?, device.ifindex)?;
+            let mut link = inherited.take(hook_of(rung, way)?, device.ifindex)?;
             let replaced = self.of(device, way, rung).and_then(|program| {
                 link.replace(program).map_err(|error| refused_link(&device.name, rung, error))
             });

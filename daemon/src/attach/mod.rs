@@ -5,11 +5,15 @@
 //! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`).
 //! Where very many come at once, `pace` keeps the daemon and the kernel from being busy with them alone.
 //! How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
-//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`. At each window's edge what the
-//! programs saw is compared with what the interfaces counted (`coverage`). `nat` finds out whether the machine
-//! translates addresses.
+//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`.
+//!
+//! Once a second and at each window's edge weir looks whether what is attached is still there, and first (`check`):
+//! what is not is put back, and until then weir was blind (`watch`). Other weirs are known by their signs (`sign`). At
+//! each edge what the programs saw is compared with what the interfaces counted (`readings`, `coverage`). `nat` finds
+//! out whether the machine translates addresses.
 
 mod attachments;
+mod check;
 mod coverage;
 mod error;
 mod feeds;
@@ -21,15 +25,18 @@ mod obtained;
 mod others;
 mod pace;
 mod plan;
+mod readings;
+mod sign;
 mod slots;
 mod stack;
+mod watch;
 
 pub use self::{
     attachments::Attachments,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
     hook::{Leftover, leftovers},
-    ladder::{Ladder, Programs},
+    ladder::{Ladder, Programs, Standing},
     nat::{Nat, Unknown},
     obtained::Obtained,
 };

@@ -1,5 +1,8 @@
 //! How an interface's packets are seen, and what that may miss.
 
+use std::borrow::Cow;
+
+use super::{netlink::XdpProgram, sign::named};
 use crate::{interface::Way, measure::interface::Counts};
 
 /// How an interface's packets are seen.
@@ -21,6 +24,8 @@ pub enum Obtained {
     Gone,
     /// Not at all: somebody has told weir to detach.
     Detached,
+    /// Not at all: somebody has removed weir's program, and it cannot be attached again.
+    Blind,
     /// Of several interfaces in one account, each in its own way.
     Shared,
 }
@@ -37,6 +42,7 @@ impl Obtained {
             Self::Absent => "absent",
             Self::Gone => "gone",
             Self::Detached => "detached",
+            Self::Blind => "blind",
             Self::Shared => "others",
         }
     }
@@ -62,25 +68,29 @@ impl Obtained {
     }
 }
 
-/// The likely reason why a program sees fewer packets than the interface counts.
-pub const fn reason_for_missing(obtained: Obtained, way: Way, has_xdp: bool) -> &'static str {
-    match (obtained, way) {
-        (Obtained::Native, _) => {
-            "likely the card forwards flows in hardware (offload), or has queues without the program"
+/// The likely reason why a program sees fewer packets than the interface counts, where nobody is known to stand in
+/// front of it. `xdp` is the XDP program on the interface.
+pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>) -> Cow<'static, str> {
+    match (obtained, way, xdp) {
+        (Obtained::Native, ..) => {
+            "likely the card forwards flows in hardware (offload), or has queues without the program".into()
         }
-        (Obtained::Generic, _) => {
-            "likely offloads merge packets before the program sees them (use `mode: tcx` or `mode: tc`, or disable them with `ethtool \
-             -K DEVICE gro off lro off`), or the card forwards flows in hardware"
+        (Obtained::Generic, ..) => {
+            "likely offloads merge packets before the program sees them (use `mode: tcx` or `mode: tc`, or disable them \
+             with `ethtool -K DEVICE gro off lro off`), or the card forwards flows in hardware"
+                .into()
         }
-        (_, Way::Ingress) if has_xdp => {
-            "likely the XDP program on the interface drops or redirects them before weir sees them"
+        (_, Way::Ingress, Some(xdp)) => {
+            let which = xdp.id.map_or_else(String::new, |program| format!(" ({}, {})", named(program), xdp.place));
+            format!("likely the XDP program on the interface{which} drops or redirects them before weir sees them").into()
         }
-        (_, Way::Ingress) => {
+        (_, Way::Ingress, None) => {
             "likely the card forwards flows in hardware (offload), or the kernel drops broken frames before weir sees \
              them"
+                .into()
         }
-        (_, Way::Egress) => {
-            "likely they were sent without the kernel's stack: by an XDP redirect, AF_XDP, or hardware offload"
+        (_, Way::Egress, _) => {
+            "likely they were sent without the kernel's stack: by an XDP redirect, AF_XDP, or hardware offload".into()
         }
     }
 }

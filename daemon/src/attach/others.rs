@@ -1,20 +1,27 @@
 //! Interfaces that fit a pattern and find no free slot: an access router has thousands of them. All share one slot, so
 //! that each packet is counted, and the report names them `others`.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use weir_common::{
     control::{Feeds, OTHERS},
-    ledger::Ledger,
+    ledger::{Ledger, Tally},
 };
 
 use super::{
+    check::{Checked, Checker},
     ladder::Hold,
     netlink::Device,
     obtained::Obtained,
     plan::{Wanted, successor},
+    readings::Readings,
+    watch::Watched,
 };
 use crate::{
+    clock,
     config::Interface,
     interface::Way,
     measure::interface::{Counts, MeasuredInterface},
@@ -31,6 +38,10 @@ pub struct Others {
     had_one: bool,
     /// Whether one of them counted buffers in this window.
     counted_buffers: bool,
+    /// For how long one of them may have been blind in this window.
+    blind: Option<Duration>,
+    /// Where the next look begins.
+    next: usize,
 }
 
 /// One direction of such an interface.
@@ -40,6 +51,9 @@ struct Member {
     feeds: Feeds,
     /// Dropping it detaches.
     hold: Option<Hold>,
+    watched: Watched,
+    /// The interface's own count at the last window's edge.
+    own: Option<Tally>,
 }
 
 impl Others {
@@ -64,7 +78,8 @@ impl Others {
     /// Takes one more; returns whether it is the first.
     pub fn take(&mut self, wanted: &Wanted<'_>, (obtained, feeds): (Obtained, Feeds), hold: Option<Hold>) -> bool {
         let is_first = self.members.is_empty();
-        let member = Member { rule: wanted.rule, obtained, feeds, hold };
+        let (rule, watched) = (wanted.rule, Watched::new(clock::now().monotonic));
+        let member = Member { rule, obtained, feeds, hold, watched, own: None };
         self.members.insert((wanted.device.ifindex, wanted.way), member);
         self.note();
         is_first
@@ -89,6 +104,51 @@ impl Others {
         });
     }
 
+    /// Looks whether each of them is where it was put. Where that takes long, because others hold the kernel's lock of
+    /// interfaces, the rest is looked at later.
+    pub fn check(&mut self, checker: &mut Checker<'_, '_>, gone: &HashSet<u32>) {
+        /// The coordinator has windows to end.
+        const PATIENCE: Duration = Duration::from_millis(50);
+        let begun = clock::now().monotonic;
+        let members = self.members.iter_mut();
+        let mut looked = 0;
+        for (&(ifindex, way), Member { obtained, hold, watched, .. }) in members.skip(self.next) {
+            if !gone.contains(&ifindex) {
+                checker.check(Checked { ifindex, name: NAME, way, obtained: *obtained, hold, watched });
+            }
+            looked += 1;
+            if clock::now().monotonic.saturating_sub(begun) > PATIENCE {
+                break;
+            }
+        }
+        self.next += looked;
+        if self.next >= self.members.len() {
+            self.next = 0;
+        }
+        // Where it could not be put back, it is attached anew, or refused as any other.
+        self.members.retain(|_, member| member.hold.is_some());
+    }
+
+    /// What may have been missed while some of them were blind: which packets of their account these are is not known,
+    /// so it may be all that they counted.
+    pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
+        let mut missed = Tally::default();
+        for (&(ifindex, way), Member { watched, own, .. }) in &mut self.members {
+            let now = readings.own(ifindex, way);
+            let before = std::mem::replace(own, now);
+            if let Some(blind) = watched.close(true) {
+                self.blind = self.blind.max(Some(blind));
+                missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
+            }
+        }
+        missed
+    }
+
+    /// What keeps weir from seeing all packets of one of them now.
+    pub fn trouble(&self) -> Option<&str> {
+        self.members.values().find_map(|member| member.watched.trouble())
+    }
+
     /// Their part of a window's report; `None` if there was none of them.
     pub fn close(&mut self, ledger: &Ledger) -> Option<MeasuredInterface> {
         let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
@@ -105,6 +165,9 @@ impl Others {
             direction: None,
             feeds: self.feeds(),
             coverage: None,
+            coverage_bytes: None,
+            blind: self.blind.take(),
+            trouble: self.trouble().map(str::to_owned),
         })
     }
 

@@ -1,23 +1,26 @@
 //! The slots: one for each direction of each measured interface. This file decides what becomes of each of them, and
 //! asks or changes nothing in the kernel.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
 use tracing::warn;
-use weir_common::{control::Feeds, ledger::Ledger};
+use weir_common::{
+    control::Feeds,
+    ledger::{Counters, Loss, Tally},
+};
 
 use super::{
-    coverage::{Coverage, Finding},
+    coverage::{Compared, Coverage, Finding, Reading, Seen, Unseen},
     ladder::Hold,
-    netlink::Device,
+    netlink::{Device, XdpProgram},
     obtained::{Obtained, reason_for_missing},
     others::Others,
     plan::{Wanted, alias, passes_on, successor},
+    readings::Readings,
+    watch::Watched,
 };
 use crate::{
+    clock,
     config::{self, Interface},
     interface::Way,
 };
@@ -42,6 +45,16 @@ pub struct Attachment {
     pub present: Option<Present>,
     /// Whether weir sees all its packets.
     pub coverage: Coverage,
+    /// What the window that ends now comes to by that.
+    pub compared: Compared,
+    /// For how long of that window it may have been blind.
+    pub blind: Option<Duration>,
+    /// Where its program is.
+    pub watched: Watched,
+    /// The interface, while its program is nowhere because somebody has removed it.
+    pub nowhere: Option<u32>,
+    /// All packets of all windows so far.
+    pub told: Seen,
     /// For a part of this window it was not attached, or to another interface.
     pub changed: bool,
     /// The configuration does not ask for it any more: its slot is free once this window is reported.
@@ -54,8 +67,8 @@ pub struct Attachment {
 pub struct Present {
     /// The interface's index.
     pub ifindex: u32,
-    /// Whether an XDP program is on the interface, weir's or another one.
-    pub has_xdp: bool,
+    /// The XDP program on the interface, weir's or another one.
+    pub xdp: Option<XdpProgram>,
     /// Dropping it detaches.
     pub hold: Option<Hold>,
 }
@@ -198,6 +211,11 @@ impl Attachment {
             feeds,
             present,
             coverage,
+            compared: Compared::default(),
+            blind: None,
+            watched: Watched::new(Duration::ZERO),
+            nowhere: None,
+            told: Seen::default(),
             changed: false,
             is_leaving: false,
             is_coming: false,
@@ -237,42 +255,89 @@ impl Attachment {
 
     /// Ends what there is in the kernel, for a reason that the interface or somebody else gave.
     pub fn end(&mut self) {
-        self.present = None;
+        (self.present, self.nowhere) = (None, None);
         self.obtained = Obtained::Gone;
         self.changed = true;
     }
 
-    /// The interface's own count of this direction.
-    pub fn own(&self, counts: &HashMap<u32, [u64; 2]>) -> Option<u64> {
-        let present = self.present.as_ref()?;
-        Some(counts.get(&present.ifindex)?[self.way as usize])
+    /// Its program is nowhere: somebody has removed it, and it could not be put back.
+    pub fn lose(&mut self) {
+        self.nowhere = self.present.take().map(|present| present.ifindex);
+        self.obtained = Obtained::Blind;
     }
 
-    /// The coverage of a window that is closed; warns of packets that were not seen.
-    pub fn cover(&mut self, own: Option<u64>, ledger: &Ledger, length: Duration) -> Option<f64> {
-        let Some(present) = &self.present else { return None };
-        if self.changed {
+    /// It is attached to this interface now.
+    pub fn attach(&mut self, present: Present) {
+        let now = clock::now().monotonic;
+        if self.nowhere.take() == Some(present.ifindex) {
+            self.watched.is_mended(now);
+        } else {
+            self.watched = Watched::new(now);
+            self.coverage = Coverage::default();
+        }
+        self.present = Some(present);
+    }
+
+    /// Both counts of this attachment, which is in this slot.
+    pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
+        let hold = self.present.as_ref().and_then(|present| present.hold.as_ref());
+        let ifindex = self.present.as_ref().map(|present| present.ifindex).or(self.nowhere)?;
+        match hold {
+            Some(Hold::Socket { .. }) => readings.of_socket(self.told, ifindex, self.way),
+            _ => readings.of_program(slot, ifindex, self.way),
+        }
+    }
+
+    /// Compares what was counted in the window that ends now with what the interface counted; warns of packets that
+    /// were not seen. Gives those that weir has missed while it was blind.
+    pub fn compare(
+        &mut self,
+        slot: usize,
+        readings: &Readings<'_>,
+        counters: &Counters,
+        length: Duration,
+    ) -> Option<Unseen> {
+        /// More than any interface carries in a window.
+        const UNKNOWN: Tally = Tally::new(1 << 50, 1 << 60);
+        self.told.add(counters.seen, counters.merged);
+        let reading = self.reading(slot, readings);
+        if self.nowhere.is_some() {
+            self.watched.is_nowhere(clock::now().monotonic);
+        } else if self.changed || self.present.is_none() {
             // Not all of the window's packets are of this attachment.
-            self.coverage = Coverage::new(own);
+            self.coverage = Coverage::new(reading);
+            (self.compared, self.blind) = (Compared::default(), self.watched.close(false));
             return None;
         }
-        let (coverage, finding) = self.coverage.edge(own, &ledger.counters, length);
-        let reason = reason_for_missing(self.obtained, self.way, present.has_xdp);
+        let dropped = counters.lost[Loss::SocketDrop as usize].packets;
+        self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
+        self.blind = self.watched.close(self.compared.is_short);
+        self.tell(self.compared.finding);
+        self.blind?;
+        Some(self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN }))
+    }
+
+    fn tell(&self, finding: Option<Finding>) {
+        let xdp = self.present.as_ref().and_then(|present| present.xdp);
+        let reason = || {
+            let known = self.watched.reason().map(|reason| reason.to_owned().into());
+            known.unwrap_or_else(|| reason_for_missing(self.obtained, self.way, xdp))
+        };
         let (interface, direction) = (&self.name, self.way.name());
         match finding {
             None => {}
             Some(Finding::Silent { own }) => {
-                warn!(%interface, direction, "the interface counted {own} packets and weir's program saw none: {reason}");
+                warn!(%interface, direction, "the interface counted {own} packets and weir's program saw none: {}", reason());
             }
             Some(Finding::Missing { packets, own }) => {
                 let percent = packets as f64 / own as f64 * 100.0;
                 warn!(
                     %interface, direction,
-                    "weir's program did not see {packets} of the {own} packets that the interface counted ({percent:.1} %): {reason}"
+                    "weir's program did not see {packets} of the {own} packets that the interface counted ({percent:.1} %): {}",
+                    reason()
                 );
             }
         }
-        coverage
     }
 }
 
@@ -290,7 +355,7 @@ mod tests {
     }
 
     fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
-        let present = Some(Present { ifindex, has_xdp: false, hold: None });
+        let present = Some(Present { ifindex, xdp: None, hold: None });
         Attachment { present, ..Attachment::new(rule, name, way) }
     }
 
@@ -461,16 +526,33 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_a_change_has_no_coverage_and_the_next_one_begins_anew() {
+    fn a_program_that_is_nowhere_keeps_its_slot_and_its_account_until_it_is_attached_again() {
+        let present = || Present { ifindex: 2, xdp: None, hold: None };
+        let mut one = attached(0, "eth0", Way::Ingress, 2);
+        one.attach(present());
+        one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
+        one.lose();
+        assert_eq!((one.obtained, one.nowhere, one.changed), (Obtained::Blind, Some(2), false));
+        one.attach(present());
+        assert!(!one.coverage.is_new() && one.watched.was_wrong() && one.nowhere.is_none());
+        one.end();
+        one.attach(present());
+        assert!(one.coverage.is_new() && !one.watched.was_wrong(), "another interface");
+    }
+
+    #[test]
+    fn a_window_with_a_change_has_no_coverage_and_a_blind_one_without_counts_knows_nothing() {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.changed = true;
-        let second = Duration::from_secs(1);
-        let mut ledger = Ledger::default();
-        ledger.counters.seen.packets = 50;
-        assert_eq!(one.cover(Some(1_000), &ledger, second), None);
+        let (readings, second) = (Readings::default(), Duration::from_secs(1));
+        let counters = Counters { seen: Tally::new(50, 5_000), ..Counters::default() };
+        assert_eq!(one.compare(0, &readings, &counters, second), None);
+        assert_eq!((one.compared, one.told.all.packets), (Compared::default(), 50));
         one.changed = false;
-        assert_eq!(one.cover(Some(1_100), &ledger, second), Some(0.5), "of the hundred since the change");
-        one.present = None;
-        assert_eq!(one.cover(Some(1_200), &ledger, second), None);
+        assert_eq!(one.compare(0, &readings, &counters, second), None, "it was not blind");
+        one.lose();
+        one.watched.is_wrong(&crate::attach::watch::Seat::Removed, second);
+        let unseen = one.compare(0, &readings, &counters, second).unwrap();
+        assert!(unseen.counted.is_zero() && unseen.beyond.packets > 1 << 40 && one.blind.is_some(), "{unseen:?}");
     }
 }

@@ -19,6 +19,8 @@ pub struct Board(Mutex<Known>);
 struct Known {
     identity: Identity,
     latest: Option<Latest>,
+    /// What keeps weir from seeing all packets now.
+    troubles: Vec<String>,
     /// The last reports of one configuration as they go to the sinks, the oldest first; the last one is `latest`.
     reports: VecDeque<Encoded>,
 }
@@ -43,7 +45,7 @@ pub struct Askable {
 impl Board {
     /// A board before the first report.
     pub const fn new(identity: Identity) -> Self {
-        Self(Mutex::new(Known { identity, latest: None, reports: VecDeque::new() }))
+        Self(Mutex::new(Known { identity, latest: None, troubles: Vec::new(), reports: VecDeque::new() }))
     }
 
     /// Writes down a report, and what can be asked about its window.
@@ -60,6 +62,27 @@ impl Board {
             known.reports.pop_front();
         }
         known.reports.push_back(encoded.clone());
+    }
+
+    /// Writes down what keeps weir from seeing all packets now, or did so in the window that is open.
+    pub fn warn(&self, troubles: Vec<String>) {
+        self.lock().troubles = troubles;
+    }
+
+    /// What kept weir from seeing all packets in the window of the last report, keeps it now, or did so since then.
+    pub fn troubles(&self) -> Vec<String> {
+        let known = self.lock();
+        let mut all = known.troubles.clone();
+        let interfaces = known.latest.iter().filter_map(|latest| latest.status.last_report.as_ref());
+        for one in interfaces.flat_map(|last| &last.interfaces) {
+            let of = [one.name.as_str(), one.direction.as_deref().unwrap_or("both")];
+            all.extend(one.blind_seconds.map(|seconds| {
+                format!("{} ({}): was blind for up to {seconds:.1} s of the last window", of[0], of[1])
+            }));
+            all.extend(one.trouble.as_ref().map(|trouble| format!("{} ({}): {trouble}", of[0], of[1])));
+        }
+        all.dedup();
+        all
     }
 
     /// Another configuration is in force.
@@ -88,7 +111,9 @@ impl Board {
     /// How weir is.
     pub fn status(&self) -> Status {
         let known = self.lock();
-        known.latest.as_ref().map_or_else(|| Status::new(&known.identity, None), |latest| latest.status.clone())
+        let status = known.latest.as_ref().map(|latest| latest.status.clone());
+        let status = status.unwrap_or_else(|| Status::new(&known.identity, None));
+        Status { troubles: known.troubles.clone(), ..status }
     }
 
     /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.

@@ -35,6 +35,9 @@ pub struct Status {
     /// What the last report says; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report: Option<LastReport>,
+    /// What keeps weir from seeing all packets now, or did so in the window that is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
 }
 
 /// The last report, in short.
@@ -74,6 +77,12 @@ pub struct InterfaceStatus {
     pub bytes: u64,
     /// Packets of these that were lost before they were measured.
     pub lost_packets: u64,
+    /// For how many seconds weir may not have seen its packets; absent if it was not blind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blind_seconds: Option<f64>,
+    /// What kept weir from seeing all packets; absent if nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 impl Status {
@@ -93,13 +102,15 @@ impl Status {
                     packets: of.ledger.seen.packets,
                     bytes: of.ledger.seen.bytes,
                     lost_packets: of.ledger.lost.values().map(|lost| lost.packets).sum(),
+                    blind_seconds: of.blind_seconds,
+                    trouble: of.trouble.clone(),
                 })
                 .collect(),
             cpu_ns_per_packet: report.self_metrics.cpu_ns_per_packet,
             rss_bytes: report.self_metrics.rss_bytes,
             sinks: report.self_metrics.sinks.clone(),
         });
-        Self { identity: identity.clone(), last_report }
+        Self { identity: identity.clone(), last_report, troubles: Vec::new() }
     }
 
     /// As one line, for `systemctl status`: what each of the first interfaces carries, and what is lost.
@@ -118,6 +129,10 @@ impl Status {
         let lost: u64 = last.interfaces.iter().map(|of| of.lost_packets).sum();
         if lost > 0 {
             line += &format!("; {} packets LOST", grouped(lost));
+        }
+        let blind = last.interfaces.iter().filter(|of| of.blind_seconds.is_some() || of.trouble.is_some()).count();
+        if blind > 0 {
+            line += &format!("; BLIND on {blind}");
         }
         let cost = last.cpu_ns_per_packet.map(|cpu| format!("{cpu:.0} ns/packet"));
         let memory = last.rss_bytes.map(|rss| format!("{} MiB", rss >> 20));
@@ -138,25 +153,35 @@ struct Told<'a> {
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Status { identity, last_report } = self.status;
+        let Status { identity, last_report, troubles } = self.status;
         let Identity { version, pid, started, interval_seconds, memory_bytes } = identity;
         writeln!(f, "weir {version}, process {pid}, runs for {}", ago(self.now.duration_since(*started)))?;
+        for trouble in troubles {
+            writeln!(f, "TROUBLE {}", trouble.chars().map(visible).collect::<String>())?;
+        }
         let Some(last) = last_report else {
             return write!(f, "no report yet: a window has {interval_seconds} s");
         };
         let LastReport { id, end, seconds, interfaces, cpu_ns_per_packet, rss_bytes, sinks } = last;
         writeln!(f, "last report {id}, {} ago, about {seconds:.0} s", ago(self.now.duration_since(*end)))?;
-        for InterfaceStatus { name, direction, mode, packets, bytes, lost_packets } in interfaces {
+        for InterfaceStatus { name, direction, mode, packets, bytes, lost_packets, blind_seconds, trouble } in
+            interfaces
+        {
             let name: String = name.chars().map(visible).collect();
             let way = if direction.as_deref() == Some("egress") { " egress" } else { "" };
             let per_second = |number: u64| grouped((number as f64 / seconds.max(f64::MIN_POSITIVE)).round() as u64);
             let mode = if mode == NO_ROUTE { "carries no default route now" } else { mode };
             write!(f, "  {name}{way} ({mode}): {} packet/s, {} bit/s", per_second(*packets), per_second(8 * bytes))?;
-            writeln!(
-                f,
-                "{}",
-                if *lost_packets > 0 { format!(", {} LOST", grouped(*lost_packets)) } else { String::new() }
-            )?;
+            if *lost_packets > 0 {
+                write!(f, ", {} LOST", grouped(*lost_packets))?;
+            }
+            if let Some(seconds) = blind_seconds {
+                write!(f, ", BLIND for up to {seconds:.1} s")?;
+            }
+            if let Some(trouble) = trouble {
+                write!(f, ", TROUBLE: {}", trouble.chars().map(visible).collect::<String>())?;
+            }
+            writeln!(f)?;
         }
         let cost = cpu_ns_per_packet.map_or("unknown".to_owned(), |cpu| format!("{cpu:.0} ns/packet"));
         let memory = rss_bytes.map_or("unknown".to_owned(), |rss| format!("{} MiB", rss >> 20));

@@ -58,20 +58,34 @@ impl LiveCounters {
         sets.map(|(cpu, set)| self.counter(cpu, set, slot)).sum()
     }
 
+    /// The same, with the packets of it that offloads had merged into an earlier one.
+    pub fn seen_and_merged(&self, slot: usize) -> (Tally, u64) {
+        if slot >= SLOTS_MAX as usize {
+            return Default::default();
+        }
+        let sets = (0..self.cpus).flat_map(|cpu| [(cpu, 0), (cpu, 1)]);
+        let merged = sets.map(|(cpu, set)| self.word(cpu, set, slot, offset_of!(Counters, merged)));
+        let merged = merged.fold(0_u64, u64::wrapping_add);
+        (self.seen(slot), merged)
+    }
+
     fn counter(&self, cpu: usize, set: usize, slot: usize) -> Tally {
+        let word = |offset: usize| self.word(cpu, set, slot, offset_of!(Counters, seen) + offset);
+        Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)))
+    }
+
+    /// A word of a slot's counters, at this offset in them.
+    fn word(&self, cpu: usize, set: usize, slot: usize, offset: usize) -> u64 {
         let place = cpu * size_of::<Cpu>()
             + offset_of!(Cpu, counter_sets)
             + set * size_of::<CounterSet>()
             + offset_of!(CounterSet, interfaces)
             + slot * size_of::<Counters>()
-            + offset_of!(Counters, seen);
-        let word = |offset: usize| {
-            // SAFETY: within the mapping, because the CPU, the set and the slot are below their numbers; aligned,
-            // because blocks are and these fields are words. The kernel may write it meanwhile: a volatile read of a
-            // word is one load, and any value will do.
-            unsafe { self.memory.add(place + offset).cast::<u64>().read_volatile() }
-        };
-        Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)))
+            + offset;
+        // SAFETY: within the mapping, because the CPU, the set and the slot are below their numbers, and the offset is
+        // that of a field; aligned, because blocks are and these fields are words. The kernel may write it meanwhile: a
+        // volatile read of a word is one load, and any value will do.
+        unsafe { self.memory.add(place).cast::<u64>().read_volatile() }
     }
 }
 

@@ -3,7 +3,7 @@
 use weir_common::{
     control::OTHERS,
     cpu::Cpu,
-    ledger::{Counters, Ledger, Tally},
+    ledger::{Counters, Ledger, Loss, Tally},
     size::SIZE_CLASSES,
 };
 
@@ -79,6 +79,18 @@ fn add(sum: &mut Counters, counters: &Counters) {
 }
 
 impl Edge {
+    /// Accounts for packets of a slot that were missed: what they are counted as, and how much more they may have been.
+    /// Packets that are `repeated` feed totals and lists on another interface.
+    pub fn miss(&mut self, slot: usize, counted: Tally, beyond: Tally, repeated: bool) {
+        self.lost_beyond.add(beyond);
+        let Some(counters) = self.counters.get_mut(slot) else { return };
+        counters.seen.add(counted);
+        counters.lost[Loss::Blind as usize].add(counted);
+        if repeated {
+            counters.repeated.add(counted);
+        }
+    }
+
     /// Adds what is known of each slot's rates from elsewhere.
     pub fn add_rates(&mut self, rates: Vec<Rates>) {
         if self.rates.len() < rates.len() {
@@ -187,6 +199,18 @@ mod tests {
         sum.add(&edge);
         assert_eq!((edge.counters[SLOT].seen.packets, edge.others), (1, Counters::default()));
         assert_eq!((sum.counters[SLOT].seen.packets, sum.others), (4, Counters::default()));
+    }
+
+    #[test]
+    fn what_was_missed_is_seen_and_lost() {
+        let mut edge = Edge::empty(2);
+        edge.miss(1, Tally::new(3, 300), Tally::new(1, 100), true);
+        edge.miss(7, Tally::new(3, 300), Tally::new(1, 100), true);
+        let counters = &edge.counters[1];
+        let lost = counters.lost[Loss::Blind as usize];
+        assert_eq!([counters.seen, lost, counters.repeated], [Tally::new(3, 300); 3]);
+        assert_eq!(edge.lost_beyond, Tally::new(2, 200), "also of what has no room");
+        assert!(Ledger { counters: *counters, attributed: Tally::default() }.balances());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
     ptr, thread,
     time::Duration,
 };
@@ -17,8 +17,11 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const MAP_LOOKUP_ELEM: u32 = 1;
 const MAP_UPDATE_ELEM: u32 = 2;
+const PROG_LOAD: u32 = 5;
 const PROG_TEST_RUN: u32 = 10;
+const PROG_GET_FD_BY_ID: u32 = 13;
 const OBJ_GET_INFO_BY_FD: u32 = 15;
+const PROG_QUERY: u32 = 16;
 const LINK_CREATE: u32 = 28;
 const LINK_UPDATE: u32 = 29;
 const LINK_DETACH: u32 = 34;
@@ -31,6 +34,12 @@ const XDP_NATIVE: u32 = 1 << 2;
 const ATTACH_XDP: u32 = 37;
 const ATTACH_TCX_INGRESS: u32 = 46;
 const ATTACH_TCX_EGRESS: u32 = 47;
+/// `BPF_PROG_TYPE_SCHED_CLS`: a program of the tc hook.
+const CLASSIFIER: u32 = 3;
+/// The most programs that the kernel has at a TCX hook (`BPF_MPROG_MAX`).
+const CHAIN_MAX: usize = 64;
+/// A program's name has so many bytes with the zero at its end (`BPF_OBJ_NAME_LEN`).
+const NAME_BYTES: usize = 16;
 
 /// Where a link runs its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +52,23 @@ pub enum Hook {
     TcxIngress,
     /// The same for what it sends.
     TcxEgress,
+}
+
+impl Hook {
+    /// Its type, and the flags to attach a program there.
+    const fn kernel(self) -> (u32, u32) {
+        match self {
+            Self::XdpNative => (ATTACH_XDP, XDP_NATIVE),
+            Self::XdpGeneric => (ATTACH_XDP, XDP_GENERIC),
+            Self::TcxIngress => (ATTACH_TCX_INGRESS, BEFORE),
+            Self::TcxEgress => (ATTACH_TCX_EGRESS, BEFORE),
+        }
+    }
+
+    /// Whether several programs run there, one after the other.
+    pub const fn is_chain(self) -> bool {
+        matches!(self, Self::TcxIngress | Self::TcxEgress)
+    }
 }
 
 #[repr(C)]
@@ -92,6 +118,72 @@ struct LinkInfo {
     attach_type: u32,
 }
 
+/// What the kernel knows of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// The link's number.
+    pub id: u32,
+    /// The number of its program.
+    pub program: u32,
+    /// The index of its interface; 0 if that is gone, or if somebody has detached the link.
+    pub ifindex: u32,
+}
+
+/// A program at a hook, in its place of the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chained {
+    /// Its number.
+    pub program: u32,
+    /// Its link's number; 0 if it has none.
+    pub link: u32,
+}
+
+/// `struct bpf_prog_info`, as far as it is asked for.
+#[repr(C)]
+#[derive(Default)]
+struct ProgramInfo {
+    kind: u32,
+    id: u32,
+    tag: [u8; 8],
+    code_bytes: [u32; 2],
+    code: [u64; 2],
+    load_time: u64,
+    user: u32,
+    maps: u32,
+    map_ids: u64,
+    name: [u8; NAME_BYTES],
+}
+
+#[repr(C)]
+#[derive(FromZeros, IntoBytes, Immutable)]
+struct ProgramLoad {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log: [u32; 2],
+    log_buffer: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; NAME_BYTES],
+}
+
+#[repr(C)]
+#[derive(FromZeros, IntoBytes, Immutable)]
+struct Query {
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+    attach_flags: u32,
+    programs: u64,
+    count: u32,
+    padding: u32,
+    program_flags: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
+}
+
 /// `struct bpf_map_info`, as far as it is asked for.
 #[repr(C)]
 #[derive(Default)]
@@ -129,12 +221,7 @@ struct TestRun {
 ///
 /// The kernel refused.
 pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
-    let (attach_type, flags) = match hook {
-        Hook::XdpNative => (ATTACH_XDP, XDP_NATIVE),
-        Hook::XdpGeneric => (ATTACH_XDP, XDP_GENERIC),
-        Hook::TcxIngress => (ATTACH_TCX_INGRESS, BEFORE),
-        Hook::TcxEgress => (ATTACH_TCX_EGRESS, BEFORE),
-    };
+    let (attach_type, flags) = hook.kernel();
     let mut create = LinkCreate { program: number(program), ifindex, attach_type, flags };
     // SAFETY: this structure is the one of this command.
     let link = unsafe { bpf(LINK_CREATE, &mut create) }?;
@@ -164,19 +251,106 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { bpf(LINK_DETACH, &mut link) }.map(drop)
 }
 
-/// The index of the interface of a link; 0 if that interface is gone.
+/// What the kernel knows of a link. Needs no capability.
 ///
 /// # Errors
 ///
 /// It is no link.
-pub fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn state_of(link: BorrowedFd<'_>) -> io::Result<LinkState> {
     let mut info = LinkInfo::default();
-    let bytes = size_of::<LinkInfo>() as u32;
-    let mut get = GetInfo { of: number(link), bytes, info: ptr::from_mut(&mut info).expose_provenance() as u64 };
-    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes of plain words into
-    // `info`, which lives until then.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
-    Ok(info.ifindex)
+    // SAFETY: this structure begins as the kernel's, and has plain words only.
+    unsafe { get_info(link, &mut info) }?;
+    Ok(LinkState { id: info.id, program: info.program, ifindex: info.ifindex })
+}
+
+/// The number and the name of a program.
+///
+/// # Errors
+///
+/// It is no program.
+pub fn program_of(program: BorrowedFd<'_>) -> io::Result<(u32, String)> {
+    let mut info = ProgramInfo::default();
+    // SAFETY: this structure begins as the kernel's, and has plain words only. What it points to is not asked for.
+    unsafe { get_info(program, &mut info) }?;
+    let name = info.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok((info.id, String::from_utf8_lossy(name).into_owned()))
+}
+
+/// The name of the program with this number. Needs `CAP_SYS_ADMIN`.
+///
+/// # Errors
+///
+/// There is none, or this process may not ask.
+pub fn program_name(id: u32) -> io::Result<String> {
+    let mut order = [id, 0, 0];
+    // SAFETY: these words are the structure of this command.
+    let program = unsafe { bpf(PROG_GET_FD_BY_ID, &mut order) }?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    let program = unsafe { OwnedFd::from_raw_fd(program) };
+    program_of(program.as_fd()).map(|(_, name)| name)
+}
+
+/// The programs at a TCX hook of an interface of this network namespace, in the order in which they run. Needs
+/// `CAP_NET_ADMIN`. Holds the kernel's lock of interfaces for the time of a copy.
+///
+/// # Errors
+///
+/// There is no such interface, this process may not ask, or the kernel has no such hooks.
+pub fn chain(ifindex: u32, hook: Hook) -> io::Result<Vec<Chained>> {
+    let (mut programs, mut links) = ([0_u32; CHAIN_MAX], [0_u32; CHAIN_MAX]);
+    let mut query = Query {
+        ifindex,
+        attach_type: hook.kernel().0,
+        programs: programs.as_mut_ptr().expose_provenance() as u64,
+        count: CHAIN_MAX as u32,
+        links: links.as_mut_ptr().expose_provenance() as u64,
+        ..Query::new_zeroed()
+    };
+    // SAFETY: this structure is the one of this command; the kernel writes at most `count` words to each of the two
+    // places, which have room for so many and live until then.
+    let asked = unsafe { bpf(PROG_QUERY, &mut query) };
+    match asked {
+        Ok(_) => {}
+        // No program was ever there.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    }
+    let both = programs.into_iter().zip(links).take(query.count as usize);
+    Ok(both.map(|(program, link)| Chained { program, link }).collect())
+}
+
+/// Loads a program for the tc hook that passes every packet on to the next one.
+///
+/// # Errors
+///
+/// The kernel refused: `CAP_BPF` is missing, for instance.
+pub fn load_passing() -> io::Result<OwnedFd> {
+    /// `r0 = TCX_NEXT`, which is `TC_ACT_UNSPEC`, and the end.
+    const CODE: [u64; 2] = [0xffff_ffff_0000_00b7_u64.to_le(), 0x95_u64.to_le()];
+    const LICENSE: &[u8] = b"GPL\0";
+    let mut load = ProgramLoad {
+        kind: CLASSIFIER,
+        instructions: CODE.len() as u32,
+        code: CODE.as_ptr().expose_provenance() as u64,
+        license: LICENSE.as_ptr().expose_provenance() as u64,
+        name: *b"weir_pass\0\0\0\0\0\0\0",
+        ..ProgramLoad::new_zeroed()
+    };
+    // SAFETY: this structure is the one of this command; the kernel only reads the two constants.
+    let program = unsafe { bpf(PROG_LOAD, &mut load) }?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(program) })
+}
+
+/// # Safety
+///
+/// `info` begins as the kernel's structure for what is behind this descriptor, and takes any bytes.
+unsafe fn get_info<T>(of: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
+    let info = ptr::from_mut(info).expose_provenance() as u64;
+    let mut get = GetInfo { of: number(of), bytes: size_of::<T>() as u32, info };
+    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes into `info`, which
+    // lives until then. The rest is the caller's word.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }.map(drop)
 }
 
 /// Runs a raw tracepoint program with these arguments, on this CPU or on the thread's own; returns what it returns.
@@ -240,11 +414,8 @@ pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: 
 /// Whether the elements of an array have the size of this type, and its index is the only key.
 fn check_size<T>(map: BorrowedFd<'_>) -> io::Result<()> {
     let mut info = MapInfo::default();
-    let bytes = size_of::<MapInfo>() as u32;
-    let mut get = GetInfo { of: number(map), bytes, info: ptr::from_mut(&mut info).expose_provenance() as u64 };
-    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes of plain words into
-    // `info`, which lives until then.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }?;
+    // SAFETY: this structure begins as the kernel's, and has plain words only.
+    unsafe { get_info(map, &mut info) }?;
     let is_such = info.key_bytes == 4 && info.value_bytes as usize == size_of::<T>();
     if is_such { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
 }

@@ -67,6 +67,9 @@ pub struct Page {
     pub ifindex: Option<u32>,
     /// The interface's own count of this direction at the end of the last window.
     pub own: Option<u64>,
+    /// The bytes of that.
+    #[serde(default)]
+    pub own_bytes: Option<u64>,
     /// Its counters in all reports so far: see [`words`].
     pub reported: Vec<u64>,
 }
@@ -184,6 +187,7 @@ mod tests {
             way: Way::Egress,
             ifindex: Some(7),
             own: Some(u64::MAX),
+            own_bytes: Some(u64::MAX),
             reported: words(&counters),
         };
         Book {

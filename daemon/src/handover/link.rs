@@ -15,7 +15,37 @@ use crate::datapath::syscall::{self, Hook};
 pub struct Link {
     name: Name,
     descriptor: OwnedFd,
+    /// The number of the program that it is to run; `None` until this weir has put one there.
+    program: Option<u32>,
     stays: bool,
+}
+
+/// What has become of a link since it was last looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Its program meets every packet of the hook first.
+    First,
+    /// These programs, by their numbers, meet the packets before, and may end the chain.
+    Behind(Vec<u32>),
+    /// Somebody has detached it.
+    Removed,
+    /// Somebody has put this program in the place of weir's.
+    Replaced(u32),
+}
+
+/// Two programs that pass every packet on: they keep a place while links change theirs. The kernel has a program only
+/// once at a hook.
+pub struct Passing([OwnedFd; 2]);
+
+impl Passing {
+    /// Loads them.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn load() -> io::Result<Self> {
+        Ok(Self([syscall::load_passing()?, syscall::load_passing()?]))
+    }
 }
 
 impl Link {
@@ -28,7 +58,8 @@ impl Link {
         let descriptor = syscall::attach(program.as_fd(), ifindex, hook)?;
         let name = Name::Link { hook, ifindex, network: network() };
         store::keep(name, &descriptor);
-        Ok(Self { name, descriptor, stays: false })
+        let program = syscall::program_of(program.as_fd()).ok().map(|(id, _)| id);
+        Ok(Self { name, descriptor, program, stays: false })
     }
 
     /// Puts another program in the place of this link's. Each packet meets one of the two.
@@ -36,8 +67,99 @@ impl Link {
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn replace(&self, program: impl AsFd) -> io::Result<()> {
-        syscall::replace(self.descriptor.as_fd(), program.as_fd())
+    pub fn replace(&mut self, program: impl AsFd) -> io::Result<()> {
+        syscall::replace(self.descriptor.as_fd(), program.as_fd())?;
+        self.program = syscall::program_of(program.as_fd()).ok().map(|(id, _)| id);
+        Ok(())
+    }
+
+    /// The number of its program, if this weir has put it there.
+    pub const fn program(&self) -> Option<u32> {
+        self.program
+    }
+
+    /// Where its program is now, by the link itself and, where this process may ask, by the chain of its hook.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell: the interface vanishes just now, for instance.
+    pub fn place(&self) -> io::Result<Place> {
+        let state = syscall::state_of(self.descriptor.as_fd())?;
+        if state.ifindex == 0 {
+            return Ok(Place::Removed);
+        }
+        if self.program.is_some_and(|program| program != state.program) {
+            return Ok(Place::Replaced(state.program));
+        }
+        let Name::Link { hook, ifindex, .. } = self.name else { return Ok(Place::First) };
+        if !hook.is_chain() {
+            return Ok(Place::First);
+        }
+        let chain = match syscall::chain(ifindex, hook) {
+            // Without the right to ask, only the link itself tells.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(Place::First),
+            chain => chain?,
+        };
+        let before: Vec<_> = chain.iter().take_while(|one| one.link != state.id).map(|one| one.program).collect();
+        Ok(match before.len() {
+            0 => Place::First,
+            all if all == chain.len() => Place::Removed,
+            _ => Place::Behind(before),
+        })
+    }
+
+    /// Attaches this program by another link, as the first of its hook: somebody has detached this one.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn attach_again(&mut self, program: impl AsFd) -> io::Result<()> {
+        let Name::Link { hook, ifindex, .. } = self.name else { return Ok(()) };
+        let another = Self::attach(program, ifindex, hook)?;
+        self.give_way_to(another);
+        Ok(())
+    }
+
+    /// Goes before all other programs of its hook. No packet is counted twice; between two calls to the kernel, some
+    /// microseconds, packets are not counted.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; then the program is where it was.
+    pub fn move_first(&mut self, program: impl AsFd, Passing([first, aside]): &Passing) -> io::Result<()> {
+        let Name::Link { hook, ifindex, .. } = self.name else { return Ok(()) };
+        let mut another = Self::attach(first, ifindex, hook)?;
+        let moved = syscall::replace(self.descriptor.as_fd(), aside.as_fd()).and_then(|()| {
+            let moved = another.replace(program.as_fd());
+            if moved.is_err() {
+                syscall::replace(self.descriptor.as_fd(), program.as_fd())?;
+            }
+            moved
+        });
+        match moved {
+            Ok(()) => self.give_way_to(another),
+            Err(error) => {
+                // Only what was attached here goes.
+                syscall::detach(another.descriptor.as_fd())?;
+                another.stays = true;
+                store::forget(self.name);
+                store::keep(self.name, &self.descriptor);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The other link takes this one's place, and this one is detached.
+    fn give_way_to(&mut self, another: Self) {
+        let mut before = std::mem::replace(self, another);
+        if let Err(error) = syscall::detach(before.descriptor.as_fd()) {
+            debug!("cannot detach {}: {error}", before.name);
+        }
+        before.stays = true;
+        // By the name that both have.
+        store::forget(self.name);
+        store::keep(self.name, &self.descriptor);
     }
 
     /// Leaves the program on the interface, for the next weir.
@@ -74,8 +196,8 @@ impl Links {
     pub(super) fn add(&mut self, name: Name, descriptor: OwnedFd) {
         let Name::Link { hook, ifindex, network: home } = name else { return };
         let is_there = home == network()
-            && syscall::interface_of(descriptor.as_fd()).is_ok_and(|index| index == ifindex && index != 0);
-        let link = Link { name, descriptor, stays: is_there };
+            && syscall::state_of(descriptor.as_fd()).is_ok_and(|link| link.ifindex == ifindex && ifindex != 0);
+        let link = Link { name, descriptor, program: None, stays: is_there };
         if is_there {
             self.0.insert((hook, ifindex), link);
         }

@@ -1,5 +1,7 @@
 //! What is known of a measured interface beside its ledger.
 
+use std::time::Duration;
+
 /// What a packet of the ledger is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
@@ -22,9 +24,9 @@ impl Counts {
 /// The mode of an interface that is measured only while a default route leaves by it, and none does.
 pub const NO_ROUTE: &str = "no-default-route";
 
-/// Gives each interface and direction a name of its own: two may have had one name in a window, one after the other. The
-/// one that is there now keeps it; the others are told apart by a number, as `eth0 (2)`. So no list of a report shows
-/// one key twice.
+/// Gives each interface and direction a name of its own: two may have had one name in a window, one after the other.
+/// The one that is there now keeps it; the others are told apart by a number, as `eth0 (2)`. So no list of a report
+/// shows one key twice.
 pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {
     let earlier: Vec<usize> = interfaces.iter().map(|one| ahead_of(one, interfaces)).collect();
     for (interface, earlier) in interfaces.iter_mut().zip(earlier).filter(|(_, earlier)| *earlier > 0) {
@@ -61,7 +63,24 @@ pub struct MeasuredInterface {
     /// Which of them feed totals and lists.
     pub feeds: &'static str,
     /// The packets seen for each one that the interface itself counted, if known.
-    pub coverage: Option<f64>,
+    pub coverage: Option<Share>,
+    /// The same of bytes.
+    pub coverage_bytes: Option<Share>,
+    /// For how long it may not have been seen, if it was not.
+    pub blind: Option<Duration>,
+    /// What keeps weir from seeing all its packets now.
+    pub trouble: Option<String>,
+}
+
+/// A share, which lies between the bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The likeliest.
+    pub value: f64,
+    /// At least this.
+    pub lower: f64,
+    /// At most this.
+    pub upper: f64,
 }
 
 #[cfg(test)]
@@ -80,6 +99,9 @@ mod tests {
             direction: Some(direction),
             feeds: "all",
             coverage: None,
+            coverage_bytes: None,
+            blind: None,
+            trouble: None,
         };
         let mut interfaces = [
             measured(0, "eth0", "ingress", None),

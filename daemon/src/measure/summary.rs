@@ -2,7 +2,7 @@
 
 use weir_common::{
     control::OTHERS,
-    ledger::{Ledger, Loss, PacketSizes, Tally},
+    ledger::{Ledger, PacketSizes, Tally},
     size::COARSE_EDGES,
     sketch::Metric,
 };
@@ -81,7 +81,7 @@ impl Summary {
         // Each lost or unsampled packet may belong to one more source, destination or flow.
         let unknown = lost.packets.saturating_add(sampled_out.packets);
         let beyond: Tally = window.iter().map(|closed| closed.edge.lost_beyond).sum();
-        let dropped: Tally = ledgers.iter().map(|ledger| ledger.counters.lost[Loss::SocketDrop as usize]).sum();
+        let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
         let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
         let drawn = lost.since(dropped);
         // A late CPU has not told the sizes of its packets yet.
@@ -261,7 +261,7 @@ fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
 mod tests {
     use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-    use weir_common::{flow::FlowKey, record::Record, size::size_class};
+    use weir_common::{flow::FlowKey, ledger::Loss, record::Record, size::size_class};
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;

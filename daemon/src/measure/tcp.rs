@@ -1,7 +1,7 @@
 //! Packets that begin or end TCP connections: what the counts of an interface come to, with their error.
 
 use weir_common::{
-    ledger::{Ledger, Loss, Tally, TcpPackets},
+    ledger::{Ledger, Tally, TcpPackets},
     sketch::Metric,
 };
 use weir_sketch::Estimate;
@@ -33,7 +33,7 @@ impl TcpCounts {
         const KINDS_MAX: u64 = 3;
         let TcpPackets { syn, syn_ack, rst, fin } = ledger.counters.tcp;
         let candidates = ledger.counters.seen.since(ledger.skipped()).packets;
-        let dropped = ledger.counters.lost[Loss::SocketDrop as usize].packets;
+        let dropped = ledger.unread().packets;
         let error = (rate > 1).then(|| {
             let total = Tally::new(candidates.saturating_mul(KINDS_MAX), 0);
             // One such packet at most is in a merged buffer.
@@ -64,7 +64,7 @@ impl TcpCounts {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::ledger::Counters;
+    use weir_common::ledger::{Counters, Loss};
 
     use super::*;
 

@@ -10,7 +10,7 @@
 //! taken.
 
 use weir_common::{
-    ledger::{Ledger, Loss, Tally},
+    ledger::{Ledger, Tally},
     sketch::Metric,
 };
 use weir_sketch::Estimate;
@@ -40,7 +40,7 @@ impl Whole {
     /// known; `beyond` is how much more than counted lost packets may have been.
     pub fn new(ledgers: &[Ledger], counted: Counted, scaled: Option<Tally>, beyond: Tally) -> Self {
         let sum = |of: &dyn Fn(&Ledger) -> Tally| ledgers.iter().map(of).sum::<Tally>();
-        let dropped = sum(&|ledger| ledger.counters.lost[Loss::SocketDrop as usize]);
+        let dropped = sum(&Ledger::unread);
         let skipped = sum(&Ledger::skipped);
         let attributed = sum(&|ledger| ledger.attributed);
         let drawn = sum(&Ledger::lost).since(dropped);

@@ -139,6 +139,15 @@ fn of_interfaces(page: &mut Page, interfaces: &[Interface]) {
     let coverage = all().filter_map(|(labels, one)| Some((labels, one.coverage?)));
     let help = "Packets that weir saw, per packet that the interface counted.";
     page.family("weir_interface_coverage_ratio", Kind::Gauge, "ratio", help, coverage);
+    let bytes = all().filter_map(|(labels, one)| Some((labels, one.coverage_bytes?)));
+    let help = "Bytes that weir saw, per byte that the interface counted.";
+    page.family("weir_interface_coverage_bytes_ratio", Kind::Gauge, "ratio", help, bytes);
+    let upper = all().filter_map(|(labels, one)| Some((labels, one.coverage_upper?)));
+    let help = "At most so many packets did weir see, per packet that the interface counted.";
+    page.family("weir_interface_coverage_upper_ratio", Kind::Gauge, "ratio", help, upper);
+    let blind = all().map(|(labels, one)| (labels, one.blind_seconds.unwrap_or_default()));
+    let help = "For how long of the last window weir may not have seen the interface's packets.";
+    page.family("weir_interface_blind_seconds", Kind::Gauge, "seconds", help, blind);
     let kept = all().map(|(labels, one)| (labels, one.kept));
     page.family("weir_interface_kept_ratio", Kind::Gauge, "ratio", "The share of packets that were not lost.", kept);
 }

@@ -13,7 +13,7 @@
 //! | `/metrics` | all numbers, as `OpenMetrics` or in the older text format |
 //! | `/report` | the last report as JSON |
 //! | `/healthz` | whether windows end |
-//! | `/readyz` | whether weir measures, and the first window has ended |
+//! | `/readyz` | whether weir measures and sees all packets, and the first window has ended |
 
 mod families;
 mod sums;
@@ -193,6 +193,11 @@ fn overdue(known: &Known, now: Duration) -> Option<Duration> {
 }
 
 async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
+    let troubles = shared.board.troubles();
+    if !troubles.is_empty() {
+        let why = format!("weir does not see all packets, or has not in the last window:\n{}\n", troubles.join("\n"));
+        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    }
     if shared.known().latest.is_some() {
         "measuring, and the first window has ended\n".into_response()
     } else {

@@ -324,6 +324,9 @@ impl Run<'_> {
             direction: None,
             feeds: Feeds::All.name(),
             coverage: None,
+            coverage_bytes: None,
+            blind: None,
+            trouble: None,
         };
         let report = self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
         self.closing.rotate(times);

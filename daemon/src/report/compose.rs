@@ -8,8 +8,8 @@ use weir_sketch::hyperloglog::CONFIDENCE;
 
 use super::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
-    SCHEMA, SelfMetrics, Spread, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService,
-    TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
+    SCHEMA, SelfMetrics, Spread, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
+    TopService, TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
 };
 use crate::{
     measure::{
@@ -135,7 +135,20 @@ fn window(span: Span) -> Window {
 }
 
 fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPackets, sampling: u32) -> Interface {
-    let MeasuredInterface { slot: _, name, index, alias, mode, counts, direction, feeds, coverage } = measured;
+    let MeasuredInterface {
+        slot: _,
+        name,
+        index,
+        alias,
+        mode,
+        counts,
+        direction,
+        feeds,
+        coverage,
+        coverage_bytes,
+        blind,
+        trouble,
+    } = measured;
     let ledger = Ledger::from(account);
     Interface {
         name,
@@ -149,10 +162,22 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
         sampling,
         tcp,
         packet_sizes: packet_sizes::buckets(account.counters.sizes),
-        coverage,
+        coverage: coverage.map(|share| digits(share.value, f64::round)),
+        coverage_lower: coverage.map(|share| digits(share.lower, f64::floor)),
+        coverage_upper: coverage.map(|share| digits(share.upper, f64::ceil)),
+        coverage_bytes: coverage_bytes.map(|share| digits(share.value, f64::round)),
+        coverage_bytes_lower: coverage_bytes.map(|share| digits(share.lower, f64::floor)),
+        coverage_bytes_upper: coverage_bytes.map(|share| digits(share.upper, f64::ceil)),
+        blind_seconds: blind.map(|blind| digits(blind.as_secs_f64(), f64::ceil)),
+        trouble: trouble.map(|trouble| trouble.chars().take(TROUBLE_MAX).collect()),
         kept: ledger.kept(),
         ledger,
     }
+}
+
+/// A number with so many digits that a millionth can be told.
+fn digits(number: f64, to_whole: fn(f64) -> f64) -> f64 {
+    to_whole(number * 1e6) / 1e6
 }
 
 fn tcp_packets(counts: &TcpCounts, confidence: f64) -> TcpPackets {

@@ -36,6 +36,8 @@ pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
+/// The longest text of [`Interface::trouble`], in characters.
+pub const TROUBLE_MAX: usize = 120;
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
 
@@ -188,17 +190,49 @@ pub struct Interface {
     /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and how many packets it
     /// has, by rising edge. All reports have the same classes, and empty ones are there, too. The last one has all
     /// larger packets. These are all packets of `ledger.seen`, exactly and also with sampling, except those that a
-    /// packet socket dropped (`lost.socket_drop`): their sizes are not known. Those of a CPU that is late come in a
+    /// packet socket dropped or that weir missed while it was blind (`lost.socket_drop`, `lost.blind`): their sizes are
+    /// not known. Those of a CPU that is late come in a
     /// later report. Packets that an offload merged count with their mean size, or, where `counts` is `buffers`, as
     /// one.
     pub packet_sizes: Vec<(u64, u64)>,
-    /// The packets that weir saw, divided by those that the interface itself counted in this window. Below 1, weir did
-    /// not see some packets. Small differences are normal, because the two counts are not read at the same instant. It
-    /// does not matter whether the interface counts packets that offloads merged as one or as several. Absent if the
-    /// interface counted no packets, or if its count is not known.
+    /// The packets that weir saw, divided by those that the interface itself counted between the same two readings, one
+    /// at each edge of the window. Packets of `lost.blind` are not among those that weir saw. It does not matter
+    /// whether the interface counts packets that offloads merged as one or as several. Absent if the interface counted
+    /// no packets, if its count is not known, or if weir began to measure it within the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage: Option<f64>,
+    /// The true coverage is at least this: the two counts cannot be read at one instant, and packets may be in a short
+    /// queue between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage_lower: Option<f64>,
+    /// The true coverage is at most this. If it is below 1, weir did not see some packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage_upper: Option<f64>,
+    /// The same of bytes. Some interfaces count the bytes of a packet otherwise than weir: without their Ethernet
+    /// header, or with the frame check sequence. There it is not 1 when weir sees all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage_bytes: Option<f64>,
+    /// `coverage_bytes` is at least this, for the same reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage_bytes_lower: Option<f64>,
+    /// `coverage_bytes` is at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub coverage_bytes_upper: Option<f64>,
+    /// For how many seconds weir may not have seen the packets, at most: somebody removed its program, or stood in
+    /// front of it and kept packets back. What the interface counted then is in `lost.blind`. Absent if weir was never
+    /// blind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub blind_seconds: Option<f64>,
+    /// What kept weir from seeing all packets when the window ended, in words. Absent if nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     #[schemars(range(min = 0, max = 1))]
     pub kept: f64,
@@ -263,7 +297,8 @@ pub struct Bounds {
     pub upper: u64,
 }
 
-/// Packets and their bytes. Exact, except for the bytes of packets that a packet socket dropped (`lost.socket_drop`):
+/// Packets and their bytes. Exact, except for `lost.blind`, which is what the interface counted and weir did not see,
+/// and except for the bytes of packets that a packet socket dropped (`lost.socket_drop`):
 /// each of those is counted with the mean size of the packets that the socket delivered in the same window, or in the
 /// last window in which it delivered any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use weir_common::ledger::Loss;
 
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
@@ -183,13 +184,39 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     }
     sum.tcp = tcp(parts);
     sum.kept = sum.ledger.kept();
-    // What the interface itself counted, where that is known.
-    let counted = parts.iter().filter_map(|part| Some((part.ledger.seen.packets as f64, part.coverage?)));
-    let (seen, own) = counted
-        .filter(|(_, coverage)| *coverage > 0.0)
-        .fold((0.0, 0.0), |(seen, own), (packets, coverage)| (seen + packets, own + packets / coverage));
-    sum.coverage = (own > 0.0).then(|| seen / own);
+    let packets = |ledger: &Ledger| seen_itself(ledger).packets;
+    let bytes = |ledger: &Ledger| seen_itself(ledger).bytes;
+    sum.coverage = together_covered(parts, packets, |part| part.coverage);
+    sum.coverage_lower = together_covered(parts, packets, |part| part.coverage_lower);
+    sum.coverage_upper = together_covered(parts, packets, |part| part.coverage_upper);
+    sum.coverage_bytes = together_covered(parts, bytes, |part| part.coverage_bytes);
+    sum.coverage_bytes_lower = together_covered(parts, bytes, |part| part.coverage_bytes_lower);
+    sum.coverage_bytes_upper = together_covered(parts, bytes, |part| part.coverage_bytes_upper);
+    sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
     Some(sum)
+}
+
+/// What weir has seen, without what it missed while it was blind.
+fn seen_itself(Ledger { seen, lost, .. }: &Ledger) -> Tally {
+    let missed = lost.get(Loss::Blind.name()).copied().unwrap_or_default();
+    Tally { packets: seen.packets.saturating_sub(missed.packets), bytes: seen.bytes.saturating_sub(missed.bytes) }
+}
+
+/// The coverage of all windows that tell theirs, each by what the interface counted.
+fn together_covered(
+    parts: &[&Interface],
+    seen: impl Fn(&Ledger) -> u64,
+    coverage: impl Fn(&Interface) -> Option<f64>,
+) -> Option<f64> {
+    let (mut covered, mut own) = (0.0, 0.0);
+    for part in parts {
+        let Some(value) = part.coverage else { continue };
+        let missed = part.ledger.seen.packets.saturating_sub(seen_itself(&part.ledger).packets);
+        let counted = if value > 0.0 { seen(&part.ledger) as f64 / value } else { missed as f64 };
+        covered += coverage(part)? * counted;
+        own += counted;
+    }
+    (own > 0.0).then(|| covered / own)
 }
 
 fn add_ledger(sum: &mut Ledger, more: &Ledger) {
@@ -418,7 +445,10 @@ fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
     for Ledger { sampled_out, lost, .. } in report.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
         std::iter::once(sampled_out).chain(lost.values()).for_each(|tally| add(&mut all, *tally));
         // The sizes of these are assumed. None was larger than the largest packet, as far as anybody knows.
-        let dropped = lost.get("socket_drop").copied().unwrap_or_default();
+        let mut dropped = Tally::default();
+        for reason in Loss::UNREAD {
+            add(&mut dropped, lost.get(reason.name()).copied().unwrap_or_default());
+        }
         let largest = dropped.packets.saturating_mul(report.histograms.packet_size_bytes.max);
         all.bytes = all.bytes.saturating_add(largest.saturating_sub(dropped.bytes));
     }

@@ -211,6 +211,7 @@ impl Catalogue {
             (["tcp.rst", "interfaces.tcp.rst"], Dimension::Packets, OfInterface::Tcp(Flag::Rst)),
             (["tcp.fin", "interfaces.tcp.fin"], Dimension::Packets, OfInterface::Tcp(Flag::Fin)),
             (["coverage", "interfaces.coverage"], Dimension::Share { may_exceed: true }, OfInterface::Coverage),
+            (["blind_seconds", "interfaces.blind_seconds"], Dimension::Number, OfInterface::BlindSeconds),
             (["kept", "interfaces.kept"], PART, OfInterface::Kept),
             (["sampling", "interfaces.sampling"], Dimension::Number, OfInterface::Sampling),
         ] {

@@ -100,6 +100,8 @@ pub enum OfInterface {
     Tcp(Flag),
     /// What weir counted of what the interface itself says.
     Coverage,
+    /// For how long weir may not have seen its packets.
+    BlindSeconds,
     /// What was not lost.
     Kept,
     /// One in so many packets is counted.

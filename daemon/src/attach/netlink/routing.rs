@@ -9,6 +9,7 @@ use rustix::{
     net::{RecvFlags, SocketFlags, recv, sockopt},
 };
 use tracing::debug;
+use weir_common::ledger::Tally;
 
 use super::{
     message::{ALL, Message, ONE, attributes, double, half, messages, put, text, value, word},
@@ -82,8 +83,8 @@ pub struct Device {
     pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
-    /// Packets received and sent, by its own count, if it tells.
-    pub packets: Option<[u64; 2]>,
+    /// What it has received and sent, by its own count, if it tells.
+    pub counts: Option<[Tally; 2]>,
 }
 
 impl Device {
@@ -299,7 +300,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
                     bound = value(data, IFLA_INFO_DATA).and_then(|data| word(value(data, IFLA_VXLAN_LINK)?, 0));
                 }
             }
-            IFLA_STATS64 => device.packets = double(data, 0).zip(double(data, 8)).map(|(rx, tx)| [rx, tx]),
+            IFLA_STATS64 => device.counts = read_counts(data),
             IFLA_XDP => device.xdp = read_xdp(data),
             _ => {}
         }
@@ -309,6 +310,12 @@ fn read_device(body: &[u8]) -> Option<Device> {
         device.lower = None;
     }
     (device.ifindex != 0 && !device.name.is_empty()).then_some(device)
+}
+
+/// Reads a `struct rtnl_link_stats64`, which begins with packets received and sent, and the bytes of both.
+fn read_counts(data: &[u8]) -> Option<[Tally; 2]> {
+    let count = |packets, bytes| Some(Tally::new(double(data, packets)?, double(data, bytes)?));
+    Some([count(0, 16)?, count(8, 24)?])
 }
 
 fn read_xdp(attribute: &[u8]) -> Option<XdpProgram> {
@@ -345,7 +352,7 @@ mod tests {
     }
 
     fn a_vlan() -> Vec<u8> {
-        let counters: Vec<u8> = [11_u64, 12, 13].iter().flat_map(|count| count.to_ne_bytes()).collect();
+        let counters: Vec<u8> = [11_u64, 12, 13, 14].iter().flat_map(|count| count.to_ne_bytes()).collect();
         let names = [&b"uplink0\0"[..], b"a-name-of-more-than-fifteen-bytes\0"];
         let names = names.map(|name| attribute(IFLA_ALT_IFNAME, name)).concat();
         let xdp = [attribute(IFLA_XDP_ATTACHED, &[1]), attribute(IFLA_XDP_PROG_ID, &42_u32.to_ne_bytes())].concat();
@@ -384,7 +391,7 @@ mod tests {
             master: Some(4),
             carries_default: false,
             xdp: Some(XdpProgram { id: Some(42), place: "native" }),
-            packets: Some([11, 12]),
+            counts: Some([Tally::new(11, 13), Tally::new(12, 14)]),
         };
         let two = [a_vlan(), a_vlan()].concat();
         let read: Vec<_> = messages(&two).filter_map(|message| read_answer(&message)).collect();
@@ -398,7 +405,7 @@ mod tests {
         ];
         let bytes = told(RTM_NEWLINK, 0, &elsewhere);
         let peer = messages(&bytes).find_map(|message| read_answer(&message)).unwrap();
-        assert_eq!((peer.lower, peer.kind, peer.xdp, peer.packets), (None, None, None, None));
+        assert_eq!((peer.lower, peer.kind, peer.xdp, peer.counts), (None, None, None, None));
         let data = attribute(IFLA_VXLAN_LINK, &3_u32.to_ne_bytes());
         for (kind, lower) in [("vxlan", Some(3)), ("geneve", None)] {
             let kind = attribute(IFLA_INFO_KIND, format!("{kind}\0").as_bytes());
@@ -446,9 +453,9 @@ mod tests {
         let all = devices.list().unwrap();
         let listed = all.iter().find(|device| device.name == "lo").expect("every namespace has one");
         assert_eq!((listed.ifindex, listed.hardware, listed.loopback, &listed.kind), (1, 772, true, &None));
-        assert!(listed.packets.is_some() && listed.mtu > 0);
+        assert!(listed.counts.is_some() && listed.mtu > 0);
         let found = devices.find("lo").unwrap().expect("it was listed");
-        assert_eq!(Device { packets: None, ..found }, Device { packets: None, ..listed.clone() });
+        assert_eq!(Device { counts: None, ..found }, Device { counts: None, ..listed.clone() });
     }
 
     #[test]

@@ -38,6 +38,13 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             tcp,
             packet_sizes: _,
             coverage,
+            coverage_lower: _,
+            coverage_upper,
+            coverage_bytes: _,
+            coverage_bytes_lower: _,
+            coverage_bytes_upper: _,
+            blind_seconds,
+            trouble,
             kept,
         },
     ) in interfaces.iter().enumerate()
@@ -62,10 +69,14 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         line.extend(direction.as_ref().map(Cell::from));
         line.extend([Cell::from(rate), balanced, kept]);
         line.extend(coverage.map(|coverage| {
-            let tone = if coverage < COVERAGE_MIN { Alarm } else { Plain };
+            let tone = if coverage_upper.unwrap_or(coverage) < COVERAGE_MIN { Alarm } else { Plain };
             Cell::new(format!("coverage {}", percent(coverage)), tone)
         }));
+        line.extend(blind_seconds.map(|seconds| Cell::new(format!("BLIND for up to {seconds:.1} s"), Alarm)));
         grid.across(line);
+        if let Some(trouble) = trouble {
+            grid.across([Cell::new(format!("TROUBLE: {trouble}"), Alarm)]);
+        }
         grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
         let mut line = |what: String, tally: &Tally, tone| {
             let share = percent(ratio(tally.packets, ledger.seen.packets));

@@ -149,6 +149,15 @@ fn of_interfaces(metrics: &mut Metrics, interfaces: &[Interface]) {
     let coverage = all().filter_map(|(attributes, one)| Some((attributes, one.coverage?)));
     let description = "Packets that weir saw, per packet that the interface counted.";
     metrics.real(Name("weir.interface.coverage", "1", description), coverage);
+    let bytes = all().filter_map(|(attributes, one)| Some((attributes, one.coverage_bytes?)));
+    let description = "Bytes that weir saw, per byte that the interface counted.";
+    metrics.real(Name("weir.interface.coverage_bytes", "1", description), bytes);
+    let upper = all().filter_map(|(attributes, one)| Some((attributes, one.coverage_upper?)));
+    let description = "At most so many packets did weir see, per packet that the interface counted.";
+    metrics.real(Name("weir.interface.coverage_upper", "1", description), upper);
+    let blind = all().map(|(attributes, one)| (attributes, one.blind_seconds.unwrap_or_default()));
+    let description = "For how long of the window weir may not have seen the interface's packets.";
+    metrics.real(Name("weir.interface.blind", "s", description), blind);
     let kept = all().map(|(attributes, one)| (attributes, one.kept));
     metrics.real(Name("weir.interface.kept", "1", "The share of packets that were not lost."), kept);
 }

@@ -227,6 +227,12 @@ fn of_interface(all: &mut Expected, interface: &Value) {
     all.gauge("weir.interface.info", &[own.as_slice(), &how].concat(), &json!(1));
     all.gauge("weir.interface.sampling", &own, &interface["sampling"]);
     all.gauge("weir.interface.coverage", &own, &real(&interface["coverage"]));
+    if let Some(bytes) = interface.get("coverage_bytes") {
+        all.gauge("weir.interface.coverage_bytes", &own, &real(bytes));
+        all.gauge("weir.interface.coverage_upper", &own, &real(&interface["coverage_upper"]));
+    }
+    let blind = interface.get("blind_seconds").cloned().unwrap_or_else(|| json!(0.0));
+    all.gauge("weir.interface.blind", &own, &real(&blind));
     all.gauge("weir.interface.kept", &own, &real(&interface["kept"]));
 }
 

@@ -200,6 +200,9 @@ fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
         direction: Some("ingress"),
         feeds: "all",
         coverage: None,
+        coverage_bytes: None,
+        blind: None,
+        trouble: None,
     };
     (0..ledgers.len()).map(interface).collect()
 }

@@ -59,7 +59,8 @@ impl Oracle {
             }
         }
         // Which packets a socket dropped, nobody knows.
-        let mut dropped = lost.get("socket_drop").map_or(0, |tally| tally.packets);
+        let unread = ["socket_drop", "blind"].iter().filter_map(|reason| lost.get(*reason));
+        let mut dropped: u64 = unread.map(|tally| tally.packets).sum();
         for (edge, truth) in self.size_classes() {
             let (place, stated) =
                 (format!(".packet_sizes up to {edge}"), classes.get(&edge).copied().unwrap_or_default());

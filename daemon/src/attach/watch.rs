@@ -1,0 +1,251 @@
+//! What is known of an attachment's place at its hook: whether it sees all packets now, for how long it may not have
+//! seen them, and how often weir has mended that.
+//!
+//! Somebody may remove a link or a filter, put another program in it, or stand in front of it with a program that ends
+//! the chain. weir looks once a second and at each window's edge. When something is wrong, it attaches again or moves
+//! to the front at once. From the last look at which all was well until then, it may have been blind. Who stands in
+//! front may pass every packet on: then nothing was missed, and the interface's own count shows it.
+//!
+//! Somebody may do the same again and again. Then weir mends it a few times at once and after that once a minute. It
+//! says who stands in front, and that it does not see all packets.
+
+use std::time::Duration;
+
+/// What becomes of an attachment that is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// It meets every packet before all others do.
+    First,
+    /// These, by their names, meet the packets before it.
+    Behind {
+        /// Who they are.
+        who: Vec<String>,
+        /// Whether weir can move before them.
+        can_move: bool,
+    },
+    /// Somebody has removed it.
+    Removed,
+    /// Somebody has put the program of this number in its place.
+    Replaced(u32),
+}
+
+impl Seat {
+    /// What is wrong, for people; `None` if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            Self::First => None,
+            Self::Behind { who, .. } => Some(format!(
+                "{} before weir's program, which sees only what is passed on",
+                match &who[..] {
+                    [one] => format!("{one} stands"),
+                    [one, other] => format!("{one} and {other} stand"),
+                    all => format!("{} and {} more stand", all[..2].join(", "), all.len() - 2),
+                }
+            )),
+            Self::Removed => Some("somebody has removed weir's program".to_owned()),
+            Self::Replaced(program) => Some(format!("somebody has put program {program} in the place of weir's")),
+        }
+    }
+}
+
+/// What is to be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Put it back now.
+    Mend,
+    /// Say so: this is new, and weir leaves it so for now.
+    Tell,
+    /// It was said.
+    Nothing,
+}
+
+/// How often weir may mend an attachment: a few times at once, and then once in a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempts {
+    left: u32,
+    regained: Duration,
+}
+
+impl Attempts {
+    const AT_ONCE: u32 = 3;
+    const REGAINED_IN: Duration = Duration::from_secs(60);
+
+    const fn new(now: Duration) -> Self {
+        Self { left: Self::AT_ONCE, regained: now }
+    }
+
+    /// Takes one, if one is left at this monotonic time.
+    fn take(&mut self, now: Duration) -> bool {
+        let since = now.saturating_sub(self.regained);
+        let more = (since.as_secs() / Self::REGAINED_IN.as_secs()) as u32;
+        if self.left.saturating_add(more) >= Self::AT_ONCE {
+            *self = Self::new(now);
+        } else {
+            self.left += more;
+            self.regained += Self::REGAINED_IN * more;
+        }
+        let one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        one
+    }
+}
+
+/// One attachment as it is watched. All times are monotonic.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// When it was last known to see all packets.
+    good_at: Duration,
+    /// For how long of the open window it saw no packets, at most.
+    blind: Duration,
+    /// For how long of the open window somebody stood in front of it, at most.
+    obscured: Duration,
+    attempts: Attempts,
+    trouble: Option<String>,
+    /// Who stands in front and cannot be passed; that is trouble only where packets are missing.
+    standing: Option<String>,
+}
+
+impl Watched {
+    /// One that was attached now.
+    pub const fn new(now: Duration) -> Self {
+        let attempts = Attempts::new(now);
+        Self { good_at: now, blind: Duration::ZERO, obscured: Duration::ZERO, attempts, trouble: None, standing: None }
+    }
+
+    /// What keeps weir from seeing all packets now.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// All is well now. Returns whether it was not before.
+    pub fn is_well(&mut self, now: Duration) -> bool {
+        (self.good_at, self.standing) = (now, None);
+        self.trouble.take().is_some()
+    }
+
+    /// It is not where it should be.
+    pub fn is_wrong(&mut self, seat: &Seat, now: Duration) -> Order {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        match seat {
+            Seat::First => return Order::Nothing,
+            Seat::Behind { .. } => self.obscured += passed,
+            Seat::Removed | Seat::Replaced(_) => self.blind += passed,
+        }
+        let was_known = if matches!(seat, Seat::Behind { can_move: false, .. }) {
+            std::mem::replace(&mut self.standing, seat.trouble()).is_some()
+        } else {
+            self.standing = None;
+            let was_known = std::mem::replace(&mut self.trouble, seat.trouble()).is_some();
+            if self.attempts.take(now) {
+                return Order::Mend;
+            }
+            was_known
+        };
+        if was_known { Order::Nothing } else { Order::Tell }
+    }
+
+    /// What stands in front now, or keeps weir from seeing all packets.
+    pub fn reason(&self) -> Option<&str> {
+        self.trouble.as_deref().or(self.standing.as_deref())
+    }
+
+    /// It is mended: what has passed since [`Watched::is_wrong`] was seen no better.
+    pub fn is_mended(&mut self, now: Duration) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        if self.blind >= self.obscured {
+            self.blind += passed;
+        } else {
+            self.obscured += passed;
+        }
+        self.trouble = None;
+    }
+
+    /// It is attached nowhere any more, and is not said to be well until it is again.
+    pub fn is_nowhere(&mut self, now: Duration) {
+        self.blind += now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+    }
+
+    /// It was not possible to mend it.
+    pub fn is_not_mended(&mut self, why: &str) {
+        if let Some(trouble) = &mut self.trouble {
+            *trouble = format!("{trouble}; {why}");
+        }
+    }
+
+    /// Whether it may have been blind in the open window.
+    pub const fn was_wrong(&self) -> bool {
+        !self.blind.is_zero() || !self.obscured.is_zero()
+    }
+
+    /// For how long it may have been blind in the window that ends now, if packets were `missed`. A program in front
+    /// that passes everything on makes nobody blind.
+    pub fn close(&mut self, missed: bool) -> Option<Duration> {
+        let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
+        if self.standing.is_some() {
+            self.trouble = self.standing.clone().filter(|_| missed);
+        }
+        Some(if missed { blind + obscured } else { blind }).filter(|time| !time.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn behind(can_move: bool) -> Seat {
+        Seat::Behind { who: vec!["program 7".to_owned()], can_move }
+    }
+
+    #[test]
+    fn a_few_attempts_are_made_at_once_and_then_one_a_minute() {
+        let mut attempts = Attempts::new(seconds(100));
+        let made: Vec<u64> = (100..400).filter(|now| attempts.take(seconds(*now))).collect();
+        assert_eq!(made, [100, 101, 102, 160, 220, 280, 340]);
+        assert!((700..703).all(|now| attempts.take(seconds(now))), "after a long rest all of them again");
+        assert!(!attempts.take(seconds(703)));
+    }
+
+    #[test]
+    fn it_was_blind_from_the_last_good_look_until_it_is_mended() {
+        let mut watched = Watched::new(seconds(10));
+        assert!(!watched.is_well(seconds(11)) && !watched.was_wrong());
+        assert_eq!(watched.is_wrong(&Seat::Removed, seconds(12)), Order::Mend);
+        assert!(watched.trouble().is_some());
+        watched.is_mended(seconds(13));
+        assert!(watched.was_wrong() && watched.trouble().is_none());
+        assert!(!watched.is_well(seconds(20)), "it was mended before");
+        assert_eq!(watched.close(false), Some(seconds(2)), "whether packets came or not");
+        assert_eq!((watched.was_wrong(), watched.close(true)), (false, None));
+    }
+
+    #[test]
+    fn who_stands_in_front_makes_blind_only_if_packets_are_missed() {
+        for (missed, expected) in [(false, None), (true, Some(seconds(3)))] {
+            let mut watched = Watched::new(seconds(10));
+            assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
+            watched.is_mended(seconds(13));
+            assert_eq!(watched.close(missed), expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_moved_is_not_tried_and_stays_wrong() {
+        let mut watched = Watched::new(seconds(10));
+        assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
+        assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 stands")));
+        assert_eq!((watched.close(false), watched.trouble()), (None, None), "it passes everything on");
+        assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was said");
+        assert!(watched.close(true) == Some(seconds(1)) && watched.trouble().is_some());
+        for now in 12..15 {
+            assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Mend);
+        }
+        assert_eq!(watched.is_wrong(&Seat::Removed, seconds(15)), Order::Nothing, "again and again");
+        watched.is_not_mended("and no more");
+        assert!(watched.trouble().is_some_and(|trouble| trouble.ends_with("removed weir's program; and no more")));
+        assert!(watched.is_well(seconds(16)));
+    }
+}
