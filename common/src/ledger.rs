@@ -92,15 +92,15 @@ reasons! {
         Lldp = "lldp",
         /// An IEEE 802.3 length instead of an `EtherType`, and none behind it (SNAP): spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848), behind which there is no sound IP header: a pseudowire, a control channel, or a packet
-        /// that was captured only in part.
+        /// MPLS (0x8847, 0x8848) without a sound IP header behind it: a pseudowire, a control channel, or a packet that was
+        /// captured only in part.
         Mpls = "mpls",
         /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
         MplsDepth = "mpls_depth",
         /// PPP over Ethernet: discovery (0x8863), or a session (0x8864) of an unknown version.
         Pppoe = "pppoe",
-        /// PPP of another protocol than IP and MPLS: link control, authentication, address negotiation; or IP that PPP has
-        /// compressed, encrypted or split.
+        /// PPP of another protocol than IP and MPLS: link control, authentication, address negotiation; or IP that PPP
+        /// has compressed, encrypted or split.
         Ppp = "ppp",
         /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",

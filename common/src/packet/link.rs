@@ -3,6 +3,7 @@
 use super::{
     Bytes, Link, MPLS_LABELS_MAX, Payload, Window, ethertype, guess,
     tag::{open, untag},
+    with_type_at,
 };
 use crate::ledger::Skip;
 
@@ -32,12 +33,6 @@ pub(super) fn begin<B: Bytes + ?Sized>(packet: &B, link: Link) -> Result<Payload
 /// What Cisco's HDLC begins with, in the place of PPP's address (RFC 1547 section 4.3.1).
 const CISCO_UNICAST: u8 = 0x0f;
 const CISCO_BROADCAST: u8 = 0x8f;
-
-/// What follows an `EtherType` at `at`.
-#[inline(always)]
-pub(super) fn with_type_at<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
-    Ok(Payload { ethertype: packet.be16(at).ok_or(Skip::TruncatedLink)?, at: at + 2 })
-}
 
 /// An IP packet, by its version field: there is nothing else in the packet.
 #[inline(always)]

@@ -388,6 +388,12 @@ struct Payload {
     at: usize,
 }
 
+/// What follows an `EtherType` at `at`.
+#[inline(always)]
+fn with_type_at<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
+    Ok(Payload { ethertype: packet.be16(at).ok_or(Skip::TruncatedLink)?, at: at + 2 })
+}
+
 /// What an IP header and those behind it say, and where the transport header begins.
 #[derive(Clone, Copy)]
 struct Layer {

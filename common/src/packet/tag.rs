@@ -1,7 +1,7 @@
 //! Tags between the addresses of a frame and the `EtherType` of what it carries: of VLANs, and others that end with
 //! another `EtherType`.
 
-use super::{Bytes, Link, Payload, VLAN_TAGS_MAX, Window, ethertype, link::with_type_at};
+use super::{Bytes, Link, Payload, VLAN_TAGS_MAX, Window, ethertype, with_type_at};
 use crate::ledger::Skip;
 
 /// The step over a tag of a VLAN.
@@ -51,7 +51,8 @@ pub(super) fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Resu
     Err(Skip::VlanDepth)
 }
 
-/// What follows LLC or `MACsec`, whose lengths are their own; the payload itself where it is neither, or cannot be read.
+/// What follows LLC or `MACsec`, whose lengths are their own; the payload itself where it is neither, or cannot be
+/// read.
 #[inline(always)]
 pub(super) fn open<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Payload, Skip> {
     let bytes = match payload.ethertype {
@@ -81,8 +82,8 @@ fn macsec<B: Bytes + ?Sized>(packet: &B, at: usize) -> usize {
     }
 }
 
-/// The identifier of the outermost VLAN, without its priority; 0 if there is no tag of a VLAN. Before that tag there may
-/// be one other.
+/// The identifier of the outermost VLAN, without its priority; 0 if there is no tag of a VLAN. Before that tag there
+/// may be one other.
 #[inline(always)]
 pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
     const IDENTIFIER: u16 = 0x0fff;

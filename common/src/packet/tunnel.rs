@@ -2,7 +2,7 @@
 //!
 //! Tunnels are recognised by their protocol or by their UDP destination port, as in the kernel's own decapsulation.
 
-use super::{Bytes, Layer, Payload, Tunnels, Window, ethertype, link};
+use super::{Bytes, Layer, Payload, Tunnels, Window, ethertype, with_type_at};
 use crate::{flow::class, proto};
 
 /// The most GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
@@ -153,7 +153,7 @@ pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer, look: impl Lo
 
 #[inline(always)]
 fn ethernet<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
-    link::with_type_at(packet, packet.forget(at) + 12).ok()
+    with_type_at(packet, packet.forget(at) + 12).ok()
 }
 
 /// A payload of a type that may be a whole Ethernet frame.

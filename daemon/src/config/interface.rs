@@ -16,7 +16,8 @@ use crate::{
 /// A network interface to measure, all whose names fit a pattern, or all that a default route leaves by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name or an alternative one, as Linux allows it; `*` and `?` make it a pattern. Or [`interface::DEFAULT_ROUTE`].
+    /// Its name or an alternative one, as Linux allows it; `*` and `?` make it a pattern. Or
+    /// [`interface::DEFAULT_ROUTE`].
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
@@ -219,8 +220,8 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     device_name(field, field.text()?)
 }
 
-/// What Linux takes as the name of a device (`dev_valid_name`), less control characters; or as an alternative one, which
-/// may be longer.
+/// What Linux takes as the name of a device (`dev_valid_name`), less control characters; or as an alternative one,
+/// which may be longer.
 fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !OTHER_NAME_BYTES.contains(&name.len()) {

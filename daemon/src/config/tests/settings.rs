@@ -80,14 +80,15 @@ fn examples_parse() {
     examples.retain(|path| path.is_file());
     examples.sort();
     let names: Vec<&str> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["fleet.yaml", "router.yaml", "two-sinks.yaml"]);
-    let [fleet, router, two_sinks] = [0, 1, 2].map(|i| {
+    assert_eq!(names, ["fleet.yaml", "nat.yaml", "router.yaml", "two-sinks.yaml"]);
+    let [fleet, nat, router, two_sinks] = [0, 1, 2, 3].map(|i| {
         let text = fs::read_to_string(&examples[i]).unwrap();
         Config::parse(&text, names[i]).unwrap_or_else(|e| panic!("{e}"))
     });
 
     assert_eq!(fleet.hash_key, HashKey::File("/run/credentials/weir.service/hash.key".into()));
     assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
+    assert_eq!(nat.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>(), ["downloads", "uploads"]);
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
     assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64, .. }]
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));

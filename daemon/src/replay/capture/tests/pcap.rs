@@ -65,8 +65,8 @@ fn every_link_type_has_its_name() {
         (276, Link::Sll2),
         (9, Link::Ppp),
         (50, Link::Ppp),
-        (166, Link::Other),
-        (204, Link::Other),
+        (166, Link::PppWithDirection),
+        (204, Link::PppWithDirection),
         (105, Link::Other),
         // An FCS of four bytes behind every frame.
         (0x2400_0001, Link::Ethernet),
