@@ -508,7 +508,7 @@ impl<'a> Attachments<'a> {
     /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
     /// counted. What weir has missed while it was blind is lost: adds it to `edge`.
     pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
-        if self.slots.sockets() > 0
+        if self.slots.iter().any(|one| one.obtained == Obtained::AfPacket)
             && let Err(error) = self.readings.take_later(&mut self.devices)
         {
             debug!("cannot read the interfaces' own counts again: {error}");

@@ -280,10 +280,10 @@ impl Attachment {
 
     /// Both counts of this attachment, which is in this slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
-        let hold = self.present.as_ref().and_then(|present| present.hold.as_ref());
         let ifindex = self.present.as_ref().map(|present| present.ifindex).or(self.nowhere)?;
-        match hold {
-            Some(Hold::Socket { .. }) => readings.of_socket(self.told, ifindex, self.way),
+        // It may be closed by now, for the last window.
+        match self.obtained {
+            Obtained::AfPacket => readings.of_socket(self.told, ifindex, self.way),
             _ => readings.of_program(slot, ifindex, self.way),
         }
     }
