@@ -101,7 +101,7 @@ mod tests {
         let others = [size_of::<Tally>(), SIZE_CLASSES, size_of::<HandedOver>()];
         assert_eq!(LAYOUT, 2);
         assert_eq!(block, [64, 2112, 287_552]);
-        assert_eq!(counters, [0, 88, 104, 120, 152, 392, 456]);
+        assert_eq!(counters, [0, 88, 104, 120, 152, 392, 472]);
         assert_eq!(record, [40, 48, 62, 64]);
         assert_eq!(others, [16, 2736, 16_384]);
     }

@@ -92,8 +92,8 @@ reasons! {
         Lldp = "lldp",
         /// An IEEE 802.3 length instead of an `EtherType`, and none behind it (SNAP): spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848) without a sound IP header behind it: a pseudowire, a control channel, or a packet that was
-        /// captured only in part.
+        /// MPLS (0x8847, 0x8848) without a sound IP header behind it: a pseudowire, a control channel, or a packet that
+        /// was captured only in part.
         Mpls = "mpls",
         /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
         MplsDepth = "mpls_depth",

@@ -1,8 +1,8 @@
 //! What a payload is whose type nothing tells.
 //!
 //! The first four bits say little: the address that begins an Ethernet frame in a pseudowire may begin with 4 or 6,
-//! too. So a header counts as one of IP only if all of it agrees with itself and with the packet: lengths, and the checksum
-//! of IPv4. IP within such a frame is not looked for, because that takes old kernels' verifiers too long.
+//! too. So a header counts as one of IP only if all of it agrees with itself and with the packet: lengths, and the
+//! checksum of IPv4. IP within such a frame is not looked for, because that takes old kernels' verifiers too long.
 
 use super::{Bytes, Payload, Window, ethertype};
 use crate::proto;
