@@ -93,7 +93,7 @@ fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// With what CAP_SYS_ADMIN still allows, though it has a capability of its own by now.
+/// With what `CAP_SYS_ADMIN` still allows, though it has a capability of its own by now.
 fn allowed_by(effective: CapabilitySet) -> CapabilitySet {
     let split = CapabilitySet::BPF | CapabilitySet::PERFMON;
     if effective.contains(CapabilitySet::SYS_ADMIN) { effective | split } else { effective }

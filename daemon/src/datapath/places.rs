@@ -134,7 +134,7 @@ mod tests {
             let mut keys = HashSet::new();
             while keys.len() < MOST {
                 let ifindex = 1 + (random(seed) % u64::from(most - 1)) as u32;
-                keys.insert(if random(seed) % 2 == 0 { ifindex } else { egress(ifindex) });
+                keys.insert(if random(seed).is_multiple_of(2) { ifindex } else { egress(ifindex) });
             }
             let table = table(keys);
             table.check();

@@ -67,7 +67,7 @@ pub fn examine(config: &Config) -> Machine {
         fragments(Features::ask()),
         tcx(),
         btf(),
-        compiler(fs::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
+        compiler(&fs::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
         time::examine(),
         translation(&Nat::ask()),
     ]);
@@ -262,7 +262,7 @@ fn btf() -> Finding {
     }
 }
 
-fn compiler(setting: io::Result<String>) -> Finding {
+fn compiler(setting: &io::Result<String>) -> Finding {
     const SETTING: &str = "net.core.bpf_jit_enable";
     let name = "JIT compiler";
     match setting.as_deref().map(str::trim) {
@@ -436,10 +436,10 @@ mod tests {
 
     #[test]
     fn an_interpreter_is_worth_a_word() {
-        assert_eq!(compiler(Ok("0\n".to_owned())).answer, Answer::No);
-        assert_eq!(compiler(Ok("1\n".to_owned())).answer, Answer::Yes);
+        assert_eq!(compiler(&Ok("0\n".to_owned())).answer, Answer::No);
+        assert_eq!(compiler(&Ok("1\n".to_owned())).answer, Answer::Yes);
         let unknown = |error: ErrorKind| {
-            let finding = compiler(Err(error.into()));
+            let finding = compiler(&Err(error.into()));
             assert_eq!(finding.answer, Answer::Unknown);
             finding.detail
         };

@@ -1,5 +1,7 @@
 //! Merged buffers are the packets that they stand for: each with all headers, however many there are.
 
+#![expect(clippy::needless_pass_by_value, reason = "stacks of headers read better without a reference at each level")]
+
 use super::*;
 use crate::ledger::Tally;
 
