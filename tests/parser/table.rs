@@ -85,7 +85,6 @@ pub fn the_verifier_has_little_to_do() -> Result<()> {
     for (tunnels, most) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 150_000)] {
         Object::load(Plan { tunnels, ..PLAN }, |object| {
             let Some(verified) = object.verified_instructions()? else { return Ok(()) };
-            println!("{tunnels:?}: {verified} instructions");
             ensure!(verified > 0 && verified < most, "{tunnels:?}: {verified} instructions were verified");
             Ok(())
         })?;
