@@ -143,7 +143,15 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             valves.push(kernel.valves()?);
         }
     }
-    let parts = kernel.as_mut().map(Kernel::parts).transpose()?;
+    let mut parts = kernel.as_mut().map(Kernel::parts).transpose()?;
+    let needs = Needs { has_programs: parts.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
+    // Every program that an interface may need later, while weir may load it. Before the first window begins: the
+    // kernel takes a second to verify them on a busy machine.
+    let mut standing = Standing::default();
+    if let Some(parts) = parts.as_mut().filter(|_| needs.has_tcx) {
+        parts.tc.load_all();
+        standing.load();
+    }
 
     // The first window begins here, before the first packet is counted: its day decides the key of all shards.
     let last_end = inheritance.book().map(|book| book.until);
@@ -172,7 +180,6 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             }
             None => (None, None, None),
         };
-        let needs = Needs { has_programs: kernel_side.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
         let secret = matches!(config.hash_key, HashKey::Random).then_some(key);
         let mut handover =
             kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
@@ -192,7 +199,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         }
         // Before the interfaces are listed, so that no change falls in between.
         let (events, ender) = Events::open().map_err(AttachError::List)?;
-        let (inherited, standing) = (take(&mut inheritance.links), Standing::default());
+        let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
         let counts = (table, live);
         let mut attachments = Attachments::attach(ladder, counts, &config.interfaces, views.clone(), start.strict)?;
@@ -249,9 +256,6 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             last: None,
             alerts,
         };
-        if needs.has_tcx {
-            attachments.load_all();
-        }
         let kept = privileges::still_needed(&config.interfaces, needs);
         let identity = Identity {
             version: env!("CARGO_PKG_VERSION").to_owned(),

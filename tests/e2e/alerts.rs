@@ -88,7 +88,7 @@ fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Resu
     let told = told_by_reports(reports)?;
     let log = daemon.log()?;
     let lines: Vec<_> =
-        log.lines().filter(|line| line.contains("alert begins") || line.contains("alert ends")).collect();
+        log.lines().filter(|line| line.contains("alert begins:") || line.contains("alert ends:")).collect();
     ensure!(lines.len() == told.len(), "{told:?}, and the log has\n{}", lines.join("\n"));
     for ((change, _), line) in told.iter().zip(&lines) {
         ensure!(line.contains(if change == "begins" { "WARN" } else { "INFO" }), "{change}: {line}");
@@ -119,7 +119,7 @@ fn expected(reports: &[Value]) -> Result<Vec<bool>> {
     let (mut fires, mut beyond, mut within) = (false, 0, 0);
     let mut story = Vec::new();
     for report in reports {
-        let is_whole = report["window"]["seconds"].as_f64().context("seconds")? >= 0.9;
+        let is_whole = (0.9..=1.1).contains(&report["window"]["seconds"].as_f64().context("seconds")?);
         if is_whole {
             let rows = list(&report["spread"]["destinations_per_source"])?;
             let lower = rows.iter().filter_map(|row| row["distinct"]["lower"].as_u64()).max().unwrap_or(0);

@@ -347,7 +347,7 @@ fn a_key_is_looked_up_in_the_views_of_its_window() -> Result<()> {
     ask()?.check(0, &[])?;
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
-    ask()?.check(2, &["no view"])?;
+    ask()?.check(2, &["no list or view has keys of"])?;
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
 }
 

@@ -123,14 +123,6 @@ impl<'a> Attachments<'a> {
         Ok(all)
     }
 
-    /// Loads every program that an interface may need later.
-    pub fn load_all(&mut self) {
-        if let Some(programs) = &mut self.ladder.programs {
-            programs.tc.load_all();
-            self.ladder.standing.load();
-        }
-    }
-
     /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for
     /// stays attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends
     /// now. What it asks for besides is attached when the interfaces are followed the next time. What `weir detach` has
