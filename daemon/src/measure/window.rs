@@ -123,8 +123,8 @@ impl Window {
     }
 }
 
-/// A window may end so late and keep its length: this part of the interval, within these limits. A busy machine looks at
-/// the clock that late, and windows of a second stay aligned there, too.
+/// A window may end so late and keep its length: this part of the interval, within these limits. A busy machine looks
+/// at the clock that late, and windows of a second stay aligned there, too.
 const LATE_PART: u32 = 10;
 const LATE_MIN: Duration = Duration::from_millis(250);
 const LATE_MAX: Duration = Duration::from_millis(500);
