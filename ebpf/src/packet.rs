@@ -72,9 +72,24 @@ impl Bytes for Frame {
     }
 
     #[inline(always)]
+    fn place(&self, number: u16) -> usize {
+        place(number)
+    }
+
+    #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         forget(at, unknown_zero(self.ifindex))
     }
+}
+
+/// A number below 2^16, for the verifier, too.
+#[inline(always)]
+fn place(number: u16) -> usize {
+    let mut place = usize::from(number);
+    // In assembly, or LLVM would see that this does nothing.
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} &= 0xffff", inout(reg) place, options(pure, nomem, nostack)) };
+    place
 }
 
 /// A zero that the verifier takes for an unknown number: the sign of an interface's index, negated. An index is
@@ -180,6 +195,11 @@ impl Bytes for Copied {
     #[inline(always)]
     fn length(&self) -> usize {
         self.length
+    }
+
+    #[inline(always)]
+    fn place(&self, number: u16) -> usize {
+        place(number)
     }
 
     #[inline(always)]

@@ -179,11 +179,11 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
         let tag = if self.is_tagged() { VLAN_BYTES } else { 0 };
         let link = if self.hides_link_header() { ETHERNET_BYTES } else { 0 };
         // SAFETY: the context is the one that the kernel passed to this program.
-        let mut length = unsafe { (*self.0).len.wrapping_add(tag + link) };
+        let mut length = u64::from(unsafe { (*self.0).len.wrapping_add(tag + link) });
         // To the verifier it is some number, whichever way it came about.
         // SAFETY: register arithmetic only.
         unsafe { asm!("{0} &= -1", inout(reg) length, options(pure, nomem, nostack)) };
-        length
+        length as u32
     }
 
     /// A copy of the packet's beginning as it was on the wire.

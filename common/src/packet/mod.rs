@@ -86,6 +86,13 @@ pub trait Bytes {
         number
     }
 
+    /// A place in a table of 2^16 entries. Verifiers before Linux 6.0 do not know that a number is below 2^16 once its
+    /// bytes were swapped.
+    #[inline(always)]
+    fn place(&self, number: u16) -> usize {
+        usize::from(number)
+    }
+
     /// The byte at `at`.
     #[inline(always)]
     fn u8(&self, at: usize) -> Option<u8> {

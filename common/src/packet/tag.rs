@@ -34,15 +34,15 @@ static STEPS: [u8; 1 << 16] = {
 
 /// The bytes from this `EtherType` to the next one; 0 if it is none of a tag.
 #[inline(always)]
-pub(super) fn step(ethertype: u16) -> usize {
-    usize::from(STEPS[usize::from(ethertype)])
+pub(super) fn step<B: Bytes + ?Sized>(packet: &B, ethertype: u16) -> usize {
+    STEPS.get(packet.place(ethertype)).map_or(0, |step| usize::from(*step))
 }
 
 /// The payload behind all tags.
 #[inline(always)]
 pub(super) fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Result<Payload, Skip> {
     for _ in 0..VLAN_TAGS_MAX + 1 {
-        let step = step(payload.ethertype);
+        let step = step(packet, payload.ethertype);
         if step == 0 {
             return Ok(payload);
         }
@@ -96,18 +96,13 @@ pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
     // One way to the verifier, whatever the link type.
     let (type_at, at) = (packet.forget(type_at), packet.forget(at));
     let mut payload = Payload { ethertype: packet.be16(type_at).unwrap_or(0), at };
-    let step = step(payload.ethertype);
+    let step = step(packet, payload.ethertype);
     if step > VLAN {
         let at = packet.forget(at - 2 + step);
         payload = Payload { ethertype: packet.be16(at).unwrap_or(0), at: at + 2 };
     }
     let Payload { ethertype, at } = payload;
-    let tag = if is_vlan(ethertype) { packet.be16(packet.forget(at)).unwrap_or(0) } else { 0 };
+    let tag = if self::step(packet, ethertype) == VLAN { packet.be16(packet.forget(at)).unwrap_or(0) } else { 0 };
     // One number to the verifier, with a tag and without.
     packet.forget(usize::from(tag & IDENTIFIER)) as u16
-}
-
-#[inline(always)]
-fn is_vlan(ethertype: u16) -> bool {
-    step(ethertype) == VLAN
 }
