@@ -35,7 +35,7 @@ static STEPS: [u8; 1 << 16] = {
 /// The bytes from this `EtherType` to the next one; 0 if it is none of a tag.
 #[inline(always)]
 pub(super) fn step<B: Bytes + ?Sized>(packet: &B, ethertype: u16) -> usize {
-    STEPS.get(packet.place(ethertype)).map_or(0, |step| usize::from(*step))
+    usize::from(STEPS[packet.place(ethertype) & (STEPS.len() - 1)])
 }
 
 /// The payload behind all tags.
