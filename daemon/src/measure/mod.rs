@@ -10,7 +10,7 @@
 //! not hold, and ranked by what they have [`beyond`] the listed addresses: a [`ranking`] has the largest. Bounds come
 //! from the tails of the [`binomial`] distribution. [`heavy_hitters`] have most bytes, [`spreaders`] touch most. Of a
 //! view's keys follows how evenly traffic is spread over them: its [`entropy`]. Packets are counted by their [`sizes`].
-//! Records that sampling took are held as [`drawn`] until it is known whether anything was left out. All parts agree
+//! Records that sampling took are held as drawn until it is known whether anything was left out. All parts agree
 //! with their [`whole`], and [`doubt`] says how far the truth may be away.
 
 pub mod answer;
