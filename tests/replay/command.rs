@@ -16,13 +16,14 @@ use serde_json::Value;
 use weir_tests::{
     account::{self, Loss, tally},
     daemon::weir_binary,
+    judge::judge,
     oracle::Oracle,
     pcap::{SNAPLEN_MAX, Schedule, Writer},
     scratch::Scratch,
     traffic::{Plan, Traffic},
 };
 
-use crate::library::reports;
+use crate::library::{judge_together, reports};
 
 pub const DONE: i32 = 0;
 const BROKEN: i32 = 1;
@@ -83,6 +84,8 @@ impl Ended {
         ensure!(!self.log.contains("panicked"), "{}", self.log);
         let reports = reports(&self.out)?;
         account::check(&reports, Loss::None)?;
+        judge(&reports)?;
+        judge_together(&reports)?;
         Ok(reports)
     }
 

@@ -67,6 +67,8 @@ const EDGES_PER_WORKER: u64 = 4;
 const WORKERS_MAX: usize = 8;
 /// What the kernel keeps for a CPU besides its flow cache and its ring.
 const BLOCK_BYTES: u64 = bytes_of::<Cpu>() + bytes_of::<HandedOver>() + bytes_of::<Valve>() + REACH_MAX as u64;
+/// The tables of both objects of programs, for parsing: mainly the steps over tags, by `EtherType`.
+const TABLES_BYTES: u64 = 2 * (68 << 10);
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
@@ -95,7 +97,7 @@ pub struct Memory {
     pub ring: u64,
     /// The flow caches, in the kernel.
     pub caches: u64,
-    /// Counters, valves and buffers of all CPUs that there are or that may come, in the kernel.
+    /// Counters, valves and buffers of all CPUs that there are or that may come, and tables, in the kernel.
     pub blocks: u64,
     /// The rings of CPUs that may come, in the kernel.
     pub spare_rings: u64,
@@ -124,7 +126,7 @@ impl Memory {
             let to_come = (0..).zip(&layout.blocks).filter(|(cpu, _)| !cpus.online.contains(cpu));
             (
                 u64::from(layout.slots) * bytes_of::<Record>(),
-                layout.blocks.len() as u64 * BLOCK_BYTES,
+                layout.blocks.len() as u64 * BLOCK_BYTES + TABLES_BYTES,
                 to_come.map(|(_, part)| u64::from(part.ring_bytes)).sum(),
             )
         });
