@@ -184,7 +184,8 @@ pub struct Seconds {
     newest: Option<u64>,
     /// What came in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
     open: Vec<Tally>,
-    /// A second far ahead of the open ones, and what came in it. Either time goes on there, or its time is wrong.
+    /// A second far ahead of the open ones, and what came in it. Either time goes on there, as the next packet shows that
+    /// is not much earlier, or its time is wrong.
     ahead: Option<(u64, Tally)>,
     /// The first second of the window, if it is not open any more, and is perhaps there in part.
     first: Option<(u64, Tally)>,
@@ -217,31 +218,25 @@ impl Seconds {
             self.open[place(second)].add(tally);
             return;
         };
+        if let Some((ahead, came)) = self.ahead.take() {
+            if second.saturating_add(OPEN as u64) > ahead {
+                // Time goes on there.
+                self.go_on(ahead);
+                self.open[place(ahead)].add(came);
+                return self.count(Some(second), tally);
+            }
+            // Its time was wrong.
+            self.unplaced.add(came);
+        }
         if second >= newest.saturating_add(OPEN as u64) {
-            let Some((ahead, came)) = self.ahead.take_if(|(ahead, _)| second.abs_diff(*ahead) < OPEN as u64) else {
-                self.lose_ahead();
-                self.ahead = Some((second, tally));
-                return;
-            };
-            // Time goes on there.
-            self.go_on(ahead.min(second));
-            self.open[place(ahead.min(second))].add(if ahead <= second { came } else { tally });
-            self.count(Some(ahead.max(second)), if ahead <= second { tally } else { came });
+            self.ahead = Some((second, tally));
         } else if second > newest {
-            self.lose_ahead();
             self.go_on(second);
             self.open[place(second)].add(tally);
+        } else if newest - second < OPEN as u64 {
+            self.open[place(second)].add(tally);
         } else {
-            self.lose_ahead();
-            let is_open = newest - second < OPEN as u64;
-            if is_open { self.open[place(second)].add(tally) } else { self.unplaced.add(tally) }
-        }
-    }
-
-    /// Time goes on elsewhere than where packets were ahead: their time was wrong.
-    fn lose_ahead(&mut self) {
-        if let Some((_, came)) = self.ahead.take() {
-            self.unplaced.add(came);
+            self.unplaced.add(tally);
         }
     }
 
@@ -479,6 +474,26 @@ mod tests {
         assert_eq!(sums(&seconds.close(&window(1_000_000, 9_002_000))), [8_002, 0, 6, 0]);
         let mut last = counted([(1_000, 5), (9_000, 5)]);
         assert_eq!(sums(&last.close(&window(1_000_000, 9_001_000))), [8_001, 0, 5, 0]);
+    }
+
+    #[test]
+    fn pauses_between_single_packets_are_silence() {
+        for pause in [OPEN as u64 - 1, OPEN as u64, 100, 1_000] {
+            let mut quiet = counted((0..10).map(|nth| (1_000 + nth * pause, 1)));
+            let rates = quiet.close(&all(1_000_000, (1_001 + 9 * pause) * 1_000));
+            assert_eq!(sums(&rates), [9 * pause + 1, 0, 1, 0], "{pause} s");
+            assert_eq!(rates.packets.count_at(1), 10, "{pause} s");
+        }
+    }
+
+    #[test]
+    fn packets_less_than_all_open_seconds_late_are_in_their_own() {
+        for lag in [1, 59, OPEN as u64 - 1] {
+            let (ahead, late) = (1_005 + OPEN as u64, 1_005 + OPEN as u64 - lag);
+            let times = [(1_000, 1), (1_005, 1), (ahead, 1), (late, 1), (ahead + 10, 1)];
+            let rates = counted(times).close(&all(1_000_000, (ahead + 11) * 1_000));
+            assert_eq!(sums(&rates), [ahead + 11 - 1_000, 0, 1, 0], "{lag} s");
+        }
     }
 
     #[test]

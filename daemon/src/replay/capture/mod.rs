@@ -51,8 +51,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// One packet of a capture, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// When it was captured, in nanoseconds since the Unix epoch; 0 if that was before 1970. `None` where the capture
-    /// has no time (pcapng's simple packet blocks).
+    /// When it was captured, in nanoseconds since the Unix epoch. `None` where the capture has no time (pcapng's simple
+    /// packet blocks), or one that these nanoseconds cannot tell: before 1970, or after July 2554.
     pub time_ns: Option<u64>,
     /// What it begins with.
     pub link: Link,

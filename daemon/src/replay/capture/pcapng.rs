@@ -158,7 +158,7 @@ impl Pcapng {
         let interface = self.interface(interface)?;
         fits(captured, PACKET_AT, block)?;
         Ok(Located {
-            time_ns: Some(interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low))),
+            time_ns: interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low)),
             link: interface.link,
             wire_bytes: original,
             captured: PACKET_AT..PACKET_AT + captured as usize,
@@ -192,12 +192,13 @@ impl Pcapng {
 }
 
 impl Interface {
+    /// Nanoseconds since the Unix epoch, unless they are before it or beyond 64 bits: in 2554.
     #[inline]
-    fn time_ns(&self, ticks: u64) -> u64 {
+    fn time_ns(&self, ticks: u64) -> Option<u64> {
         let ns = self.resolution.ns(ticks);
         match self.offset_ns {
-            0 => ns,
-            offset => u64::try_from((i128::from(ns) + offset).max(0)).unwrap_or(u64::MAX),
+            0 => u64::try_from(ns).ok(),
+            offset => u64::try_from(i128::try_from(ns).ok()? + offset).ok(),
         }
     }
 }
@@ -214,14 +215,11 @@ impl Resolution {
     }
 
     #[inline]
-    const fn ns(self, ticks: u64) -> u64 {
+    const fn ns(self, ticks: u64) -> u128 {
         match self {
-            Self::Coarse(ns) => ticks.saturating_mul(ns),
-            Self::Fine(per_ns) => ticks / per_ns,
-            Self::Binary(exponent) => {
-                let ns = (ticks as u128 * 1_000_000_000) >> exponent;
-                if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
-            }
+            Self::Coarse(ns) => ticks as u128 * ns as u128,
+            Self::Fine(per_ns) => (ticks / per_ns) as u128,
+            Self::Binary(exponent) => (ticks as u128 * 1_000_000_000) >> exponent,
         }
     }
 }

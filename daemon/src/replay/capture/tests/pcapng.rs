@@ -46,22 +46,22 @@ fn every_interface_has_its_own_clock() {
     const TICKS: u64 = 0x0005_4321_0765_4321;
     let (half, quarter) = (0x81, 0x82);
     for (resolution, ticks, time_ns) in [
-        (None, TICKS, TICKS * 1_000),
-        (Some(6), TICKS, TICKS * 1_000),
-        (Some(9), TICKS, TICKS),
-        (Some(3), 5, 5_000_000),
-        (Some(0), 5, 5_000_000_000),
-        (Some(0), u64::MAX, u64::MAX),
-        (Some(12), TICKS, TICKS / 1_000),
-        (Some(19), u64::MAX, 1_844_674_407),
-        (Some(40), TICKS, 0),
-        (Some(127), TICKS, 0),
-        (Some(half), 3, 1_500_000_000),
-        (Some(quarter), 3, 750_000_000),
-        (Some(0x80), u64::MAX, u64::MAX),
-        (Some(0x80 | 20), 1 << 20, 1_000_000_000),
-        (Some(0x80 | 63), u64::MAX, 1_999_999_999),
-        (Some(0xff), u64::MAX, 0),
+        (None, TICKS, Some(TICKS * 1_000)),
+        (Some(6), TICKS, Some(TICKS * 1_000)),
+        (Some(9), TICKS, Some(TICKS)),
+        (Some(3), 5, Some(5_000_000)),
+        (Some(0), 5, Some(5_000_000_000)),
+        (Some(0), u64::MAX, None),
+        (Some(12), TICKS, Some(TICKS / 1_000)),
+        (Some(19), u64::MAX, Some(1_844_674_407)),
+        (Some(40), TICKS, Some(0)),
+        (Some(127), TICKS, Some(0)),
+        (Some(half), 3, Some(1_500_000_000)),
+        (Some(quarter), 3, Some(750_000_000)),
+        (Some(0x80), u64::MAX, None),
+        (Some(0x80 | 20), 1 << 20, Some(1_000_000_000)),
+        (Some(0x80 | 63), u64::MAX, Some(1_999_999_999)),
+        (Some(0xff), u64::MAX, Some(0)),
     ] {
         for order in [Little, Big] {
             let mut file = Writer::pcapng(order);
@@ -73,19 +73,20 @@ fn every_interface_has_its_own_clock() {
                 block.u32(0);
             });
             file.enhanced(0, ticks, 60, b"abc");
-            assert_eq!(read_whole(&file.bytes)[0].time_ns, Some(time_ns), "{resolution:?} {ticks} {order:?}");
+            assert_eq!(read_whole(&file.bytes)[0].time_ns, time_ns, "{resolution:?} {ticks} {order:?}");
         }
     }
 }
 
 #[test]
-fn a_clock_may_be_offset_and_stays_between_1970_and_the_last_nanosecond() {
+fn a_clock_may_be_offset_and_tells_no_time_before_1970_or_after_the_last_nanosecond() {
     for (seconds, ticks, time_ns) in [
-        (1_700_000_000, 5, 1_700_000_000_000_005_000),
-        (-3, 5_000_000, 2_000_000_000),
-        (-3, 5, 0),
-        (i64::MIN, u64::MAX, 0),
-        (i64::MAX, 5, u64::MAX),
+        (1_700_000_000, 5, Some(1_700_000_000_000_005_000)),
+        (-3, 5_000_000, Some(2_000_000_000)),
+        (-3, 3_000_000, Some(0)),
+        (-3, 5, None),
+        (i64::MIN, u64::MAX, None),
+        (i64::MAX, 5, None),
     ] {
         for order in [Little, Big] {
             let mut file = Writer::pcapng(order);
@@ -93,7 +94,7 @@ fn a_clock_may_be_offset_and_stays_between_1970_and_the_last_nanosecond() {
                 block.u16(TSOFFSET).u16(8).u64(seconds as u64).u32(0);
             });
             file.enhanced(0, ticks, 60, b"abc");
-            assert_eq!(read_whole(&file.bytes)[0].time_ns, Some(time_ns), "{seconds} {ticks} {order:?}");
+            assert_eq!(read_whole(&file.bytes)[0].time_ns, time_ns, "{seconds} {ticks} {order:?}");
         }
     }
 }
