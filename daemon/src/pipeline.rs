@@ -149,6 +149,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     // kernel takes a second to verify them on a busy machine.
     let mut standing = Standing::default();
     if let Some(parts) = parts.as_mut().filter(|_| needs.has_tcx) {
+        parts.xdp.load_all();
         parts.tc.load_all();
         standing.load();
     }
@@ -174,9 +175,9 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     thread::scope(|scope| {
         let mut crew = Crew::new(spares);
         let (programs, table, kernel_side) = match parts {
-            Some(Parts { weir, tc, flush, rings, interfaces, .. }) => {
+            Some(Parts { xdp, tc, flush, rings, interfaces, .. }) => {
                 rings.make_all()?;
-                (Some(Programs { xdp: weir, tc }), Some(interfaces), Some((rings, flush)))
+                (Some(Programs { xdp, tc }), Some(interfaces), Some((rings, flush)))
             }
             None => (None, None, None),
         };

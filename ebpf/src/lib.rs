@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `weir` | attached to each interface | counts a packet into its flow's record, passes it on |
 //! | `weir_linear` | the same, before Linux 5.18 | the same, for packets in one piece |
+//! | `weir_generic`, `weir_gen_linear` | the same, in generic mode | the same, but for copies of what the interface sends |
 //! | `weir_ingress`, `weir_egress` | attached to an interface's tc hook (TCX) | the same as `weir`, there |
 //! | `weir_ingress_ip`, `weir_egress_ip` | attached likewise, to devices without a link header | the same |
 //! | `flush` | by test-run on a named CPU, at a window's edge | closes that CPU's window |

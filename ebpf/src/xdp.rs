@@ -1,4 +1,7 @@
-//! XDP: packets in the driver's memory, before there is a socket buffer.
+//! XDP: packets in the driver's memory, before there is a socket buffer; in generic mode, out of one.
+//!
+//! In generic mode the router's own multicast and broadcast packets come back as copies for its own sockets. The
+//! interface did not receive them, and they are not counted: see `weir_common::packet::is_looped_back`.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -10,7 +13,7 @@ use aya_ebpf::{
 use weir_common::{
     control::ReplayHeader,
     ledger::{Skip, Tally},
-    packet::{Link, Parsed, common, walk, walk_captured},
+    packet::{Link, Parsed, common, is_looped_back, walk, walk_captured},
 };
 
 use crate::{
@@ -32,6 +35,47 @@ pub fn weir(ctx: XdpContext) -> u32 {
 pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(Linear(ctx.as_ptr().cast()));
     XDP_PASS
+}
+
+/// As [`weir`], in generic mode.
+#[xdp(frags)]
+pub fn weir_generic(ctx: XdpContext) -> u32 {
+    measure_received(Whole::new(&ctx))
+}
+
+/// As [`weir_linear`], in generic mode.
+#[xdp]
+pub fn weir_gen_linear(ctx: XdpContext) -> u32 {
+    measure_received(Linear(ctx.as_ptr().cast()))
+}
+
+/// Measures what the interface has received, and no copy of what it sends.
+#[inline(always)]
+fn measure_received(packet: impl Xdp) -> u32 {
+    if !is_looped_back(&packet.frame()) {
+        let _ = measure(packet);
+    }
+    XDP_PASS
+}
+
+/// A packet as XDP has it.
+trait Xdp: Packet {
+    /// The packet, with its length.
+    fn frame(self) -> Frame;
+}
+
+impl Xdp for Whole {
+    #[inline(always)]
+    fn frame(self) -> Frame {
+        self.frame_of(self.tally().bytes as usize)
+    }
+}
+
+impl Xdp for Linear {
+    #[inline(always)]
+    fn frame(self) -> Frame {
+        Whole(self.0).frame_of(self.tally().bytes as usize)
+    }
 }
 
 /// Measures a captured packet; see [`ReplayHeader`].
@@ -56,7 +100,7 @@ impl Whole {
     }
 
     #[inline(always)]
-    fn frame(self, length: usize) -> Frame {
+    fn frame_of(self, length: usize) -> Frame {
         Frame::new(&XdpContext::new(self.0), usize::MAX, length)
     }
 }
@@ -77,11 +121,11 @@ impl Packet for Whole {
     }
     #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
-        common(&self.frame(usize::MAX), Configured, found)
+        common(&self.frame_of(usize::MAX), Configured, found)
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        walk(&self.frame(self.tally().bytes as usize), Link::Ethernet, Configured)
+        walk(&self.frame(), Link::Ethernet, Configured)
     }
 }
 
@@ -109,7 +153,7 @@ impl Packet for Linear {
     }
     #[inline(always)]
     fn walk(self) -> Result<Parsed, Skip> {
-        walk(&Whole(self.0).frame(self.tally().bytes as usize), Link::Ethernet, Configured)
+        walk(&self.frame(), Link::Ethernet, Configured)
     }
 }
 

@@ -55,6 +55,7 @@ mod ledger;
 mod links;
 mod log;
 mod memory;
+mod modes;
 mod nat;
 mod nats;
 mod notify;
@@ -105,7 +106,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 40] = [
+const PATIENT: [Suite; 41] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -136,6 +137,7 @@ const PATIENT: [Suite; 40] = [
     Suite { name: "attacker", tests: attacker::TESTS, requirements: attacker::requirements },
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
+    Suite::in_namespaces("modes", modes::TESTS),
     Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),

@@ -15,7 +15,7 @@ use weir_tests::{
 };
 
 use crate::{
-    tcx::{check_both, check_merged, check_own_multicast, check_received, check_sent, watch_by},
+    tcx::{check_both, check_merged, check_received, check_sent, watch_by},
     watch::{self, Ended, ONE_WINDOW, ROOMY_RINGS, Watch, judge, measure, modes, seen_in},
 };
 
@@ -23,7 +23,6 @@ tests![
     received_packets_are_exact,
     sent_packets_are_exact,
     both_directions_have_their_own_account,
-    copies_of_the_routers_own_multicast_are_not_received,
     merged_segments_count_as_the_packets_that_they_are,
     stopping_leaves_the_interface_clean,
     what_a_killed_weir_left_is_removed_at_the_next_start,
@@ -44,10 +43,6 @@ fn sent_packets_are_exact() -> Result<()> {
 
 fn both_directions_have_their_own_account() -> Result<()> {
     check_both(watch_by("tc", "both")?)
-}
-
-fn copies_of_the_routers_own_multicast_are_not_received() -> Result<()> {
-    check_own_multicast(watch_by("tc", "both")?)
 }
 
 fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {

@@ -1,9 +1,6 @@
 //! At the tc hook packets count as they were on the wire, in both directions, also if offloads merged them.
 
-use std::{
-    fs,
-    net::{Ipv4Addr, UdpSocket},
-};
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use tappers::{Interface, Tun};
@@ -29,7 +26,6 @@ tests![
     received_packets_are_exact,
     sent_packets_are_exact,
     both_directions_have_their_own_account,
-    copies_of_the_routers_own_multicast_are_not_received,
     merged_segments_count_as_the_packets_that_they_are,
     a_device_without_link_headers_is_exact,
     what_lies_on_a_parent_in_generic_mode_is_whole,
@@ -115,40 +111,6 @@ pub fn check_both(watch: Watch) -> Result<()> {
         ensure!(seen == expected, "{direction}: seen {seen:?} of {expected:?}");
     }
     judge("both directions together", oracle.check_report(&reports[0]))
-}
-
-fn copies_of_the_routers_own_multicast_are_not_received() -> Result<()> {
-    check_own_multicast(watch("both")?)
-}
-
-/// The kernel hands a copy of each multicast packet that the router sends to the router's own sockets, at the hook of
-/// what the interface receives. It begins with the IP header: the first bytes of this address would pass for an
-/// `EtherType`.
-pub fn check_own_multicast(watch: Watch) -> Result<()> {
-    const PACKETS: u64 = 50;
-    const OWN: Ipv4Addr = Ipv4Addr::new(8, 0, 69, 7);
-    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
-    let observer = &watch.pair.observer;
-    observer.ip(&format!("address add {OWN}/24 dev {INTERFACE}"))?;
-    let copies = observer.enter(|| -> Result<u64> {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 7_007))?;
-        socket.join_multicast_v4(&GROUP, &OWN)?;
-        socket.set_read_timeout(Some(watch::TIMEOUT))?;
-        let sender = UdpSocket::bind((OWN, 0))?;
-        let mut copies = 0;
-        for _ in 0..PACKETS {
-            sender.send_to(b"to all, and to myself", (GROUP, 7_007))?;
-            copies += u64::from(socket.recv(&mut [0; 64])? > 0);
-        }
-        Ok(copies)
-    })??;
-    ensure!(copies == PACKETS, "{copies} copies came back: this tests nothing");
-    let received = observer.counters(INTERFACE)?.received;
-    let reports = watch.stop(Loss::None)?;
-    let [seen, sent] = ["ingress", "egress"].map(|direction| seen_in(INTERFACE, direction, &reports));
-    ensure!(seen? == received, "the interface has received {received:?}");
-    ensure!(sent?.packets >= PACKETS, "the packets themselves");
-    Ok(())
 }
 
 /// Segments that the namespace's TCP has sent, the repeated ones too, and how many were repeated: `/proc/net/snmp` has

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
         kernel("table::on_the_oldest_kernels", table::the_same_on_the_oldest_kernels),
         kernel("table::every_kind_of_tunnel", table::every_kind_of_tunnel_shows_what_is_inside),
+        kernel("table::generic_mode_leaves_out_copies", table::generic_mode_leaves_out_what_the_router_sends),
         kernel("table::the_verifier_has_little_to_do", table::the_verifier_has_little_to_do),
         kernel("differential::generated_frames", differential::generated_frames),
         kernel("differential::frames_cut_at_every_offset", differential::frames_cut_at_every_offset),

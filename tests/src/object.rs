@@ -139,7 +139,7 @@ impl Object<'_> {
     ///
     /// The kernel refused to run the program.
     pub fn run(&mut self, frame: &[u8]) -> Result<Outcome> {
-        outcome(self.parts.weir, frame, None, &mut self.out)
+        outcome(self.parts.xdp.native, frame, None, &mut self.out)
     }
 
     /// Gives this interface a slot for one direction, as weir does for one that it measures.
@@ -171,13 +171,25 @@ impl Object<'_> {
         Ok(())
     }
 
-    /// How many instructions the verifier went through to accept `weir`; `None` where the kernel does not say.
+    /// Lets the program for generic mode see a frame.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program, or the frame did not pass, or was changed.
+    pub fn pass_generic(&mut self, frame: &[u8]) -> Result<()> {
+        passes(self.parts.xdp.generic()?, frame, None, &mut self.out)
+    }
+
+    /// How many instructions the verifier went through to accept `weir`, and the program for generic mode; `None` where
+    /// the kernel does not say.
     ///
     /// # Errors
     ///
     /// The kernel refused to tell about the program.
-    pub fn verified_instructions(&self) -> Result<Option<u32>> {
-        Ok(self.parts.weir.info()?.verified_instruction_count())
+    pub fn verified_instructions(&mut self) -> Result<Option<[u32; 2]>> {
+        let native = self.parts.xdp.native.info()?.verified_instruction_count();
+        let generic = self.parts.xdp.generic()?.info()?.verified_instruction_count();
+        Ok(native.zip(generic).map(<[u32; 2]>::from))
     }
 
     /// Lets `weir` see a frame.
@@ -186,7 +198,7 @@ impl Object<'_> {
     ///
     /// It did not pass, or was changed.
     pub fn pass(&mut self, frame: &[u8]) -> Result<()> {
-        passes(self.parts.weir, frame, None, &mut self.out)
+        passes(self.parts.xdp.native, frame, None, &mut self.out)
     }
 
     /// Lets `replay` see a captured packet that was `wire_bytes` long.

@@ -33,9 +33,9 @@ fn room<B: Bytes + ?Sized>(packet: &B, at: usize) -> i64 {
     (packet.length() as i64).wrapping_sub(at as i64)
 }
 
-/// RFC 791 section 3.1.
+/// Whether a sound header of IPv4 is at `at` (RFC 791 section 3.1).
 #[inline(always)]
-fn is_ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
+pub(super) fn is_ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     let Some(ip) = packet.window::<20>(at) else { return false };
     let first = ip.u8::<0>();
     let (header, total) = (usize::from(first & 0x0f) * 4, usize::from(ip.be16::<2>()));
@@ -65,9 +65,9 @@ const fn folded(sum: u64) -> u64 {
     (sum & 0xffff) + (sum >> 16)
 }
 
-/// RFC 8200 section 3. There is no checksum, but the length is that of the packet.
+/// Whether a sound header of IPv6 is at `at` (RFC 8200 section 3). There is no checksum, but the length is that of the packet.
 #[inline(always)]
-fn is_ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
+pub(super) fn is_ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     const HEADER: usize = 40;
     let Some(ip) = packet.window::<HEADER>(at) else { return false };
     let (payload, room) = (i64::from(ip.be16::<4>()), room(packet, at + HEADER));

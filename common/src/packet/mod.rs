@@ -17,6 +17,7 @@
 mod common;
 mod guess;
 mod link;
+mod looped;
 mod merged;
 mod network;
 mod tag;
@@ -29,6 +30,7 @@ use crate::{flow::FlowKey, ledger::Skip};
 
 pub use self::{
     common::common,
+    looped::is_looped_back,
     merged::{BY_PARTS, Headers, Merged, headers},
     tunnel::{Look, PORTS_MAX, TunnelPorts, UdpTunnel},
 };

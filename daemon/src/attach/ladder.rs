@@ -21,7 +21,7 @@ use std::{
 };
 
 use aya::{
-    programs::{ProgramError, SchedClassifier, Xdp},
+    programs::{ProgramError, SchedClassifier},
     sys::SyscallError,
 };
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ use crate::{
     config::Mode,
     datapath::{
         KernelError, has_tcx,
-        programs::TcPrograms,
+        programs::{TcPrograms, XdpPrograms},
         syscall::Hook,
         tap::{Tap, Taps, Target},
     },
@@ -139,7 +139,7 @@ impl Standing {
 /// The programs of the rungs that have some.
 pub struct Programs<'a> {
     /// XDP.
-    pub xdp: &'a mut Xdp,
+    pub xdp: XdpPrograms<'a>,
     /// TCX and the classic tc hook.
     pub tc: TcPrograms<'a>,
 }
@@ -363,7 +363,8 @@ impl Programs<'_> {
             Obtained::Native | Obtained::Generic if link_layer(device) != packet::Link::Ethernet => {
                 return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
             }
-            Obtained::Native | Obtained::Generic => self.xdp.fd(),
+            Obtained::Native => self.xdp.native.fd(),
+            Obtained::Generic => self.xdp.generic().map_err(refused)?.fd(),
             _ => self.for_tc(device, way, rung)?.fd(),
         };
         program.map_err(refused)

@@ -96,5 +96,9 @@ fn needs(program: &str, has_perfmon: bool) -> String {
 
 /// The first Linux that accepts a program. The one that measures interfaces has a variant for older kernels.
 fn floor(program: &str) -> &'static str {
-    if matches!(program, "weir" | "weir_linear" | "flush") { "5.10" } else { "5.18" }
+    if matches!(program, "weir" | "weir_linear" | "weir_generic" | "weir_gen_linear" | "flush") {
+        "5.10"
+    } else {
+        "5.18"
+    }
 }

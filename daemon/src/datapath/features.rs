@@ -39,6 +39,11 @@ impl Features {
     pub const fn program(self) -> &'static str {
         if self.fragments { "weir" } else { "weir_linear" }
     }
+
+    /// The same in generic mode.
+    pub const fn generic_program(self) -> &'static str {
+        if self.fragments { "weir_generic" } else { "weir_gen_linear" }
+    }
 }
 
 /// Whether this kernel has TCX (Linux 6.6). Asks which programs are on the loopback interface: older kernels do not

@@ -22,13 +22,14 @@ use super::{
     features::Features,
     maps::{Blocks, InterfaceTable, Valves},
     plan::Plan,
-    programs::{FlushProgram, TcPrograms},
+    programs::{FlushProgram, TcPrograms, XdpPrograms},
     ring::Ring,
 };
 use crate::interface::Way;
 
 /// The programs that [`Kernel::loaded`] tells of.
-const PROGRAMS: [&str; 6] = ["weir", "weir_linear", "weir_ingress", "weir_egress", "flush", "replay"];
+const PROGRAMS: [&str; 8] =
+    ["weir", "weir_linear", "weir_generic", "weir_gen_linear", "weir_ingress", "weir_egress", "flush", "replay"];
 
 /// A program that the kernel accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,8 +64,8 @@ pub struct Rings {
 
 /// The loaded object's parts, borrowed for as long as measuring lasts.
 pub struct Parts<'a> {
-    /// Attached to interfaces as XDP. The variant without fragments where the kernel does not know them.
-    pub weir: &'a mut Xdp,
+    /// Attached to interfaces as XDP. The variants without fragments where the kernel does not know them.
+    pub xdp: XdpPrograms<'a>,
     /// Attached to interfaces by TCX.
     pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
@@ -222,30 +223,35 @@ impl Kernel {
     ///
     /// A program is missing from the object.
     pub fn parts(&mut self) -> Result<Parts<'_>, KernelError> {
-        let (mut weir, mut flush, mut replay) = (None, None, None);
+        let (mut native, mut generic, mut flush, mut replay) = (None, None, None, None);
         let mut others = Vec::new();
-        let mut linear = None;
         let (mut ethernet, mut ip) = ([None, None], [None, None]);
         for (name, program) in self.ebpf.programs_mut() {
             match (name, program) {
-                ("weir", Program::Xdp(program)) => weir = Some(program),
-                ("weir_linear", Program::Xdp(program)) => linear = Some(program),
                 ("flush", Program::RawTracePoint(program)) => flush = program.fd().ok().map(|fd| fd.as_fd()),
-                ("replay", Program::Xdp(program)) => replay = Some(&*program),
                 ("weir_ingress", Program::SchedClassifier(program)) => ethernet[Way::Ingress as usize] = Some(program),
                 ("weir_egress", Program::SchedClassifier(program)) => ethernet[Way::Egress as usize] = Some(program),
                 ("weir_ingress_ip", Program::SchedClassifier(program)) => ip[Way::Ingress as usize] = Some(program),
                 ("weir_egress_ip", Program::SchedClassifier(program)) => ip[Way::Egress as usize] = Some(program),
-                (name, Program::Xdp(program)) => others.push((name, &*program)),
+                (name, Program::Xdp(program)) => match name {
+                    _ if name == self.features.program() => native = Some(program),
+                    _ if name == self.features.generic_program() => generic = Some(program),
+                    "replay" => replay = Some(&*program),
+                    // Those of another kernel's features.
+                    _ if name.starts_with("weir") => {}
+                    _ => others.push((name, &*program)),
+                },
                 _ => {}
             }
         }
-        let main = if self.features.fragments { weir } else { linear };
         let ([Some(ingress), Some(egress)], [Some(ingress_ip), Some(egress_ip)]) = (ethernet, ip) else {
             return Err(KernelError::Missing("weir_ingress"));
         };
         Ok(Parts {
-            weir: main.ok_or(KernelError::Missing(self.features.program()))?,
+            xdp: XdpPrograms {
+                native: native.ok_or(KernelError::Missing(self.features.program()))?,
+                generic: generic.ok_or(KernelError::Missing(self.features.generic_program()))?,
+            },
             tc: TcPrograms { ethernet: [ingress, egress], ip: [ingress_ip, egress_ip] },
             flush: FlushProgram::new(flush.ok_or(KernelError::Missing("flush"))?, &self.blocks),
             rings: &mut self.rings,
@@ -340,6 +346,8 @@ mod tests {
             "weir",
             "weir_egress",
             "weir_egress_ip",
+            "weir_gen_linear",
+            "weir_generic",
             "weir_ingress",
             "weir_ingress_ip",
             "weir_linear",

@@ -16,6 +16,35 @@ use weir_common::{
 use super::{error::KernelError, maps::Blocks, syscall};
 use crate::interface::Way;
 
+/// The programs of XDP.
+pub struct XdpPrograms<'a> {
+    /// For native mode; loaded with the object.
+    pub native: &'a mut Xdp,
+    /// For generic mode; loaded when it is first needed, or when weir may load none later.
+    pub(super) generic: &'a mut Xdp,
+}
+
+impl XdpPrograms<'_> {
+    /// Loads all of them. What the kernel refuses is refused again where it is needed, with the reason.
+    pub fn load_all(&mut self) {
+        if let Err(error) = self.generic() {
+            debug!("the program for generic mode is not loaded: {error}");
+        }
+    }
+
+    /// The program for generic mode.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused it.
+    pub fn generic(&mut self) -> Result<&mut Xdp, ProgramError> {
+        if self.generic.fd().is_err() {
+            self.generic.load()?;
+        }
+        Ok(self.generic)
+    }
+}
+
 /// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are,
 /// when weir may load none later.
 pub struct TcPrograms<'a> {

@@ -43,7 +43,7 @@ pub struct KernelDatapath<'a> {
 impl<'a> KernelDatapath<'a> {
     /// A datapath that fills `shard`; `ring` is this thread's CPU's.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
-        let Parts { weir: _, tc: _, flush, rings: _, replay, interfaces, others: _ } = parts;
+        let Parts { xdp: _, tc: _, flush, rings: _, replay, interfaces, others: _ } = parts;
         interfaces.insert(LOOPBACK, 0, Feeds::All)?;
         let mut collector = Collector::new(seen, 1, shard);
         collector.add(KernelSource::new(ring, flush, 1));

@@ -102,10 +102,10 @@ pub fn bench() -> Result<()> {
         kernel.load_other(program)?;
     }
     let mut reader = Reader::new(kernel.ring(cpu)?);
-    let Parts { weir, flush, others, interfaces, rings: _, replay: _, tc: _ } = kernel.parts()?;
+    let Parts { xdp, flush, others, interfaces, rings: _, replay: _, tc: _ } = kernel.parts()?;
     interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
 
-    let kinds = kinds(weir, &others, cpus[0], cpu)?;
+    let kinds = kinds(xdp.native, &others, cpus[0], cpu)?;
     let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
