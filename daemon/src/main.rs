@@ -9,11 +9,11 @@ use std::{
 };
 
 use clap::Parser;
-use rustix::thread::CapabilitySet;
+use rustix::{io::Errno, thread::CapabilitySet};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use weir::{
-    attach::{AttachError, Nat, Survey, leftovers, netlink::Devices},
+    attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices},
     cli::{
         AskArgs, CheckArgs, Cli, CollectArgs, CollectCommand, Command, ConfigArgs, DetachArgs, DoctorArgs, QueryArgs,
         ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
@@ -398,7 +398,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         };
         named.push(device.name.as_str());
     }
-    let mut leftovers = leftovers().map_err(|error| match error.kind() {
+    let Found { filters: mut leftovers, unread } = leftovers().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let way_out = way_out(CapabilitySet::SYS_ADMIN);
             impossible(anyhow::anyhow!("there are filters at the tc hooks; weir may not see whose they are: {way_out}"))
@@ -406,7 +406,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         _ => cannot_list(error),
     })?;
     leftovers.retain(|one| named.is_empty() || named.contains(&one.interface.as_str()));
-    if leftovers.is_empty() {
+    if leftovers.is_empty() && unread.is_none() {
         return print("weir has left nothing at the tc hooks");
     }
     for leftover in leftovers {
@@ -422,7 +422,16 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
             (true, None) => format!("{name} ({direction}): stays, because another weir, in a container, still uses it"),
         })?;
     }
-    Ok(Exit::Done)
+    match unread {
+        Some((name, error)) => {
+            let is_forbidden = matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::ACCESS));
+            let way_out = if is_forbidden { format!("; {}", way_out(CapabilitySet::NET_ADMIN)) } else { String::new() };
+            Err(impossible(anyhow::anyhow!(
+                "cannot list the filters of the tc hooks of {name}: {error}{way_out}. What weir may have left there is not known"
+            )))
+        }
+        None => Ok(Exit::Done),
+    }
 }
 
 /// Tells the running weir to detach. Returns whether there was one.

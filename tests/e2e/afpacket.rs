@@ -1,7 +1,7 @@
 //! Packet sockets are as exact as programs while they keep up. When they do not, the ledger says what was lost. They
 //! need `CAP_NET_RAW` only.
 
-use std::{collections::HashMap, env};
+use std::{collections::HashMap, env, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -242,9 +242,8 @@ fn both_kinds_of_modes_measure_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// weir with these capabilities and no others, whoever it runs as.
-fn with_alone(granted: &str, namespace: &Namespace, settings: &str) -> Result<(Daemon, Scratch)> {
-    let scratch = Scratch::new()?;
+/// A program, in this folder, that runs weir with these capabilities and no others, whoever it runs as.
+pub fn with_few_rights(granted: &str, scratch: &Scratch) -> Result<PathBuf> {
     let sets = ["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}=-all{granted}")).join(" ");
     // By its path: some shells have a lesser one of their own.
     let setpriv = env::var_os("PATH").and_then(|path| {
@@ -253,7 +252,12 @@ fn with_alone(granted: &str, namespace: &Namespace, settings: &str) -> Result<(D
     });
     let setpriv = setpriv.context("there is no setpriv (Debian: apt-get install util-linux)")?;
     let line = format!("exec {} {sets} {} \"$@\"", setpriv.display(), weir_binary()?.display());
-    let wrapper = scratch.script(&format!("#!/bin/sh\n{line}\n"), "weir-with-few-rights", 0o755)?;
+    scratch.script(&format!("#!/bin/sh\n{line}\n"), "weir-with-few-rights", 0o755)
+}
+
+fn with_alone(granted: &str, namespace: &Namespace, settings: &str) -> Result<(Daemon, Scratch)> {
+    let scratch = Scratch::new()?;
+    let wrapper = with_few_rights(granted, &scratch)?;
     let daemon = Daemon::start_program(&wrapper, Some(namespace), |reports| config(settings, reports))?;
     Ok((daemon, scratch))
 }

@@ -9,6 +9,7 @@ use weir_tests::{
     inject::Pace,
     netns::{Lab, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
 };
 
@@ -23,7 +24,8 @@ tests![
     windows_end_while_many_interfaces_are_attached,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
-    an_alias_is_reported_and_followed
+    an_alias_is_reported_and_followed,
+    an_alternative_name_is_a_name
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -236,5 +238,26 @@ fn an_alias_is_reported_and_followed() -> Result<()> {
         call(next)?;
     }
     stop(&mut daemon, Loss::None)?;
+    Ok(())
+}
+
+/// In the configuration and on the command line alike; the report has the kernel's name, and the other one.
+fn an_alternative_name_is_a_name() -> Result<()> {
+    const NAME: &str = "uplink0-that-is-longer-than-15";
+    let scratch = Scratch::new()?;
+    let line = format!("#!/bin/sh\nexec '{}' \"$@\" --interface {NAME}\n", weir_binary()?.display());
+    let by_option = scratch.script(&line, "weir-of-an-interface", 0o755)?;
+    for (program, interface) in [(weir_binary()?, NAME), (by_option, "nope0")] {
+        let pair = Lab::quiet_pair()?;
+        pair.observer.ip(&format!("link property add dev {INTERFACE} altname {NAME}"))?;
+        let settings = format!("interfaces: [{interface}]\n");
+        let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| config(&settings, reports))?;
+        daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+        let traffic = Traffic::new(Plan { seed: 61, packets: 1_000, ..Plan::default() })?;
+        let sent = watch::send(&pair, QUIET_LINK, traffic, Pace::Unlimited, &mut Oracle::new())?;
+        let reports = stop(&mut daemon, Loss::None)?;
+        ensure!(seen_on(INTERFACE, &reports)? == sent, "{:?} of {sent:?}", seen_on(INTERFACE, &reports)?);
+        ensure!(reports[0]["interfaces"][0]["alias"] == NAME, "{}", reports[0]["interfaces"]);
+    }
     Ok(())
 }

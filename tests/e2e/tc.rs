@@ -15,6 +15,7 @@ use weir_tests::{
 };
 
 use crate::{
+    afpacket::with_few_rights,
     tcx::{check_both, check_merged, check_received, check_sent, watch_by},
     watch::{self, Ended, ONE_WINDOW, ROOMY_RINGS, Watch, judge, measure, modes, seen_in},
 };
@@ -27,6 +28,7 @@ tests![
     stopping_leaves_the_interface_clean,
     what_a_killed_weir_left_is_removed_at_the_next_start,
     detach_removes_what_a_killed_weir_left_and_nothing_else,
+    detach_without_rights_does_not_say_that_nothing_is_left,
     a_filter_that_somebody_removes_is_attached_again,
     a_discipline_for_what_is_received_alone_is_used_for_that
 ];
@@ -175,6 +177,19 @@ fn detach_removes_what_a_killed_weir_left_and_nothing_else() -> Result<()> {
     ensure!(detach(&pair.observer, &[])?.contains("left nothing"), "what is gone is gone");
     drop(foreign);
     Ok(())
+}
+
+/// Whoever may not list filters does not know whether one is left.
+fn detach_without_rights_does_not_say_that_nothing_is_left() -> Result<()> {
+    let pair = kill(both()?)?;
+    let before = shown(&pair.observer)?;
+    let scratch = Scratch::new()?;
+    let ended = Ended::of(pair.observer.command(with_few_rights("", &scratch)?).arg("detach"))?;
+    ended.check(3, &["filters", "at the tc hooks", "CAP_"])?;
+    ensure!(!ended.out.contains("left nothing"), "{}", ended.out);
+    ensure!(shown(&pair.observer)? == before, "{:?}", shown(&pair.observer)?);
+    ensure!(detach(&pair.observer, &[])?.matches("removed").count() == 2, "root removes it");
+    ensure_clean(&pair.observer)
 }
 
 fn a_filter_that_somebody_removes_is_attached_again() -> Result<()> {

@@ -48,7 +48,7 @@ fn sum(report: &Report, of: Sum) -> Option<Number> {
         Sum::Flows => unique.flows.into(),
         Sum::NewFlows => (*new_flows).into(),
         Sum::SeenFill => Number::exact(new_flows.fill),
-        Sum::RingFill => Number::exact(self_metrics.rings.peak_fill),
+        Sum::RingFill => Number::exact(self_metrics.rings.peak_fill?),
         Sum::CacheHitRate => Number::exact(self_metrics.cache_hit_rate?),
         Sum::CpuPerPacket => Number::exact(self_metrics.cpu_ns_per_packet?),
         Sum::ResidentBytes => Number::count(self_metrics.rss_bytes?),

@@ -17,7 +17,7 @@ use super::{
     coverage::{Coverage, Reading, Seen},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
-    hook::leftovers,
+    hook::{Found, leftovers},
     ladder::{Hold, Ladder},
     netlink::{Device, Devices},
     obtained::Obtained,
@@ -698,12 +698,15 @@ impl Released {
 
 /// Removes the filters that an earlier weir has left at the tc hooks: one that was killed, for instance.
 fn clean_hooks() {
-    let leftovers = match leftovers() {
-        Ok(leftovers) => leftovers,
+    let Found { filters, unread } = match leftovers() {
+        Ok(found) => found,
         // As a service weir may not ask. There `weir detach` has run after the earlier one.
         Err(error) => return debug!("cannot look for filters that an earlier weir has left: {error}"),
     };
-    for leftover in leftovers {
+    if let Some((interface, error)) = unread {
+        debug!(%interface, "cannot list the filters of its tc hook: {error}");
+    }
+    for leftover in filters {
         let (interface, direction) = (&leftover.interface, leftover.way.name());
         match (leftover.is_used, leftover.remove_if_left()) {
             (true, _) => {

@@ -227,26 +227,37 @@ impl Leftover {
     }
 }
 
+/// What is found at the classic tc hooks of a network namespace.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The filters of weir's.
+    pub filters: Vec<Leftover>,
+    /// The first interface whose filters the kernel did not list, if there is one, and why.
+    pub unread: Option<(String, io::Error)>,
+}
+
 /// All filters of weir's at the classic tc hooks of this network namespace.
 ///
 /// # Errors
 ///
 /// The kernel gives no answer. [`io::ErrorKind::PermissionDenied`]: there are filters of programs, and only root may
 /// ask whose these are.
-pub fn leftovers() -> io::Result<Vec<Leftover>> {
+pub fn leftovers() -> io::Result<Found> {
     let mut traffic = Traffic::open()?;
-    let mut found = Vec::new();
+    let (mut found, mut unread) = (Vec::new(), None);
     for device in Devices::open()?.list()? {
         match of_interface(&mut traffic, device.ifindex) {
             Ok(filters) => found.extend(filters.into_iter().filter_map(|(way, filter)| {
                 let (interface, ifindex) = (device.name.clone(), device.ifindex);
                 Some(Leftover { interface, ifindex, way, program: filter.program?, is_used: false, owner: None })
             })),
-            Err(error) => debug!(interface = %device.name, "cannot list the filters of its tc hook: {error}"),
+            // It has gone meanwhile, and its filters have, too.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
+            Err(error) => unread = unread.or(Some((device.name, error))),
         }
     }
     if found.is_empty() {
-        return Ok(found);
+        return Ok(Found { filters: found, unread });
     }
     let ours = programs_of_weir()?;
     found.retain(|filter| ours.contains(&filter.program));
@@ -255,7 +266,7 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
         filter.owner = owners.get(&filter.program).copied();
         filter.is_used = filter.owner.is_some() || has_sign(filter.ifindex, filter.way, filter.program);
     }
-    Ok(found)
+    Ok(Found { filters: found, unread })
 }
 
 /// The numbers of all loaded programs of weir, of whichever process.

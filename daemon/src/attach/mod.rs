@@ -35,7 +35,7 @@ pub use self::{
     attachments::Attachments,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
-    hook::{Leftover, leftovers},
+    hook::{Found, Leftover, leftovers},
     ladder::{Ladder, Programs, Standing},
     nat::{Nat, Unknown},
     obtained::Obtained,

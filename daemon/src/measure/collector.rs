@@ -124,7 +124,7 @@ impl<S: Source> Collector<S> {
         next.settle(seen);
         let edge = sum.take();
         let shard = batch.replace(next, seen, !edge.has_left_out());
-        Ok(Closed { ring_peak, late, is_of_programs: true, ..Closed::new(shard, edge) })
+        Ok(Closed { ring_peak: Some(ring_peak), late, is_of_programs: true, ..Closed::new(shard, edge) })
     }
 }
 
@@ -240,13 +240,13 @@ pub(super) mod tests {
         let first = close(&mut collector);
         assert_eq!((first.shard.records, first.shard.total), (6, Tally::new(6, 2_100)));
         assert!(ledger(&first).balances() && first.late.is_empty());
-        assert_eq!(first.ring_peak, 0.9);
+        assert_eq!(first.ring_peak, Some(0.9));
         collector.lanes[0].source().drains.push_back((0.3, records(1, &[3_000])));
         collector.drain();
         let second = close(&mut collector);
         assert_eq!((second.shard.records, second.shard.total), (4, Tally::new(4, 10_000)));
         assert!(ledger(&second).balances());
-        assert_eq!(second.ring_peak, 0.3, "the peak of each window is its own");
+        assert_eq!(second.ring_peak, Some(0.3), "the peak of each window is its own");
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub struct Closed {
     pub shard: Box<Shard>,
     /// Its exact counters.
     pub edge: Edge,
-    /// The fullest that any of its rings was, 0 to 1.
-    pub ring_peak: f64,
+    /// The fullest that any of its rings was, 0 to 1; `None` if it has none.
+    pub ring_peak: Option<f64>,
     /// The sampling rate in force at the end of the window, whether or not a packet came.
     pub rate: u32,
     /// CPUs whose part of the window is not whole: the rest of it will come in a later window.
@@ -52,7 +52,7 @@ pub struct Closed {
 impl Closed {
     /// A window of which nothing is late, and that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
-        Self { shard, edge, ring_peak: 0.0, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
+        Self { shard, edge, ring_peak: None, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
     /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the

@@ -46,8 +46,8 @@ pub struct Summary {
     pub rates: Vec<Rates>,
     /// Records absorbed.
     pub records: u64,
-    /// The fullest that any ring was, 0 to 1.
-    pub ring_peak: f64,
+    /// The fullest that any ring was, 0 to 1; `None` if there are no rings.
+    pub ring_peak: Option<f64>,
     /// The highest sampling rate in force: one packet in this many is taken; 1 is every packet.
     pub sampling: u32,
     /// The probability that all bounds of a ranking hold, of both its orders together.
@@ -127,11 +127,14 @@ impl Summary {
         }
         let tcp = tcp_counts(window, &ledgers, (highest, is_steady), confidence);
         let mut protocols = Protocols::default();
-        let (mut records, mut ring_peak) = (0, 0_f64);
+        let (mut records, mut ring_peak) = (0, None);
         for Closed { shard, ring_peak: peak, .. } in &*window {
             protocols.merge(&shard.protocols);
             records += shard.records;
-            ring_peak = ring_peak.max(*peak);
+            ring_peak = match (ring_peak, *peak) {
+                (Some(one), Some(other)) => Some(f64::max(one, other)),
+                (one, other) => one.or(other),
+            };
         }
         Ok(Self {
             sizes,
@@ -293,7 +296,7 @@ mod tests {
         counters.sampled_out = tally(10_000 - came - lost);
         counters.lost[Loss::RingFull as usize] = tally(lost);
         edge.sizes[size_class(100)] = 10_000;
-        Closed { ring_peak: 1.0, ..Closed::new(shard, edge) }
+        Closed { ring_peak: Some(1.0), ..Closed::new(shard, edge) }
     }
 
     #[test]
@@ -340,7 +343,7 @@ mod tests {
         // Each interface is read by one of them.
         rates[usize::from(before > 0)].add(Tally::new(7, 700), Duration::from_secs(1));
         edge.rates = rates.into();
-        Closed { ring_peak, ..Closed::new(shard, edge) }
+        Closed { ring_peak: Some(ring_peak), ..Closed::new(shard, edge) }
     }
 
     #[test]
@@ -353,7 +356,7 @@ mod tests {
         // 50 of the flows are those of the first worker, too.
         let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
         assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
-        assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), 0.5));
+        assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), Some(0.5)));
         assert_eq!((summary.protocols.udp.value, summary.protocols.ipv4.value), (600, 600));
         assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
         assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);

@@ -257,7 +257,7 @@ fn of_self(page: &mut Page, of: &SelfMetrics, sums: &Sums) {
     let help = "The share of packets whose flow was in the flow cache.";
     page.family("weir_cache_hit_ratio", Kind::Gauge, "ratio", help, cache_hit_rate.map(|rate| (vec![], rate)));
     let help = "How full the fullest ring was in the last window.";
-    page.family("weir_ring_peak_fill_ratio", Kind::Gauge, "ratio", help, [(vec![], rings.peak_fill)]);
+    page.family("weir_ring_peak_fill_ratio", Kind::Gauge, "ratio", help, rings.peak_fill.map(|fill| (vec![], fill)));
     page.family("weir_late_cpus", Kind::Gauge, "", "CPUs that were late.", [(vec![], late_cpus.len() as u64)]);
     of_sinks(page, sinks);
 }

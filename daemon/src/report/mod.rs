@@ -629,9 +629,10 @@ pub struct SelfMetrics {
 /// The rings between kernel and daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rings {
-    /// How full the fullest ring was in this window, 0 to 1.
+    /// How full the fullest ring was in this window, 0 to 1. Absent where there are no rings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
-    pub peak_fill: f64,
+    pub peak_fill: Option<f64>,
 }
 
 /// Reports that wait on disk, for all sinks together.

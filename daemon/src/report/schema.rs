@@ -82,7 +82,7 @@ mod tests {
         report["later"] = json!({ "than": "this" });
         assert!(validator().is_valid(&report));
         let report: Report = serde_json::from_value(report).unwrap();
-        assert_eq!(report.self_metrics.rings.peak_fill, 0.0);
+        assert_eq!(report.self_metrics.rings.peak_fill, Some(0.0));
     }
 
     #[test]
@@ -108,6 +108,7 @@ mod tests {
             ("", "views"),
             ("", "answers"),
             ("/self", "kernel_ns_per_packet"),
+            ("/self/rings", "peak_fill"),
             ("/self/sinks/0", "last_error"),
             ("/top/flows/1/packets", "sampled"),
         ];

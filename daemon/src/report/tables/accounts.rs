@@ -225,7 +225,8 @@ pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
     line("memory", format!("{resident}, {} planned", bytes(*memory_bytes)), Plain);
     let hits = cache_hit_rate.map_or("no packet of a flow".to_owned(), |rate| format!("{} hits", percent(rate)));
     line("flow cache", format!("{hits}, {} records evicted", grouped(*records)), Plain);
-    line("rings", format!("at most {} full", percent(rings.peak_fill)), Plain);
+    let fill = rings.peak_fill.map_or("none".to_owned(), |fill| format!("at most {} full", percent(fill)));
+    line("rings", fill, Plain);
     let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
     line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
     for SinkMetrics { name, queued, delivered, failed_attempts, dropped, lost: _, spool: _, last_error } in sinks {

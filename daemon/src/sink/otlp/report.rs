@@ -233,7 +233,10 @@ fn of_self(metrics: &mut Metrics, of: &SelfMetrics) {
     metrics.sum(Name("weir.records", "{record}", "Records that the kernel sent."), [(vec![], *records)]);
     let description = "The share of packets whose flow was in the flow cache.";
     metrics.real(Name("weir.cache.hit_ratio", "1", description), cache_hit_rate.iter().flat_map(|rate| one(*rate)));
-    metrics.real(Name("weir.ring.peak_fill", "1", "How full the fullest ring was."), one(rings.peak_fill));
+    metrics.real(
+        Name("weir.ring.peak_fill", "1", "How full the fullest ring was."),
+        rings.peak_fill.iter().flat_map(|fill| one(*fill)),
+    );
     metrics.gauge(Name("weir.late_cpus", "{cpu}", "CPUs that were late."), [(vec![], late_cpus.len() as u64)]);
     of_sinks(metrics, sinks);
 }
