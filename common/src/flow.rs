@@ -218,6 +218,14 @@ impl FlowKey {
         self
     }
 
+    /// The key of other words.
+    #[must_use]
+    #[inline(always)]
+    pub fn map_words(self, to: impl Fn(u64) -> u64) -> Self {
+        let Self { src, dst, tail } = self;
+        Self { src: Address(src.0.map(&to)), dst: Address(dst.0.map(&to)), tail: to(tail) }
+    }
+
     /// The key without its scope: the same on any interface, in any window.
     #[must_use]
     #[inline]

@@ -80,6 +80,11 @@ impl Bytes for Frame {
     fn forget(&self, at: usize) -> usize {
         forget(at, unknown_zero(self.ifindex))
     }
+
+    #[inline(always)]
+    fn forget_word(&self, number: u64) -> u64 {
+        forget_word(number, unknown_zero(self.ifindex))
+    }
 }
 
 /// A number below 2^16, for the verifier, too.
@@ -92,7 +97,7 @@ fn place(number: u16) -> usize {
     place
 }
 
-/// A zero that the verifier takes for an unknown number: the sign of an interface's index, negated. An index is
+/// A zero that the verifier takes for 0 or -1: the sign of an interface's index, negated. An index is
 /// positive, but the verifier does not know that.
 #[inline(always)]
 pub fn unknown_zero(ifindex: usize) -> usize {
@@ -102,9 +107,11 @@ pub fn unknown_zero(ifindex: usize) -> usize {
     zero
 }
 
-/// Adds an [`unknown_zero`], so that the verifier forgets what it knows of `at`. All the paths that lead here then look
-/// the same to it, and it follows them on together, once. The mask bounds the sum for the verifier; no header reaches
-/// that far, and a VLAN has no more bits.
+/// Combines `at` with an [`unknown_zero`], so that the verifier forgets what it knows of `at`. All the paths that lead
+/// here then look the same to it, and it follows them on together, once. The mask bounds the result for the verifier;
+/// no header reaches that far, and a VLAN has no more bits.
+///
+/// By exclusive or: the verifier knows that the zero is 0 or -1, and of a sum it would know as much as before.
 #[inline(always)]
 fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;
@@ -113,10 +120,18 @@ fn forget(at: usize, zero: usize) -> usize {
     // In assembly, or LLVM would see that this does nothing.
     // SAFETY: register arithmetic only.
     unsafe {
-        asm!("{0} += {1}", "{0} &= {2}",
+        asm!("{0} ^= {1}", "{0} &= {2}",
             inout(reg) at => forgotten, in(reg) zero, const BOUND, options(pure, nomem, nostack));
     }
     forgotten
+}
+
+/// As [`forget`], without a bound on the result.
+#[inline(always)]
+fn forget_word(mut number: u64, zero: usize) -> u64 {
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} ^= {1}", inout(reg) number, in(reg) zero, options(pure, nomem, nostack)) };
+    number
 }
 
 /// One load at any alignment. Packets are unaligned, and the compiler would build an unaligned read out of single
@@ -205,6 +220,11 @@ impl Bytes for Copied {
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         forget(at, self.zero)
+    }
+
+    #[inline(always)]
+    fn forget_word(&self, number: u64) -> u64 {
+        forget_word(number, self.zero)
     }
 
     /// Through memory of a map, of which the verifier knows nothing.

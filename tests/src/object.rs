@@ -5,11 +5,11 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, ensure};
-use aya::programs::{TestRun, TestRunOptions, Xdp};
+use anyhow::{Context, Result, bail, ensure};
+use aya::programs::{ProgramError, TestRun, TestRunOptions, Xdp};
 use weir::{
     config::Packets,
-    datapath::{Blocks, Edge, EdgeReader, Features, Kernel, Parts, Plan, Ring, online_cpus, pin},
+    datapath::{Blocks, Edge, EdgeReader, Features, Kernel, LoadedProgram, Parts, Plan, Ring, online_cpus, pin},
     interface::Way,
 };
 use weir_common::{
@@ -68,6 +68,41 @@ impl Window {
     pub fn ledger(&self) -> Ledger {
         Ledger { counters: self.edge.counters[0], attributed: self.records.iter().map(Record::tally).sum::<Tally>() }
     }
+}
+
+/// Loads every program that this kernel should take; tells how many instructions its verifier went through for each.
+///
+/// # Errors
+///
+/// The kernel refused one.
+pub fn load_all(plan: &Plan) -> Result<Vec<LoadedProgram>> {
+    let features = Features::of_this_kernel();
+    let mut kernel = Kernel::load_with(plan, features)?;
+    if features.fragments {
+        kernel.load_replay()?;
+    }
+    load_tc(&mut kernel)?;
+    kernel.parts()?.xdp.generic()?;
+    Ok(kernel.loaded())
+}
+
+/// Every kernel takes the programs for the tc hook, with TCX or without.
+fn load_tc(kernel: &mut Kernel) -> Result<()> {
+    /// The end of the verifier's log says what it refused; all of it fills pages.
+    const LOG_END: usize = 2_000;
+    let mut parts = kernel.parts()?;
+    for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| Way::ALL.map(|way| (link, way))) {
+        match parts.tc.get(link, way) {
+            Ok(_) => {}
+            Err(ProgramError::LoadError { io_error, verifier_log }) => {
+                let log = verifier_log.to_string();
+                let end = log.char_indices().rev().nth(LOG_END).map_or(0, |(at, _)| at);
+                bail!("{link:?} {}: {io_error}: {}", way.name(), &log[end..]);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Object<'_> {
@@ -178,18 +213,6 @@ impl Object<'_> {
     /// The kernel refused the program, or the frame did not pass, or was changed.
     pub fn pass_generic(&mut self, frame: &[u8]) -> Result<()> {
         passes(self.parts.xdp.generic()?, frame, None, &mut self.out)
-    }
-
-    /// How many instructions the verifier went through to accept `weir`, and the program for generic mode; `None` where
-    /// the kernel does not say.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused to tell about the program.
-    pub fn verified_instructions(&mut self) -> Result<Option<[u32; 2]>> {
-        let native = self.parts.xdp.native.info()?.verified_instruction_count();
-        let generic = self.parts.xdp.generic()?.info()?.verified_instruction_count();
-        Ok(native.zip(generic).map(<[u32; 2]>::from))
     }
 
     /// Lets `weir` see a frame.

@@ -81,6 +81,12 @@ pub trait Bytes {
         at
     }
 
+    /// Any number, of which the verifier shall know nothing.
+    #[inline(always)]
+    fn forget_word(&self, number: u64) -> u64 {
+        number
+    }
+
     /// A number below 2^16, of which the verifier shall know no more than that. Each of a loop's numbers has another
     /// `PLACE`, up to [`PLACES`].
     #[inline(always)]
@@ -379,12 +385,15 @@ fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Resu
         if matches!(look.tunnels(), Tunnels::Outer) {
             return Ok(layer.parsed);
         }
-        match tunnel::inside(packet, &layer, look) {
+        // Whatever the layer was, to the verifier the ways through it end here as one.
+        let key = layer.parsed.key.map_words(|word| packet.forget_word(word));
+        let parsed = Parsed { key, ..layer.parsed };
+        match tunnel::inside(packet, &Layer { parsed, at: packet.forget(layer.at) }, look) {
             Some(inside) => payload = inside,
-            None => return Ok(layer.parsed),
+            None => return Ok(parsed),
         }
         // No tunnel is TCP. To say so halves the ways that the verifier follows.
-        (outer, has_outer) = (Parsed { tcp_flags: 0, ..layer.parsed }, true);
+        (outer, has_outer) = (Parsed { tcp_flags: 0, ..parsed }, true);
     }
     // There is another tunnel, one too deep.
     Ok(outer)

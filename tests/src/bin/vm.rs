@@ -10,21 +10,17 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use aya::programs::ProgramError;
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::Value;
-use weir::{
-    datapath::{Features, Kernel, LoadedProgram, has_tcx},
-    interface::Way,
-};
-use weir_common::{ledger::Tally, packet::Link};
+use weir::datapath::{Features, LoadedProgram, Plan, has_tcx};
+use weir_common::{ledger::Tally, packet::Tunnels};
 use weir_tests::{
     account::{self, Loss},
     daemon::{Daemon, weir_binary},
     inject::{self, Pace},
     netns::{Lab, QuietPair},
-    object::PLAN,
+    object::{PLAN, load_all},
     oracle::Oracle,
     traffic::{self, Mix, Traffic},
 };
@@ -43,7 +39,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The settings of `mode:` for an interface, and what the report calls what was obtained.
 const MODES: [(&str, &str); 5] =
     [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("tc", "tc"), ("afpacket", "afpacket")];
-const WAYS: [Way; 2] = [Way::Ingress, Way::Egress];
 /// More would leave the next change of a program too little of the million instructions that verifiers look at.
 const VERIFIED_MAX: u32 = 850_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
@@ -72,7 +67,8 @@ fn main() -> ExitCode {
         // Nobody is left to be told where standard output is closed.
         let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
     };
-    check("load", load());
+    check("load", load(Tunnels::Outer));
+    check("load, inside tunnels", load(Tunnels::Inner));
     check("doctor", doctor());
     for (mode, obtained) in MODES {
         let outcome = match (mode, has_tcx()) {
@@ -91,14 +87,8 @@ fn main() -> ExitCode {
 }
 
 /// Loads every program that this kernel should take; tells how many instructions its verifier looked at for each.
-fn load() -> Result<String> {
-    let features = Features::of_this_kernel();
-    let mut kernel = Kernel::load(&PLAN)?;
-    if features.fragments {
-        kernel.load_replay()?;
-    }
-    load_tc(&mut kernel)?;
-    let loaded = kernel.loaded();
+fn load(tunnels: Tunnels) -> Result<String> {
+    let loaded = load_all(&Plan { tunnels, ..PLAN })?;
     for LoadedProgram { name, verified_instructions } in &loaded {
         let count = verified_instructions.unwrap_or_default();
         ensure!(count <= VERIFIED_MAX, "{name}: {count} instructions verified are too near to the million allowed");
@@ -109,25 +99,6 @@ fn load() -> Result<String> {
         None => format!("{name}=?"),
     };
     Ok(loaded.into_iter().map(count).collect::<Vec<_>>().join(" "))
-}
-
-/// Every kernel takes the programs for the tc hook, with TCX or without.
-fn load_tc(kernel: &mut Kernel) -> Result<()> {
-    /// The end of the verifier's log says what it refused; all of it fills pages.
-    const LOG_END: usize = 2_000;
-    let mut parts = kernel.parts()?;
-    for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| WAYS.map(|way| (link, way))) {
-        match parts.tc.get(link, way) {
-            Ok(_) => {}
-            Err(ProgramError::LoadError { io_error, verifier_log }) => {
-                let log = verifier_log.to_string();
-                let end = log.char_indices().rev().nth(LOG_END).map_or(0, |(at, _)| at);
-                bail!("{link:?} {}: {io_error}: {}", way.name(), &log[end..]);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// What weir says of the kernel has to agree with what the other checks find: it can measure here.
