@@ -100,8 +100,10 @@ impl Summary {
         };
         let once = whole(&ledgers, Feeding::Once, Some(scaled));
         let most = once.most.packets;
-        let flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
-        let new = window.iter().map(|closed| closed.shard.new_flows).sum();
+        let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
+        let new: u64 = window.iter().map(|closed| closed.shard.new_flows).sum();
+        // New flows are flows: an estimate of all is no less than what was counted of these.
+        flows.value = flows.value.max(new.min(flows.upper));
         let counted = Counted { new, workers: window.len() as u64, unknown, flows };
         let mut new_flows = NewFlows::new(counted, seen, confidence);
         new_flows.count.upper = new_flows.count.upper.min(most.max(new));

@@ -1,6 +1,9 @@
 //! Packets that wait for their window, in the order of their times.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::{
+    cmp::Ordering,
+    collections::{BinaryHeap, VecDeque},
+};
 
 use weir_common::packet::{Link, REACH_MAX};
 
@@ -13,6 +16,8 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub struct Held {
     packets: BinaryHeap<Waiting>,
+    /// Those without a time, in the order in which they came.
+    untimed: VecDeque<Waiting>,
     /// How many came.
     count: u64,
     bytes: usize,
@@ -35,19 +40,29 @@ impl Held {
         let waiting = Waiting { time_ns, nth: self.count, link, wire_bytes, captured };
         self.count += 1;
         self.bytes += waiting.bytes();
-        self.packets.push(waiting);
+        match time_ns {
+            Some(_) => self.packets.push(waiting),
+            None => self.untimed.push_back(waiting),
+        }
     }
 
-    /// Takes the earliest packet. One without a time is earlier than all others.
+    /// Takes the earliest packet, or the first one without a time where no other is held.
     pub fn pop(&mut self) -> Option<Waiting> {
-        let first = self.packets.pop()?;
+        let Some(first) = self.packets.pop() else { return self.pop_untimed() };
         self.bytes -= first.bytes();
         Some(first)
     }
 
-    /// The time of the earliest packet; 0 if it has none.
+    /// Takes the first packet without a time.
+    pub fn pop_untimed(&mut self) -> Option<Waiting> {
+        let first = self.untimed.pop_front()?;
+        self.bytes -= first.bytes();
+        Some(first)
+    }
+
+    /// The earliest time.
     pub fn first_ns(&self) -> Option<u64> {
-        self.packets.peek().map(|first| first.time_ns.unwrap_or(0))
+        self.packets.peek()?.time_ns
     }
 
     /// Whether there is no room for another one.
@@ -109,7 +124,7 @@ mod tests {
             assert_eq!(captured, [wire_bytes as u8; REACH_MAX]);
             order.push(wire_bytes);
         }
-        assert_eq!(order, [2, 5, 1, 3, 4, 0]);
+        assert_eq!(order, [1, 3, 4, 0, 2, 5]);
         assert_eq!((held.bytes, held.first_ns()), (0, None));
     }
 

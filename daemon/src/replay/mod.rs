@@ -28,7 +28,7 @@ use self::{
     held::Held,
     kernel::KernelDatapath,
     merge::Merge,
-    timeline::{Stretch, Timeline, Turn},
+    timeline::{HOLD_NS, Stretch, Timeline, Turn},
 };
 use crate::{
     alert::Alerts,
@@ -236,20 +236,23 @@ impl Run<'_> {
 
     /// Measures a packet, or holds it until its window is open.
     fn take(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
-        let is_early = match packet.time_ns {
-            Some(time_ns) => self.timeline.is_beyond(time_ns),
-            None => !self.timeline.has_begun(),
-        };
-        if !is_early {
+        if self.timeline.has(packet.time_ns) {
             return self.measure(packet, datapath);
         }
         self.held.push(packet);
-        while self.held.is_full() || packet.time_ns.is_some_and(|time_ns| self.timeline.is_over(time_ns)) {
+        while self.held.is_full() || packet.time_ns.is_some_and(|time_ns| self.is_next_complete(time_ns)) {
             if !self.let_go(datapath)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether the window of the earliest packet that is held may begin when a packet of this time comes: the open one
+    /// is over, and packets of a still earlier one would have come.
+    fn is_next_complete(&self, time_ns: u64) -> bool {
+        let is_first_settled = self.held.first_ns().is_some_and(|first_ns| time_ns.saturating_sub(first_ns) >= HOLD_NS);
+        is_first_settled && self.timeline.is_over(time_ns)
     }
 
     /// Measures the earliest packet that is held, and those of the same window. Tells whether there was one.
@@ -274,8 +277,7 @@ impl Run<'_> {
             Turn::Stay => {}
             Turn::Begin(start_ns) => {
                 self.begin(start_ns, datapath)?;
-                // What is held has no time.
-                while let Some(untimed) = self.held.pop() {
+                while let Some(untimed) = self.held.pop_untimed() {
                     self.timeline.untimed();
                     datapath.measure(&untimed.packet())?;
                 }

@@ -2,14 +2,15 @@
 //!
 //! Time goes on with the packets, but captures are not always sorted, and a clock may have been set while one was made:
 //!
-//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD`] later
-//!   come, others may still belong to it. There are no windows without packets in between.
+//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD_NS`] later
+//!   come, others may still belong to it. Nor does a window begin before a packet comes that is so much later than its
+//!   first one: others may belong to an earlier window. There are no windows without packets in between.
 //! - A packet from before the open window joins it, and is counted as late.
 //! - If late packets are all that comes, the capture's clock was set back, or one packet was stamped far in the future.
 //!   After [`LATE_MAX`] of them in a row, which also cover the length of a window, windows follow their time.
 //! - A packet without a time belongs to the open window, whatever that is.
 //!
-//! So a packet far in the future costs one window. Timestamps that jump to and fro cost a window for each [`LATE_MAX`]
+//! So a packet far in the future waits for its time, or for the end. Timestamps that jump to and fro cost a window for each [`LATE_MAX`]
 //! packets at most, however far they jump.
 
 use super::Windows;
@@ -78,9 +79,14 @@ impl Timeline {
         Self { interval_ns, open: None, latest_ns: 0, row: Row::default() }
     }
 
-    /// Whether a window is open.
-    pub const fn has_begun(&self) -> bool {
-        self.open.is_some()
+    /// Whether the open window takes a packet of this time, or without one, as soon as it comes. One window over
+    /// everything takes all that have a time.
+    pub fn has(&self, time_ns: Option<u64>) -> bool {
+        match (time_ns, self.interval_ns) {
+            (Some(_), None) => true,
+            (Some(time_ns), Some(_)) => self.open.is_some() && !self.is_beyond(time_ns),
+            (None, _) => self.open.is_some(),
+        }
     }
 
     /// Whether a packet is after the open window.
@@ -88,9 +94,9 @@ impl Timeline {
         self.is_later(time_ns, 0)
     }
 
-    /// Whether the open window is over when a packet of this time comes.
+    /// Whether the open window is over when a packet of this time comes, or none is open.
     pub fn is_over(&self, time_ns: u64) -> bool {
-        self.is_later(time_ns, HOLD_NS)
+        self.open.is_none() || self.is_later(time_ns, HOLD_NS)
     }
 
     fn is_later(&self, time_ns: u64, by_ns: u64) -> bool {
@@ -265,8 +271,9 @@ mod tests {
     #[test]
     fn a_window_is_over_some_time_after_its_end() {
         let mut timeline = Timeline::new(TEN);
-        assert!(!timeline.is_beyond(DAY) && !timeline.is_over(u64::MAX), "there is none");
+        assert!(!timeline.has(Some(DAY)) && !timeline.has(None) && timeline.is_over(DAY), "there is none");
         timeline.turn(DAY);
+        assert!(timeline.has(Some(5)) && timeline.has(None) && !timeline.has(Some(DAY + 10 * SECOND)));
         assert!(!timeline.is_beyond(DAY + 10 * SECOND - 1) && timeline.is_beyond(DAY + 10 * SECOND));
         assert!(!timeline.is_over(DAY + 10 * SECOND + HOLD_NS - 1) && timeline.is_over(DAY + 10 * SECOND + HOLD_NS));
         let mut all = Timeline::new(Windows::All);

@@ -12,7 +12,7 @@ use weir_common::ledger::Loss;
 
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    Totals, TotalsBounds, Unique, View, ViewTable, Window,
+    TopPrefix, Totals, TotalsBounds, Unique, View, ViewTable, Window,
 };
 
 /// How many reports are kept to be put together, at most.
@@ -46,7 +46,7 @@ pub struct Union {
     pub top_by_packets: Top,
     /// Views of bytes and packets.
     pub views: Vec<View>,
-    /// The other views, by name: what they count does not add up, or they are not in each report.
+    /// The other views and the lists of prefixes, by name: what they count does not add up, or they are not in each report.
     pub left_out: Vec<String>,
 }
 
@@ -57,7 +57,8 @@ impl Union {
         let windows = || reports.iter().map(|report| report.window);
         let views: Vec<View> = last.views.iter().filter_map(|view| self::view(view, reports)).collect();
         let is_left_out = |name: &str| views.iter().all(|view| view.name != name);
-        let left_out = last.views.iter().map(|view| view.name.clone()).filter(|name| is_left_out(name)).collect();
+        let views_left_out = last.views.iter().map(|view| view.name.clone()).filter(|name| is_left_out(name));
+        let left_out = views_left_out.chain(prefixes_left_out(reports)).collect();
         Some(Self {
             schema: UNION_SCHEMA.to_owned(),
             reports: reports.iter().map(|report| report.id.clone()).collect(),
@@ -84,6 +85,15 @@ impl Union {
             left_out,
         })
     }
+}
+
+/// Which lists of prefixes the reports have. What a prefix has beyond its members depends on who they are, and that is
+/// another thing in each window.
+fn prefixes_left_out(reports: &[Report]) -> impl Iterator<Item = String> {
+    let has = |of: fn(&Top) -> &[TopPrefix]| reports.iter().any(|report| !of(&report.top).is_empty());
+    let sources = has(|top| &top.source_prefixes).then(|| "source_prefixes".to_owned());
+    let destinations = has(|top| &top.destination_prefixes).then(|| "destination_prefixes".to_owned());
+    sources.into_iter().chain(destinations)
 }
 
 /// The probability that the bounds of all windows hold.
@@ -327,7 +337,6 @@ fn top(reports: &[Report], of: impl Fn(&Report) -> &Top) -> Top {
         destinations: list(&tops, by_packets, |top| &top.destinations),
         pairs: list(&tops, by_packets, |top| &top.pairs),
         services: list(&tops, by_packets, |top| &top.services),
-        // What a prefix has beyond its members depends on who they are, and that is another thing in each window.
         source_prefixes: Vec::new(),
         destination_prefixes: Vec::new(),
     }
@@ -588,7 +597,7 @@ mod tests {
         assert_eq!(both[0].total.unwrap().packets, exact(14));
         assert!(of(["bytes", "packets"]).is_empty() && of(["flows", "flows"]).is_empty());
         let report = Report { views: vec![view("flows", 7)], ..golden() };
-        assert_eq!(Union::of(&[report]).unwrap().left_out, ["ports"]);
+        assert_eq!(Union::of(&[report]).unwrap().left_out, ["ports", "source_prefixes", "destination_prefixes"]);
     }
 
     #[test]
