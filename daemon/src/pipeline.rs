@@ -199,7 +199,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
         // Before the interfaces are listed, so that no change falls in between.
-        let (events, ender) = Events::open().map_err(AttachError::List)?;
+        let (events, ender) = Events::open(memory.taps > 0).map_err(AttachError::List)?;
         let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
         let counts = (table, live);

@@ -10,15 +10,17 @@ use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
     account::{Loss, tally},
+    daemon::Daemon,
     inject::Pace,
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
 };
 
 use crate::{
     forwarding::{DATAGRAMS, UDP_PORT, exchange, sum_flow},
-    watch::{self, ONE_WINDOW, QUIET_LINK, ROOMY_RINGS, judge, list, measure, one_window},
+    watch::{self, ONE_WINDOW, QUIET_LINK, ROOMY_PACKET_RINGS, ROOMY_RINGS, config, judge, list, measure, one_window},
 };
 
 tests![
@@ -29,6 +31,8 @@ tests![
     both_ends_of_a_veth_feed_once,
     a_vxlan_and_its_parent_feed_once,
     packet_sockets_feed_once,
+    packet_sockets_know_what_the_router_itself_sends,
+    packet_sockets_behind_nat_feed_what_is_received,
     the_plan_is_printed
 ];
 
@@ -61,7 +65,7 @@ fn what_is_forwarded_feeds_once() -> Result<()> {
 }
 
 fn packet_sockets_feed_once() -> Result<()> {
-    check_forwarded("afpacket", "none")
+    check_forwarded("afpacket", "local")
 }
 
 /// Of datagrams that a router forwards each is once in the lists, and on both interfaces in the ledgers.
@@ -92,6 +96,76 @@ fn check_forwarded(mode: &str, sent: &str) -> Result<()> {
             "{name} sends: {feeds} {seen:?} {repeated:?}"
         );
     }
+    Ok(())
+}
+
+/// Beside what it forwards the router sends datagrams from an address that it had and from one that is new, ARP and
+/// neighbour discovery.
+fn packet_sockets_know_what_the_router_itself_sends() -> Result<()> {
+    const OWN: u64 = 50;
+    const NEW: &str = "10.77.2.77";
+    for mode in ["auto", "afpacket"] {
+        one_window();
+        let lab = Lab::new()?;
+        let of_mode = |name| format!("{{name: {name}, mode: {mode}, direction: both}}");
+        let interfaces = Lab::router_interfaces().map(of_mode).join(", ");
+        let settings = format!("interfaces: [{interfaces}]\n{ONE_WINDOW}{ROOMY_PACKET_RINGS}");
+        let scratch = Scratch::new()?;
+        let program = watch::weir_with(&[("WEIR_LOG", Path::new("debug"))], &scratch)?;
+        let mut daemon = Daemon::start_program(&program, Some(&lab.router), |reports| config(&settings, reports))?;
+        daemon.wait_for_line("INFO measuring ", watch::TIMEOUT)?;
+        let address = SocketAddr::new(Lab::SERVER[0].parse()?, UDP_PORT + 1);
+        let _listens = lab.server.enter(|| UdpSocket::bind(address))??;
+        lab.router.ip(&format!("address add {NEW}/24 dev lan0"))?;
+        if mode == "afpacket" {
+            // Those of the loopback are two, and of each of the others three.
+            daemon.wait_for_line("the router's own addresses have changed addresses=9", watch::TIMEOUT)?;
+        }
+        for from in ["10.77.2.1", NEW] {
+            lab.router.enter(|| -> Result<()> {
+                let socket = UdpSocket::bind((from, 5_000))?;
+                for _ in 0..OWN {
+                    socket.send_to(b"from the router", address)?;
+                }
+                Ok(())
+            })??;
+        }
+        for server in Lab::SERVER {
+            exchange(&lab, server.parse()?)?;
+        }
+        let reports = watch::stop(&mut daemon, Loss::None)?;
+        for from in ["10.77.2.1", NEW] {
+            let listed = sum_flow(&reports, "packets", from, Lab::SERVER[0], UDP_PORT + 1, "udp")?;
+            ensure!(listed == OWN, "{mode}: {listed} of {OWN} datagrams from {from}");
+        }
+        for name in Lab::router_interfaces() {
+            let (feeds, seen, repeated) = of(&reports[0], name, "egress")?;
+            let forwarded = 2 * DATAGRAMS as u64;
+            ensure!(
+                feeds == "local" && repeated.packets == forwarded && seen.packets > forwarded,
+                "{mode}: {name} sends: {feeds} {seen:?} {repeated:?}, and has forwarded {forwarded}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Where the router translates addresses, what it forwards has its own address as the source, and feeds once.
+fn packet_sockets_behind_nat_feed_what_is_received() -> Result<()> {
+    one_window();
+    let lab = Lab::new()?;
+    let rules = "table ip lab { chain out { type nat hook postrouting priority 100; oifname lan0 masquerade; }; }";
+    let Ok(output) = lab.router.command("nft").arg(rules).output() else { return Ok(()) };
+    ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+    let interfaces = Lab::router_interfaces().map(|name| format!("{{name: {name}, mode: afpacket, direction: both}}"));
+    let settings = format!("interfaces: [{}]\n{ONE_WINDOW}{ROOMY_PACKET_RINGS}", interfaces.join(", "));
+    let mut daemon = measure(&lab.router, &settings)?;
+    exchange(&lab, Lab::SERVER[0].parse()?)?;
+    let reports = watch::stop(&mut daemon, Loss::None)?;
+    let (feeds, seen, repeated) = of(&reports[0], "lan0", "egress")?;
+    ensure!(feeds == "none" && seen == repeated, "lan0 sends: {feeds} {seen:?} {repeated:?}");
+    let log = daemon.log()?;
+    ensure!(log.contains("The router translates addresses, so the source"), "{log}");
     Ok(())
 }
 
@@ -233,7 +307,7 @@ fn a_vxlan_and_its_parent_feed_once() -> Result<()> {
 
 fn the_plan_is_printed() -> Result<()> {
     let lab = Lab::new()?;
-    let scratch = weir_tests::scratch::Scratch::new()?;
+    let scratch = Scratch::new()?;
     let config = scratch.file("weir.yaml");
     let [wan, lan] = Lab::router_interfaces();
     std::fs::write(&config, format!("interfaces: [{{name: {wan}, direction: both}}, {lan}, ppp0]\n"))?;

@@ -9,6 +9,7 @@ use std::{
 use tracing::{debug, info, warn};
 use weir_common::{
     control::{Feeds, egress},
+    flow::Address,
     ledger::{Counters, Ledger, Tally},
 };
 
@@ -19,6 +20,7 @@ use super::{
     feeds::Feeding,
     hook::{Found, leftovers},
     ladder::{Hold, Ladder},
+    nat::Sources,
     netlink::{Device, Devices},
     obtained::Obtained,
     others::{self, Others},
@@ -33,7 +35,7 @@ use crate::{
         self, Interface, Mode,
         limits::{INTERFACES_MAX, TAPS_MAX},
     },
-    datapath::{counters::LiveCounters, edge::Edge, maps::InterfaceTable},
+    datapath::{counters::LiveCounters, edge::Edge, maps::InterfaceTable, tap::Own},
     handover::book::Page,
     interface::Way,
     log::Lasting,
@@ -66,6 +68,8 @@ pub struct Attachments<'a> {
     budget: TcxBudget,
     /// How many directions of interfaces were not tried yet, because so many came at once.
     waiting: usize,
+    /// What the sources of packets tell, which only packet sockets have to go by; `None` where it was not asked.
+    sources: Option<Sources>,
 }
 
 impl<'a> Attachments<'a> {
@@ -98,6 +102,7 @@ impl<'a> Attachments<'a> {
             counting: Lasting::new("read the interfaces' own counts"),
             budget: TcxBudget::new(clock::now().monotonic),
             waiting: 0,
+            sources: None,
         };
         if all.ladder.programs.is_some() {
             clean_hooks();
@@ -178,7 +183,8 @@ impl<'a> Attachments<'a> {
     fn settle(&mut self, devices: &[Device], gone: &HashSet<u32>, strict: bool) -> Result<(), AttachError> {
         let mut wanted = wanted(&self.rules, devices, self.ladder.programs.is_some());
         wanted.retain(|wanted| !self.released.has(&wanted.device.name));
-        let feeding = Feeding::new(&wanted, devices);
+        let sources = self.sources(&wanted, devices)?;
+        let feeding = Feeding::new(&wanted, devices, sources);
         self.let_go(&wanted, gone);
         if let Some(table) = &mut self.table {
             table.set_feeding(feeding.for_the_programs())?;
@@ -196,6 +202,19 @@ impl<'a> Attachments<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What the sources of packets tell where a packet socket sees what is sent, which from now on goes by the router's
+    /// addresses as they are.
+    fn sources(&mut self, wanted: &[Wanted<'_>], devices: &[Device]) -> Result<Sources, AttachError> {
+        if wanted.iter().all(|wanted| wanted.knows_origin || wanted.way == Way::Ingress) {
+            return Ok(Sources::default());
+        }
+        let addresses = self.devices.addresses()?.into_iter().map(Address::from).collect();
+        self.ladder.taps.set_own(Own::new(addresses, devices.iter().filter_map(|device| device.address).collect()));
+        let sources = Sources::ask().or_before(self.sources);
+        self.sources = Some(sources);
+        Ok(sources)
     }
 
     /// Attaches to what is not measured yet, for a while; named interfaces come first, and what was refused before
@@ -380,7 +399,7 @@ impl<'a> Attachments<'a> {
             info!(%interface, direction, now = feeds.name(), "what feeds totals and lists has changed");
             feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, attachment.way);
             match (&present.hold, &mut self.table) {
-                (Some(Hold::Socket { tap }), _) => tap.set_repeated(feeds != Feeds::All),
+                (Some(Hold::Socket { tap }), _) => tap.set_feeds(feeds),
                 (_, Some(table)) => table.insert(table_entry(ifindex, attachment.way), slot as u32, feeds)?,
                 (_, None) => {}
             }

@@ -8,7 +8,8 @@
 //!   it carry everything that it receives. Where they carry only a part (one port of a bridge), the upper one feeds,
 //!   and those below do not.
 //! - **Sent**: it feeds unless it has fed when it was received, which the tc hook knows for each packet (`local`). On
-//!   stacks the lowest interface feeds here, too.
+//!   stacks the lowest interface feeds here, too. A packet socket only knows the router's own packets, by their source
+//!   address, where the router translates none.
 //! - **Tunnels**: what a tunnel interface receives came inside packets of another interface. The kernel does not always
 //!   tell which. Then any measured interface may be the one, and the tunnel feeds `none`; the operator may know better.
 
@@ -22,6 +23,7 @@ use weir_common::control::{Feeds, Passing};
 
 use super::{
     error::NO_DEFAULT_ROUTE,
+    nat::Sources,
     netlink::{Device, Devices},
     plan::{Wanted, covers, list, wanted},
     stack::{Carriers, Stack, listed},
@@ -48,24 +50,26 @@ pub struct Feeding {
 }
 
 impl Feeding {
-    /// Decides for all these interfaces, of which each is wanted as its rule says.
-    pub fn new(wanted: &[Wanted<'_>], devices: &[Device]) -> Self {
+    /// Decides for all these interfaces, of which each is wanted as its rule says. `sources` is for packet sockets.
+    pub fn new(wanted: &[Wanted<'_>], devices: &[Device], sources: Sources) -> Self {
         let stack = Stack::new(wanted, devices);
         let mut feeding = Self::default();
         for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Ingress) {
             feeding.decisions.insert((wanted.device.ifindex, wanted.way), received(&stack, wanted));
         }
-        let mut in_part = Vec::new();
+        let mut unfed = Unfed { in_part: Vec::new(), whole: Vec::new(), sources };
         for device in devices {
             let decision = feeding.decision(device.ifindex, Way::Ingress);
             if decision.is_some_and(|decision| decision.feeds == Feeds::All) || stack.is_fed_elsewhere(device) {
                 feeding.fed.insert(device.ifindex);
             } else if decision.is_none() && stack.is_fed_in_part(device) {
-                in_part.push(device.name.as_str());
+                unfed.in_part.push(device.name.as_str());
+            } else if device.up && !device.loopback {
+                unfed.whole.push(device.name.as_str());
             }
         }
         for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Egress) {
-            let decision = sent(&stack, wanted, &feeding.fed, &in_part);
+            let decision = sent(&stack, wanted, &feeding.fed, &unfed);
             feeding.decisions.insert((wanted.device.ifindex, wanted.way), decision);
         }
         feeding
@@ -119,13 +123,13 @@ impl Survey {
     /// The kernel does not tell its interfaces.
     pub fn new(rules: &[Interface], has_programs: bool) -> io::Result<Self> {
         let devices = list(&mut Devices::open()?, rules)?;
-        Ok(Self::of(rules, &devices, has_programs))
+        Ok(Self::of(rules, &devices, has_programs, Sources::ask()))
     }
 
     /// The same, with these interfaces.
-    fn of(rules: &[Interface], devices: &[Device], has_programs: bool) -> Self {
+    fn of(rules: &[Interface], devices: &[Device], has_programs: bool, sources: Sources) -> Self {
         let wanted = wanted(rules, devices, has_programs);
-        let feeding = Feeding::new(&wanted, devices);
+        let feeding = Feeding::new(&wanted, devices, sources);
         let mut all = Vec::new();
         for (nth, rule) in rules.iter().enumerate() {
             let mut its = wanted.iter().filter(|wanted| wanted.rule == nth).peekable();
@@ -183,9 +187,17 @@ fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
     by_place(stack, wanted, "come").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
 }
 
-/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`]. `in_part` are interfaces of whose
-/// packets only some have fed.
-fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&str]) -> Decision {
+/// Interfaces by which packets come that have not fed, and what is known of packets by their sources.
+struct Unfed<'l> {
+    /// Only some of these interfaces' packets have fed.
+    in_part: Vec<&'l str>,
+    /// None of these interfaces' packets has.
+    whole: Vec<&'l str>,
+    sources: Sources,
+}
+
+/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`].
+fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfed<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds {
         return told(feeds, stack.below(device, Way::Egress));
@@ -202,8 +214,8 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&
     if wanted.knows_origin {
         let mut decision = Decision::local().twice(stack.twice(device, Way::Egress));
         // Else packets that have not fed would feed nowhere.
-        if decision.doubt.is_none() && !in_part.is_empty() {
-            let names = listed(in_part);
+        if decision.doubt.is_none() && !unfed.in_part.is_empty() {
+            let names = listed(&unfed.in_part);
             decision.doubt = Some(format!(
                 "Of the interfaces below {names} only some are measured. Packets that come by these and leave here count \
                  twice in totals and lists. Measure all of them, or {names}"
@@ -212,13 +224,7 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&
         return decision;
     }
     if fed.iter().any(|other| stack.is_apart(*other, device)) {
-        let why = "those that the router forwards have fed already, and a packet socket does not tell which";
-        let doubt = format!(
-            "A packet socket does not tell which packets of {} the router forwards. If it forwards none that came by a \
-             measured interface, set `feeds: all`",
-            device.name
-        );
-        Decision { doubt: Some(doubt), ..Decision::none(why.to_owned()) }
+        by_source(device, unfed)
     } else {
         let doubt = format!(
             "A packet socket does not tell which packets {} sends back to where they came from. If the router does that, \
@@ -227,6 +233,37 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, in_part: &[&
         );
         Decision { doubt: Some(doubt), ..Decision::all() }
     }
+}
+
+/// What an interface feeds of the packets that it sends by a packet socket, where others may have fed them.
+fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
+    let name = &device.name;
+    let translated = match unfed.sources {
+        Sources::Tell => {
+            let others: Vec<_> = unfed.whole.iter().copied().filter(|other| *other != name.as_str()).collect();
+            let doubt = || {
+                format!(
+                    "A packet socket does not tell by which interface a packet came. What comes by {} and leaves by {name} \
+                     is in no total and no list. Measure all interfaces, or set `feeds: all` if nothing that came by a \
+                     measured one leaves by {name}",
+                    listed(&others)
+                )
+            };
+            let why =
+                "those that the router forwards have fed already; its own have one of its addresses as the source";
+            let doubt = (!others.is_empty()).then(doubt);
+            return Decision { feeds: Feeds::Local, why: why.to_owned(), doubt };
+        }
+        Sources::Translated => "The router translates addresses",
+        Sources::Unknown => "weir may not see whether the router translates addresses",
+    };
+    let why = "those that the router forwards have fed already, and a packet socket does not tell which";
+    let doubt = format!(
+        "{translated}, so the source of a packet does not tell whether the router itself sends it by {name}. If it \
+         translates none of the sources that leave by {name}, set `feeds: local`. If it forwards nothing there that came \
+         by a measured interface, set `feeds: all`"
+    );
+    Decision { doubt: Some(doubt), ..Decision::none(why.to_owned()) }
 }
 
 /// What follows for the packets that `come` or `leave`, if interfaces above or below feed them.
@@ -327,13 +364,23 @@ mod tests {
         told: Option<(u32, Feeds)>,
         knows_origin: bool,
     ) -> (Feeding, Vec<u32>) {
+        decide_by(Sources::Tell, devices, measured, told, knows_origin)
+    }
+
+    fn decide_by(
+        sources: Sources,
+        devices: &[Device],
+        measured: &[(u32, &[Way])],
+        told: Option<(u32, Feeds)>,
+        knows_origin: bool,
+    ) -> (Feeding, Vec<u32>) {
         let mut wanted = Vec::new();
         for &(ifindex, ways) in measured {
             let device = devices.iter().find(|device| device.ifindex == ifindex).expect("it is there");
             let feeds = told.filter(|(of, _)| *of == ifindex).map(|(_, feeds)| feeds);
             wanted.extend(ways.iter().map(|&way| Wanted { rule: 0, device, way, feeds, knows_origin }));
         }
-        let feeding = Feeding::new(&wanted, devices);
+        let feeding = Feeding::new(&wanted, devices, sources);
         let mut fed: Vec<_> = feeding.fed.iter().copied().collect();
         fed.sort_unstable();
         (feeding, fed)
@@ -363,9 +410,12 @@ mod tests {
     #[test]
     fn a_packet_socket_feeds_what_is_sent_only_where_nothing_can_have_fed() {
         let devices = [card(2), card(3)];
-        let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
-        assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
-        assert!(feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap().contains("feeds: all"));
+        for sources in [Sources::Translated, Sources::Unknown] {
+            let (feeding, _) = decide_by(sources, &devices, &[(2, BOTH), (3, INGRESS)], None, false);
+            assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
+            let doubt = feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap();
+            assert!(doubt.contains("translates") && doubt.contains("feeds: local"), "{doubt}");
+        }
         let (feeding, _) = decide(&devices, &[(2, BOTH)], None, false);
         assert_eq!(
             feeding.of(2, Way::Egress),
@@ -375,6 +425,19 @@ mod tests {
         assert!(feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap().contains("feeds: none"));
         let (feeding, _) = decide(&devices, &[(2, EGRESS)], None, false);
         assert_eq!(feeding.of(2, Way::Egress), Feeds::All);
+    }
+
+    #[test]
+    fn a_packet_socket_knows_the_routers_own_packets_by_their_source() {
+        let up = |ifindex| Device { up: true, ..card(ifindex) };
+        let devices = [Device { up: true, ..lo() }, up(2), up(3), card(4)];
+        let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
+        assert_eq!(feeding.of(2, Way::Egress), Feeds::Local);
+        assert_eq!(feeding.decision(2, Way::Egress).unwrap().doubt, None, "what is up is measured");
+        let devices = [&devices[..], &[up(5)]].concat();
+        let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
+        let doubt = feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap();
+        assert!(doubt.contains("comes by if5 and leaves by if2"), "{doubt}");
     }
 
     #[test]
@@ -642,7 +705,8 @@ mod tests {
         };
         let devices = [Device { carries_default: true, ..card(2) }, card(3)];
         let shown = |names: &[&str], devices: &[Device]| {
-            Survey::of(&names.iter().map(|name| rule(name)).collect::<Vec<_>>(), devices, true).to_string()
+            Survey::of(&names.iter().map(|name| rule(name)).collect::<Vec<_>>(), devices, true, Sources::Tell)
+                .to_string()
         };
         assert_eq!(shown(&["default route"], &devices), "if2 (default route) ingress: feeds all\n");
         let named = shown(&["default route", "if2", "if4"], &devices);

@@ -312,7 +312,7 @@ impl Ladder<'_> {
     fn tap(&self, device: &Device, way: Way, (slot, feeds): (usize, Feeds)) -> Result<Tap, AttachError> {
         let Device { name, ifindex, mtu, .. } = device;
         let target = Target { name, ifindex: *ifindex, link: link_layer(device), mtu: *mtu, way };
-        let opened = self.taps.open(&target, slot, feeds != Feeds::All);
+        let opened = self.taps.open(&target, slot, feeds);
         opened.map_err(|source| match Errno::from_io_error(&source) {
             Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(device.name.clone()),
             Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(device.name.clone()),

@@ -4,7 +4,7 @@
 //! Found by the rules: chains of nftables, and tables of iptables-legacy. What programs or cards translate by
 //! themselves is not found.
 
-use std::{fmt, fs, io};
+use std::{fmt, fs, io, path::Path};
 
 use super::netlink;
 
@@ -26,6 +26,41 @@ pub enum Unknown {
     NotPermitted,
     /// Anything else, with the kernel's number of the error.
     Failed(Option<i32>),
+}
+
+/// Whether the source of a packet that is sent tells that the router itself sends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sources {
+    /// It does.
+    #[default]
+    Tell,
+    /// The router translates addresses: packets that it forwards may have its own as their source.
+    Translated,
+    /// weir may not see whether it does.
+    Unknown,
+}
+
+impl Sources {
+    /// Asks the kernel.
+    pub fn ask() -> Self {
+        /// It is there in a network namespace once connections are tracked, without which nothing is translated.
+        const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
+        Self::judge(&Nat::ask(), Path::new(TRACKED).exists())
+    }
+
+    fn judge(nat: &Nat, is_tracking: bool) -> Self {
+        match nat {
+            Nat::Rules(_) => Self::Translated,
+            Nat::Unknown(_) if is_tracking => Self::Unknown,
+            Nat::None | Nat::Unknown(_) => Self::Tell,
+        }
+    }
+
+    /// What is known now, where `self` was known before: capabilities may be gone meanwhile.
+    #[must_use]
+    pub fn or_before(self, before: Option<Self>) -> Self {
+        if self == Self::Unknown { before.unwrap_or(self) } else { self }
+    }
 }
 
 /// Where the kernel lists the tables of iptables-legacy.
@@ -95,6 +130,20 @@ impl fmt::Display for Nat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_tells_only_where_nothing_is_translated() {
+        let unknown = Nat::Unknown(Unknown::NotPermitted);
+        for is_tracking in [false, true] {
+            assert_eq!(Sources::judge(&Nat::Rules(Vec::new()), is_tracking), Sources::Translated);
+            assert_eq!(Sources::judge(&Nat::None, is_tracking), Sources::Tell);
+        }
+        assert_eq!(Sources::judge(&unknown, true), Sources::Unknown);
+        assert_eq!(Sources::judge(&unknown, false), Sources::Tell, "no connection is tracked");
+        assert_eq!(Sources::Unknown.or_before(Some(Sources::Tell)), Sources::Tell);
+        assert_eq!(Sources::Unknown.or_before(None), Sources::Unknown);
+        assert_eq!(Sources::Translated.or_before(Some(Sources::Tell)), Sources::Translated);
+    }
 
     #[test]
     fn rules_that_are_seen_count_and_what_is_not_seen_is_not_nothing() {

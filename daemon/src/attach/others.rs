@@ -173,7 +173,12 @@ impl Others {
 
     /// Says anew what each of them feeds.
     pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) {
-        self.members.iter_mut().for_each(|(&(ifindex, way), member)| member.feeds = feeds(ifindex, way));
+        for (&(ifindex, way), member) in &mut self.members {
+            member.feeds = feeds(ifindex, way);
+            if let Some(Hold::Socket { tap }) = &member.hold {
+                tap.set_feeds(member.feeds);
+            }
+        }
     }
 
     /// What they feed together, as reports name it.

@@ -179,22 +179,16 @@ fn interface(field: &Field<'_>) -> Option<Interface> {
         let name = s.require("name", "the interface, such as eth0", |f| interface_or_route(&f));
         let mode = s.get("mode", Mode::default(), |f| f.choice(&MODES));
         let direction = s.get("direction", Direction::default(), |f| direction(&f, mode));
-        (name, mode, direction, s.get("feeds", None, |f| feeds(&f, mode, direction)))
+        (name, mode, direction, s.get("feeds", None, |f| feeds(&f, direction)))
     })?;
     Some(Interface { name: name?, mode, direction, feeds })
 }
 
 /// What feeds totals and lists. For `both`, `local` is about the packets that are sent.
-fn feeds(field: &Field<'_>, mode: Mode, direction: Direction) -> Option<Option<Feeds>> {
+fn feeds(field: &Field<'_>, direction: Direction) -> Option<Option<Feeds>> {
     let feeds = field.choice(&FEEDS)?;
     if feeds == Some(Feeds::Local) && direction == Direction::Ingress {
         field.refuse("`local` is about packets that the interface sends: add `direction: egress` or `direction: both`");
-        return None;
-    }
-    if feeds == Some(Feeds::Local) && mode == Mode::AfPacket {
-        field.refuse(
-            "a packet socket does not tell which packets are the router's own: use another `mode`, `all` or `none`",
-        );
         return None;
     }
     Some(feeds)

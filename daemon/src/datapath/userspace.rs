@@ -32,6 +32,15 @@ pub struct Buffer<'a> {
     pub repeated: bool,
 }
 
+impl Buffer<'_> {
+    /// Its beginning, for the parser.
+    pub const fn beginning(&self) -> Beginning<'_> {
+        // How long a buffer of several packets is, only their offload knows; it merges nothing but IP.
+        let length = if self.tally.packets == 1 { self.tally.bytes as usize } else { UNKNOWN_LENGTH };
+        Beginning { bytes: self.headers, length }
+    }
+}
+
 /// What the kernel's program does on one CPU. The records that it makes go to whoever calls it.
 pub struct UserspaceProgram {
     slot_key: SlotKey,
@@ -105,7 +114,7 @@ impl UserspaceProgram {
     /// Measures what came by the interface of this slot, for which there is room. If a record
     /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
-        let &Buffer { headers, link, tally, tick, second, repeated } = buffer;
+        let &Buffer { headers: _, link, tally, tick, second, repeated } = buffer;
         let taken = self.take();
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(tally);
@@ -125,9 +134,7 @@ impl UserspaceProgram {
             counters.sampled_out.add(tally);
             return;
         };
-        // How long a buffer of several packets is, only their offload knows; it merges nothing but IP.
-        let length = if tally.packets == 1 { tally.bytes as usize } else { UNKNOWN_LENGTH };
-        match parse(&Beginning { bytes: headers, length }, link, (self.tunnels, &self.tunnel_ports)) {
+        match parse(&buffer.beginning(), link, (self.tunnels, &self.tunnel_ports)) {
             Ok(parsed) => {
                 counters.tcp.count(parsed.tcp_flags, sampling.into());
                 let parsed = Parsed { key: parsed.key.with_scope(scope), ..parsed };

@@ -16,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::event::{PollFd, PollFlags};
 use tracing::info;
+use weir_common::control::Feeds;
 use weir_sketch::Seen;
 
 use super::{
@@ -183,7 +184,12 @@ fn since_epoch(now: Moment) -> u64 {
 /// Measures what a tap still has for this window, and accounts for what its socket dropped.
 fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
     let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
-    let (counted, beyond) = settled.map_err(WorkerError::Tap)?;
-    collector.lose(tap.slot, counted, beyond, tap.is_repeated());
+    let (counted, mut beyond) = settled.map_err(WorkerError::Tap)?;
+    let feeds = tap.feeds();
+    if feeds == Feeds::Local {
+        // Nobody knows which of them the router itself has sent.
+        beyond.add(counted);
+    }
+    collector.lose(tap.slot, counted, beyond, feeds != Feeds::All);
     Ok(())
 }

@@ -24,7 +24,10 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     alert::EVIDENCE_MAX,
     config::{Addresses, Config, slots},
-    datapath::{Cpus, Shares, ring_records, tap},
+    datapath::{
+        Cpus, Shares, ring_records,
+        tap::{self, OWN_MAX},
+    },
     measure::{lane::LATE_BYTES, ranking::Ranked, shard::Shard},
     question::Views,
     rates::SECONDS_BYTES,
@@ -107,6 +110,8 @@ pub struct Memory {
     pub sums: u64,
     /// The seconds of packet sockets.
     pub seconds: u64,
+    /// The router's own addresses, by which packet sockets know its packets.
+    pub own: u64,
     /// Reports that wait in the queues of the sinks, at most.
     pub queues: u64,
     /// The last reports, for those who ask, where no queue has them.
@@ -160,6 +165,7 @@ impl Memory {
             counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
             sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
             seconds: taps as u64 * SECONDS_BYTES,
+            own: if taps > 0 { tap::OWN_BYTES } else { 0 },
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
@@ -182,6 +188,7 @@ impl Memory {
             + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
             + self.taps * self.packet_ring
             + self.seconds
+            + self.own
             + self.names
             + self.seen_flows
             + self.queues
@@ -251,6 +258,7 @@ impl fmt::Display for Memory {
                 format!("{readers} x ({SHARDS_PER_WORKER} x {} sketches + {} cache)", mib(*shard), mib(*reader_cache)),
             )?;
             line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
+            line("the router's own addresses", self.own, format!("at most {OWN_MAX} of IP and of links"))?;
         }
         let sums = (workers + readers) * self.sums;
         let of_all = format!("of {} and {}", plural(cpus, "CPU"), plural(&(workers + readers), "thread"));

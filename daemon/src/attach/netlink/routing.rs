@@ -1,6 +1,6 @@
 //! The interfaces of this network namespace and their changes, from the kernel's routing socket (rtnetlink(7)).
 
-use std::{collections::BTreeMap, io, mem::MaybeUninit, ops::ControlFlow, os::fd::OwnedFd};
+use std::{collections::BTreeMap, io, mem::MaybeUninit, net::IpAddr, ops::ControlFlow, os::fd::OwnedFd};
 
 use crossbeam::channel::Sender;
 use rustix::{
@@ -21,14 +21,20 @@ use crate::{config::limits::INTERFACE_NAME_BYTES, waker::Waker};
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 pub(super) const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
+const RTM_GETADDR: u16 = 22;
 /// `RTMGRP_LINK`.
 const LINK_GROUP: u32 = 1;
+/// `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
+const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
 /// `struct ifinfomsg`: family, type, index, flags, change.
 pub(super) const LINK_BYTES: usize = 16;
 const IFF_UP: u32 = 1;
 const IFF_LOOPBACK: u32 = 8;
 
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
@@ -45,6 +51,13 @@ const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// `struct ifaddrmsg`: family, length of the prefix, flags, scope, index.
+const ADDRESS_BYTES: usize = 8;
+/// The address, or that of the other end of a link with two.
+const IFA_ADDRESS: u16 = 1;
+/// The address, if the link has two ends.
+const IFA_LOCAL: u16 = 2;
 
 /// Room for the news when hundreds of interfaces appear at once; the kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
@@ -64,6 +77,8 @@ pub struct Device {
     pub alias: Option<String>,
     /// Its hardware type (`ARPHRD_*`).
     pub hardware: u16,
+    /// Its address, if it has one of Ethernet's.
+    pub address: Option<[u8; 6]>,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
     /// Whether it was set up.
@@ -175,6 +190,23 @@ impl Devices {
         Ok(devices)
     }
 
+    /// The IP addresses of all interfaces. Some that change meanwhile may be missing; there will be news of these.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or its answer was no answer.
+    pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let mut all = Vec::new();
+        let result = self.socket.hear(RTM_GETADDR, ALL, &[0; ADDRESS_BYTES], |message| {
+            all.extend(read_address(message));
+            ControlFlow::Continue(())
+        });
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(all),
+        }
+    }
+
     /// The interface of this name, its own or an alternative one; `None` if there is none.
     ///
     /// # Errors
@@ -212,13 +244,15 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing.
+    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing; changes
+    /// of addresses, too, if it `hears_addresses`.
     ///
     /// # Errors
     ///
     /// The kernel gives no such socket, or no file descriptor is left.
-    pub fn open() -> io::Result<(Self, Ender)> {
-        let socket = open(None, LINK_GROUP, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    pub fn open(hears_addresses: bool) -> io::Result<(Self, Ender)> {
+        let groups = if hears_addresses { LINK_GROUP | ADDRESS_GROUPS } else { LINK_GROUP };
+        let socket = open(None, groups, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if let Err(error) = sockopt::set_socket_recv_buffer_size(&socket, EVENTS_BYTES) {
             debug!("the buffer for changes of interfaces stays small: {error}");
         }
@@ -262,9 +296,20 @@ fn read_news(message: &Message<'_>) -> Option<News> {
     match message.kind {
         // When a port leaves a bridge the kernel sends the same message, but with the bridge's address family.
         RTM_DELLINK if message.body.first() == Some(&0) => Some(News::Gone(word(message.body, 4)?)),
-        RTM_NEWLINK | RTM_DELLINK => Some(News::Changed),
+        RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
     }
+}
+
+/// Reads the address out of an `RTM_NEWADDR`.
+fn read_address(message: &Message<'_>) -> Option<IpAddr> {
+    if message.kind != RTM_NEWADDR {
+        return None;
+    }
+    let attributes = message.body.get(ADDRESS_BYTES..)?;
+    let bytes = value(attributes, IFA_LOCAL).or_else(|| value(attributes, IFA_ADDRESS))?;
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
+    v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
 }
 
 fn read_answer(message: &Message<'_>) -> Option<Device> {
@@ -284,6 +329,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
     let mut bound = None;
     for (kind, data) in attributes(body.get(LINK_BYTES..)?) {
         match kind {
+            IFLA_ADDRESS => device.address = data.try_into().ok().filter(|address| *address != [0; 6]),
             IFLA_IFNAME => device.name = text(data),
             IFLA_IFALIAS => device.alias = Some(text(data)).filter(|alias| !alias.is_empty()),
             IFLA_PROP_LIST => device
@@ -360,6 +406,7 @@ mod tests {
             RTM_NEWLINK,
             0,
             &[
+                attribute(IFLA_ADDRESS, &[2, 0, 0, 0, 0, 7]),
                 attribute(IFLA_IFNAME, b"wan0.7\0"),
                 attribute(IFLA_IFALIAS, b"uplink \xff ACME\0"),
                 attribute(99, b"unknown"),
@@ -377,6 +424,7 @@ mod tests {
     #[test]
     fn an_interface_is_read() {
         let expected = Device {
+            address: Some([2, 0, 0, 0, 0, 7]),
             ifindex: 7,
             name: "wan0.7".to_owned(),
             other_names: vec!["uplink0".to_owned(), "a-name-of-more-than-fifteen-bytes".to_owned()],

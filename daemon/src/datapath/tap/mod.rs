@@ -14,24 +14,24 @@
 //! ingress after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
 
 mod frame;
+mod own;
 mod socket;
 mod tapped;
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::{CapabilitySet, capabilities};
-use weir_common::control::SLOTS_MAX;
+use tracing::debug;
+use weir_common::control::{Feeds, SLOTS_MAX};
 
 pub use self::{
+    own::{LinkAddress, OWN_BYTES, OWN_MAX, Own},
     socket::{PacketSocket, Target},
-    tapped::{Tapped, wait},
+    tapped::{Feeding, Tapped, wait},
 };
 use super::error::KernelError;
 use crate::{
@@ -59,6 +59,7 @@ pub struct Inbox {
 pub struct Taps {
     readers: Vec<Handle>,
     ring_bytes: usize,
+    own: Arc<RwLock<Own>>,
 }
 
 #[derive(Clone)]
@@ -70,7 +71,7 @@ struct Handle {
 /// A tap, which its reader closes when this is dropped.
 pub struct Tap {
     slot: u8,
-    repeated: Arc<AtomicBool>,
+    feeding: Feeding,
     reader: Handle,
 }
 
@@ -90,30 +91,38 @@ impl Taps {
             inboxes.push(Inbox { commands: told, waker: waker.clone() });
             handles.push(Handle { commands, waker });
         }
-        Ok((Self { readers: handles, ring_bytes }, inboxes))
+        Ok((Self { readers: handles, ring_bytes, own: Arc::default() }, inboxes))
     }
 
-    /// Begins to measure one direction of an interface, into a slot. Packets that are `repeated` feed totals and lists
-    /// on another interface.
+    /// From now on, these are the router's own addresses.
+    pub fn set_own(&self, own: Own) {
+        let mut known = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        if *known != own {
+            debug!(addresses = own.count(), "the router's own addresses have changed");
+            *known = own;
+        }
+    }
+
+    /// Begins to measure one direction of an interface, into a slot.
     ///
     /// # Errors
     ///
     /// Those of [`PacketSocket::open`].
-    pub fn open(&self, target: &Target<'_>, slot: usize, repeated: bool) -> io::Result<Tap> {
+    pub fn open(&self, target: &Target<'_>, slot: usize, feeds: Feeds) -> io::Result<Tap> {
         let socket = PacketSocket::open(target, self.ring_bytes)?;
         let reader = self.readers.get(slot % self.readers.len().max(1));
         let reader = reader.ok_or_else(|| io::Error::other("there is no reader of packet sockets"))?.clone();
         let slot = slot as u8;
-        let repeated = Arc::new(AtomicBool::new(repeated));
-        reader.tell(Command::Open(Box::new(Tapped::new(slot, repeated.clone(), target.link, target.mtu, socket))));
-        Ok(Tap { slot, repeated, reader })
+        let feeding = Feeding::new(feeds, self.own.clone());
+        reader.tell(Command::Open(Box::new(Tapped::new(slot, feeding.clone(), target.link, target.mtu, socket))));
+        Ok(Tap { slot, feeding, reader })
     }
 }
 
 impl Tap {
-    /// Says anew whether its packets feed totals and lists on another interface.
-    pub fn set_repeated(&self, repeated: bool) {
-        self.repeated.store(repeated, Ordering::Relaxed);
+    /// Says anew which of its packets feed totals and lists.
+    pub fn set_feeds(&self, feeds: Feeds) {
+        self.feeding.set(feeds);
     }
 }
 

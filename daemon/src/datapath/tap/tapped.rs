@@ -3,8 +3,8 @@
 use std::{
     io,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -15,11 +15,12 @@ use rustix::{
 };
 use tracing::debug;
 use weir_common::{
+    control::Feeds,
     ledger::Tally,
     packet::{Link, REACH_MAX},
 };
 
-use super::{super::userspace::Buffer, socket::PacketSocket};
+use super::{super::userspace::Buffer, own::Own, socket::PacketSocket};
 use crate::clock;
 
 /// A packet that came can be read some milliseconds later. If it cannot be read after this time, it is counted as lost,
@@ -32,13 +33,36 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Tapped {
     /// Where its packets are counted.
     pub slot: u8,
-    /// Whether its packets feed totals and lists on another interface.
-    repeated: Arc<AtomicBool>,
+    feeding: Feeding,
     link: Link,
     socket: PacketSocket,
     sizes: Sizes,
     /// Dropped by the socket.
     dropped: u64,
+}
+
+/// Which packets of a tap feed totals and lists; the others do so on another interface.
+#[derive(Clone)]
+pub struct Feeding {
+    feeds: Arc<AtomicU8>,
+    own: Arc<RwLock<Own>>,
+}
+
+impl Feeding {
+    /// These; `own` are the router's own addresses.
+    pub(super) fn new(feeds: Feeds, own: Arc<RwLock<Own>>) -> Self {
+        Self { feeds: Arc::new(AtomicU8::new(feeds as u8)), own }
+    }
+
+    /// Says anew which.
+    pub(super) fn set(&self, feeds: Feeds) {
+        self.feeds.store(feeds as u8, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Feeds {
+        let feeds = self.feeds.load(Ordering::Relaxed);
+        [Feeds::All, Feeds::Local].into_iter().find(|one| *one as u8 == feeds).unwrap_or(Feeds::None)
+    }
 }
 
 /// How large the buffers of a tap are. Of the buffers that it dropped, a socket only tells the number.
@@ -54,13 +78,13 @@ struct Sizes {
 
 impl Tapped {
     /// A tap whose packets begin with `link`, and of which the interface takes none longer than `mtu` bytes after that.
-    pub(super) fn new(slot: u8, repeated: Arc<AtomicBool>, link: Link, mtu: u32, socket: PacketSocket) -> Self {
-        Self { slot, repeated, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
+    pub(super) fn new(slot: u8, feeding: Feeding, link: Link, mtu: u32, socket: PacketSocket) -> Self {
+        Self { slot, feeding, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
     }
 
-    /// Whether its packets feed totals and lists on another interface, as of now.
-    pub fn is_repeated(&self) -> bool {
-        self.repeated.load(Ordering::Relaxed)
+    /// Which of its packets feed totals and lists, as of now.
+    pub fn feeds(&self) -> Feeds {
+        self.feeding.get()
     }
 
     /// The socket, to wait for.
@@ -70,15 +94,20 @@ impl Tapped {
 
     /// Hands over at most `most` packets of the next block, if one is there.
     pub fn read(&mut self, most: u64, mut measure: impl FnMut(u8, &Buffer<'_>)) -> Option<u64> {
-        let repeated = self.is_repeated();
-        let &mut Self { slot, link, ref mut socket, ref mut sizes, .. } = self;
+        let feeds = self.feeds();
+        let &mut Self { slot, link, ref feeding, ref mut socket, ref mut sizes, .. } = self;
+        let own = feeding.own.read().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = [0; REACH_MAX];
         socket.read(most, |frame| {
             let headers = frame.headers(&mut scratch);
             let tally = frame.tally(link, headers);
             sizes.take(tally);
             let (tick, second) = (frame.tick, Some(frame.second));
-            measure(slot, &Buffer { headers, link, tally, tick, second, repeated });
+            let mut buffer = Buffer { headers, link, tally, tick, second, repeated: feeds != Feeds::All };
+            if feeds == Feeds::Local {
+                buffer.repeated = !own.sends(&buffer.beginning(), link);
+            }
+            measure(slot, &buffer);
         })
     }
 
