@@ -8,7 +8,7 @@ use crate::{control::SLOTS_MAX, ledger::Counters, record::Record, size::SIZE_CLA
 
 /// The version of everything in the maps that a weir leaves to the next one: [`Cpu`], [`HandedOver`], [`Record`], their
 /// meaning, and what `flush` is told and tells. Whoever changes one of them gives it another number.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 /// How many evicted records are handed over together, with one reservation in the ring.
 pub const EVICTED_MAX: usize = 32;
 /// The most records that one call of `flush` hands over.
@@ -95,13 +95,14 @@ mod tests {
             offset_of!(Counters, tcp),
             offset_of!(Counters, skipped),
             offset_of!(Counters, lost),
+            offset_of!(Counters, uncertain),
             size_of::<Counters>(),
         ];
         let record = [size_of::<FlowKey>(), offset_of!(Record, packets), offset_of!(Record, vlan), size_of::<Record>()];
         let others = [size_of::<Tally>(), SIZE_CLASSES, size_of::<HandedOver>()];
-        assert_eq!(LAYOUT, 2);
-        assert_eq!(block, [64, 2112, 287_552]);
-        assert_eq!(counters, [0, 88, 104, 120, 152, 392, 472]);
+        assert_eq!(LAYOUT, 3);
+        assert_eq!(block, [64, 2112, 303_936]);
+        assert_eq!(counters, [0, 88, 104, 120, 152, 392, 472, 504]);
         assert_eq!(record, [40, 48, 62, 64]);
         assert_eq!(others, [16, 2736, 16_384]);
     }

@@ -54,6 +54,36 @@ impl Tally {
     }
 }
 
+/// Packets of buffers that an offload merged, of which it is not certain how many they are on the wire, or how long.
+/// They are counted as what they are at least.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Uncertain {
+    /// What they are counted as.
+    pub least: Tally,
+    /// What they are at most.
+    pub most: Tally,
+}
+
+impl Uncertain {
+    /// Adds others.
+    pub const fn add(&mut self, other: Self) {
+        self.least.add(other.least);
+        self.most.add(other.most);
+    }
+
+    /// What was added since `earlier`, when both are readings of the same cumulative counters.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self { least: self.least.since(earlier.least), most: self.most.since(earlier.most) }
+    }
+
+    /// How much more than counted they may be.
+    pub const fn beyond(self) -> Tally {
+        self.most.since(self.least)
+    }
+}
+
 impl core::iter::Sum for Tally {
     fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
         let mut total = Self::default();
@@ -263,6 +293,8 @@ pub struct Counters {
     /// mean size of the packets that the same socket handed over in the same window, or in the last window that had
     /// any.
     pub lost: [Tally; Loss::COUNT],
+    /// Of the packets seen, those that are not certain.
+    pub uncertain: Uncertain,
 }
 
 impl Default for Counters {
@@ -276,6 +308,7 @@ impl Default for Counters {
             tcp: TcpPackets::default(),
             skipped: [Tally::default(); Skip::COUNT],
             lost: [Tally::default(); Loss::COUNT],
+            uncertain: Uncertain::default(),
         }
     }
 }
@@ -283,7 +316,7 @@ impl Default for Counters {
 impl Counters {
     /// Adds what was counted elsewhere, or in another window.
     pub fn add(&mut self, other: &Self) {
-        let Self { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost } = other;
+        let Self { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost, uncertain } = other;
         self.seen.add(*seen);
         self.merged = self.merged.wrapping_add(*merged);
         self.sizes.add(*sizes);
@@ -292,6 +325,7 @@ impl Counters {
         self.tcp.add(*tcp);
         self.skipped.iter_mut().zip(skipped).for_each(|(sum, tally)| sum.add(*tally));
         self.lost.iter_mut().zip(lost).for_each(|(sum, tally)| sum.add(*tally));
+        self.uncertain.add(*uncertain);
     }
 
     /// What was counted since `earlier`, when both are readings of the same cumulative counters.
@@ -306,6 +340,7 @@ impl Counters {
             tcp: self.tcp.since(earlier.tcp),
             skipped: core::array::from_fn(|i| self.skipped[i].since(earlier.skipped[i])),
             lost: core::array::from_fn(|i| self.lost[i].since(earlier.lost[i])),
+            uncertain: self.uncertain.since(earlier.uncertain),
         }
     }
 }

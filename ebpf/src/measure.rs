@@ -26,7 +26,7 @@ use weir_common::{
     control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, egress, is_egress},
     cpu::Cpu,
     flow::Scope,
-    ledger::{Skip, Tally, TcpPackets},
+    ledger::{Counters, Skip, Tally, TcpPackets, Uncertain},
     packet::Parsed,
     record::{Marks, Record, Sample},
     size::{EXACT, size_class},
@@ -48,6 +48,16 @@ pub trait Packet: Copy {
     fn came_by(self) -> u32;
     /// One packet, or as many as an offload merged into this one.
     fn tally(self) -> Tally;
+    /// Whether an offload merged several packets.
+    #[inline(always)]
+    fn is_merged(self) -> bool {
+        false
+    }
+    /// What is not certain of merged packets; to be asked after [`Packet::tally`].
+    #[inline(always)]
+    fn uncertain(self) -> Uncertain {
+        Uncertain::default()
+    }
     /// When it came: see [`Record::first_tick`].
     #[inline(always)]
     fn tick(self) -> u32 {
@@ -83,7 +93,9 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
     let counters = at(&mut set.interfaces, usize::from(scope.interface()));
     counters.seen.add(tally);
-    counters.merged += tally.packets - 1;
+    if packet.is_merged() {
+        count_merged(packet, counters, tally);
+    }
     let class = size_class(tally.mean_bytes());
     counters.sizes.count(class, tally.packets);
     if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
@@ -110,6 +122,16 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
         Some(counted) => counted,
         None => measure_uncommon(packet, cpu, scope, tally),
     }
+}
+
+/// Counts what there is to say of a merged buffer only.
+#[cold]
+#[inline(never)]
+fn count_merged(packet: impl Packet, counters: &mut Counters, tally: Tally) {
+    counters.merged += tally.packets - 1;
+    let Uncertain { least, most } = packet.uncertain();
+    counters.uncertain.least.add(least);
+    counters.uncertain.most.add(most);
 }
 
 /// The largest packet of a window: classes of large packets have several sizes.

@@ -3,7 +3,10 @@
 use core::{arch::asm, marker::PhantomData};
 
 use aya_ebpf::programs::{TcContext, XdpContext};
-use weir_common::packet::{Bytes, HEADER_MAX, PLACES, REACH_MAX, Window};
+use weir_common::{
+    ledger::Uncertain,
+    packet::{Bytes, HEADER_MAX, PLACES, REACH_MAX, Window},
+};
 
 /// A packet that is read in place, between `data` and `data_end`.
 pub struct Frame {
@@ -167,11 +170,13 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
     }
 }
 
-/// Room for a packet's beginning, and for [`Bytes::forget_all`].
+/// Room for a packet's beginning, for [`Bytes::forget_all`], and for what is not certain.
 #[repr(C)]
 pub struct Scratch {
     beginning: [u8; REACH_MAX],
     places: [u16; PLACES],
+    /// What is not certain of the packet, if an offload merged it.
+    pub uncertain: Uncertain,
 }
 
 /// A packet's beginning, copied into memory of the program's own.

@@ -27,7 +27,7 @@ use aya_ebpf::{
 };
 use weir_common::{
     control::egress,
-    ledger::{Skip, Tally},
+    ledger::{Skip, Tally, Uncertain},
     packet::{Bytes as _, Link, Merged, PLACES, Parsed, REACH_MAX, common, headers, walk},
 };
 
@@ -168,8 +168,14 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
             let skb = self.0;
             (u64::from(self.wire_length()), u64::from((*skb).gso_size), u64::from((*skb).gso_segs))
         };
-        let merged = Merged { length, segment, segments, fragments: false };
-        let tally = merged.tally(self.copied().and_then(|packet| headers(&packet, Self::LINK, length)));
+        // Fragments have an unknown number of packets: no kernel that weir runs on makes any itself, but virtual machines do.
+        let fragments = if segments == 0 { None } else { Some(false) };
+        let merged = Merged { length, segment, segments, fragments };
+        let (tally, uncertain) = merged.tally(self.copied().and_then(|packet| headers(&packet, Self::LINK, length)));
+        if let Some(scratch) = SCRATCH.get_ptr_mut(0) {
+            // SAFETY: a per-CPU element: nothing else runs on this CPU until the program ends.
+            unsafe { (*scratch).uncertain = uncertain.unwrap_or_default() };
+        }
         tally.packets << 48 | tally.bytes & BYTES
     }
 
@@ -277,6 +283,18 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
         }
         let merged = self.merged();
         Tally::new(merged >> 48, merged << 16 >> 16)
+    }
+
+    #[inline(always)]
+    fn is_merged(self) -> bool {
+        // SAFETY: the context is the one that the kernel passed to this program.
+        unsafe { (*self.0).gso_size != 0 && (*self.0).gso_segs != 1 }
+    }
+
+    #[inline(always)]
+    fn uncertain(self) -> Uncertain {
+        // SAFETY: what `merged` has left there for this packet.
+        SCRATCH.get_ptr(0).map_or_else(Uncertain::default, |scratch| unsafe { (*scratch).uncertain })
     }
 
     #[inline(always)]

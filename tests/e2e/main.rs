@@ -55,6 +55,7 @@ mod ledger;
 mod links;
 mod log;
 mod memory;
+mod merged;
 mod modes;
 mod nat;
 mod nats;
@@ -158,7 +159,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Only where there is a package to look at.
     let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
-    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).collect::<Vec<_>>();
+    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(merged::trials()).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
     let groups = match arguments.test_threads {
         Some(threads) => vec![(threads, alone.into_iter().chain(patient).collect())],

@@ -459,7 +459,8 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
                     let bytes = frame.len() as u32;
                     object.pass_captured_at(tick, Link::Ethernet, bytes, &frame)?;
                     let (tally, link) = (Tally::new(1, bytes.into()), Link::Ethernet);
-                    let buffer = Buffer { headers: &frame, link, tally, tick, second: None, repeated: false };
+                    let buffer =
+                        Buffer { headers: &frame, link, tally, uncertain: None, tick, second: None, repeated: false };
                     twin.measure(0, &buffer, |record| twins.push(*record));
                     kernels.append(&mut object.records()?);
                 }

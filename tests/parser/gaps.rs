@@ -87,6 +87,7 @@ fn through(mut program: UserspaceProgram) -> Vec<u16> {
             headers: &frame,
             link: Link::Ethernet,
             tally: Tally::new(1, 60),
+            uncertain: None,
             tick: 0,
             second: None,
             repeated: false,

@@ -3,10 +3,10 @@
 
 use anyhow::{Result, ensure};
 use weir::interface::Way;
-use weir_common::ledger::Tally;
+use weir_common::ledger::{Tally, Uncertain};
 use weir_tests::object::{Object, PLAN};
 
-use crate::frame::{IPV4, IPV6, ethernet, extension, ipv4, ipv6, tcp};
+use crate::frame::{IPV4, IPV6, ethernet, extension, ipv4, ipv6, ports, tcp};
 
 /// Small enough for test-run; the last packet is half full.
 const PAYLOAD: usize = 2_500;
@@ -43,10 +43,41 @@ pub fn each_packet_has_all_headers() -> Result<()> {
                 object.pass_merged(way, &buffer, [SEGMENT as u32, told as u32])?;
                 let ledger = object.close()?.0.ledger();
                 let seen = ledger.counters.seen;
+                ensure!(ledger.counters.uncertain == Uncertain::default(), "{name}, {way:?}: {ledger:?}");
                 ensure!(
                     seen == expected && ledger.balances(),
                     "{name}, {way:?}, {told} told: {seen:?}, not {expected:?}"
                 );
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What it is may not be certain; then the least is counted, and the ledger has bounds.
+pub fn what_is_not_certain_has_bounds() -> Result<()> {
+    const PACKETS: u64 = PAYLOAD.div_ceil(SEGMENT) as u64;
+    let of = |headers: usize, more: usize| PAYLOAD as u64 + PACKETS * (headers + more) as u64;
+    let encrypted = ethernet(&[], IPV4, &ipv4(50, 0, 0, &[0x5a; 16]));
+    let udp = ethernet(&[], IPV4, &ipv4(17, 0, 0, &ports(8)));
+    let udp_v6 = ethernet(&[], IPV6, &ipv6(17, &ports(8)));
+    let (esp, one, other) = (of(encrypted.len(), 0), of(udp.len(), 0), of(udp_v6.len(), 0));
+    Object::load(PLAN, |object| {
+        for (name, stack, told, truths) in [
+            ("ESP, without and with what follows the payload", &encrypted, PACKETS, vec![esp, esp + PACKETS * 40]),
+            // Fragments have no UDP header but the first; those of IPv6 have another one in its place.
+            ("UDP datagrams or fragments", &udp, 0, vec![one, one - 8 * (PACKETS - 1)]),
+            ("the same over IPv6", &udp_v6, 0, vec![other, other + 8]),
+        ] {
+            let buffer = [&stack[..], &[0; PAYLOAD]].concat();
+            for way in Way::ALL {
+                object.pass_merged(way, &buffer, [SEGMENT as u32, told as u32])?;
+                let counters = object.close()?.0.ledger().counters;
+                let Uncertain { least, most } = counters.uncertain;
+                let are_within = truths.iter().all(|truth| (least.bytes..=most.bytes).contains(truth));
+                ensure!(are_within && least.bytes < most.bytes, "{name}: {least:?} to {most:?}, not {truths:?}");
+                ensure!([least.packets, most.packets] == [PACKETS; 2], "{name}: {least:?} to {most:?}");
+                ensure!(counters.seen == least, "{name}: {:?}, not {least:?}", counters.seen);
             }
         }
         Ok(())

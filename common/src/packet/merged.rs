@@ -3,8 +3,11 @@
 //! On the wire each packet has all headers of the buffer, from the link layer's to the innermost transport header,
 //! those of tunnels as well. So their bytes follow from how long all headers are together: [`headers`] reads it.
 
-use super::{Bytes, Link, Payload, Window, ethertype, link};
-use crate::{ledger::Tally, proto};
+use super::{Bytes, Link, Payload, REACH_MAX, Window, ethertype, link};
+use crate::{
+    ledger::{Tally, Uncertain},
+    proto,
+};
 
 /// A segment size that says: the packets are as long as the parts that the buffer consists of (`GSO_BY_FRAGS`, which
 /// SCTP uses).
@@ -12,6 +15,9 @@ pub const BY_PARTS: u64 = 0xffff;
 
 /// The most headers that are walked.
 const STEPS_MAX: usize = 20;
+
+/// No step looks farther than this, from where a header begins.
+const FARTHEST: usize = 44;
 
 const UDP_BYTES: usize = 8;
 /// The common header of SCTP, before the chunks (RFC 9260 section 3.1).
@@ -21,6 +27,11 @@ const FRAGMENT_BYTES: u64 = 8;
 /// The hop-by-hop header that Linux puts into a buffer whose length IPv6 cannot tell (RFC 2675). No packet has it.
 const JUMBO_BYTES: usize = 8;
 const IPV6_BYTES: usize = 40;
+/// What encryption adds to a packet behind its payload: padding, its length, the next header, and a check (RFC 4303
+/// section 2). The network card does it, after the buffer was counted.
+const TRAILER_MAX: u64 = 255 + 2 + 64;
+/// Headers that cannot be read are taken to be no longer than this, all together.
+const UNREAD_MAX: u64 = 2 * REACH_MAX as u64;
 /// The longest that an IP header can say.
 const IP_LENGTH_MAX: u64 = 0xffff;
 
@@ -33,8 +44,9 @@ pub struct Merged {
     pub segment: u64,
     /// How many packets; 0 if whoever made the buffer does not tell.
     pub segments: u64,
-    /// Whether the packets are fragments of one UDP packet (UFO): then only the first has the UDP header.
-    pub fragments: bool,
+    /// Whether the packets, if they are UDP, are fragments of one packet (UFO): then only the first has the UDP header.
+    /// `None` if whoever made the buffer does not tell.
+    pub fragments: Option<bool>,
 }
 
 /// All headers of a buffer, from the first byte to the payload of the innermost transport header.
@@ -46,22 +58,47 @@ pub struct Headers {
     pub on_wire: u64,
     /// Whether the innermost IP header is IPv6.
     pub is_v6: bool,
+    /// Whether the innermost transport header is of UDP.
+    pub is_udp: bool,
 }
 
 impl Merged {
-    /// The packets on the wire, with these headers each. Where the headers are not known, they are taken to be as short
-    /// as the number of packets allows.
+    /// The packets on the wire, with these headers each, and where it is not certain how many or how long these are, how
+    /// much there may be at most. Then the number of packets and of bytes is the least.
     #[inline(always)]
-    pub fn tally(self, headers: Option<Headers>) -> Tally {
+    pub fn tally(self, headers: Option<Headers>) -> (Tally, Option<Uncertain>) {
         match headers {
-            Some(headers) if self.fragments => self.split(headers.of_fragments()),
-            Some(headers) if self.fits(headers) => self.split(headers),
-            _ => {
-                let packets = self.packets(0);
-                let least = self.length.saturating_sub(packets * self.segment);
-                Tally::new(packets, self.length + (packets - 1) * least)
+            Some(headers) if headers.is_udp && self.fragments == Some(true) => {
+                (self.split(headers.of_fragments()), None)
             }
+            Some(headers) if headers.is_udp && self.fragments.is_none() && headers.in_buffer < self.length => {
+                let [one, other] = [self.split(headers), self.split(headers.of_fragments())];
+                uncertain(
+                    Tally::new(one.packets.min(other.packets), one.bytes.min(other.bytes)),
+                    Tally::new(one.packets.max(other.packets), one.bytes.max(other.bytes)),
+                )
+            }
+            Some(headers) if self.fits(headers) => (self.split(headers), None),
+            _ => self.unread(),
         }
+    }
+
+    /// The packets if nothing is known of their headers but what their number says. Something may be behind their payload,
+    /// too.
+    #[inline(always)]
+    fn unread(self) -> (Tally, Option<Uncertain>) {
+        let (fewest, many) = match self.segments {
+            0 => (self.needed(UNREAD_MAX.min(self.length.saturating_sub(1))).max(1), self.needed(0).max(1)),
+            told => (told, told),
+        };
+        // All packets but the last are full, and the last has a byte of payload at least.
+        let (shortest, longest) = match self.segment {
+            BY_PARTS => (0, self.length),
+            full => (self.length.saturating_sub(many * full), self.length.saturating_sub((fewest - 1) * full)),
+        };
+        let longest = longest.saturating_sub(1).min(UNREAD_MAX);
+        let least = Tally::new(fewest, self.length + (fewest - 1) * shortest);
+        uncertain(least, Tally::new(many, self.length + (many - 1) * longest + many * TRAILER_MAX))
     }
 
     #[inline(always)]
@@ -91,12 +128,19 @@ impl Merged {
     }
 }
 
+/// What counts as `least` and may be as much as `most`; certain where there is no difference.
+#[inline(always)]
+fn uncertain(least: Tally, most: Tally) -> (Tally, Option<Uncertain>) {
+    let is_certain = least.packets == most.packets && least.bytes == most.bytes;
+    (least, if is_certain { None } else { Some(Uncertain { least, most }) })
+}
+
 impl Headers {
     /// Of a buffer in which so many bytes of them are absent on the wire.
     #[inline(always)]
-    const fn new(in_buffer: usize, absent: usize, is_v6: usize) -> Self {
+    const fn new(in_buffer: usize, absent: usize, is_v6: usize, is_udp: bool) -> Self {
         let on_wire = in_buffer.saturating_sub(absent) as u64;
-        Self { in_buffer: in_buffer as u64, on_wire, is_v6: is_v6 != 0 }
+        Self { in_buffer: in_buffer as u64, on_wire, is_v6: is_v6 != 0, is_udp }
     }
 
     /// Those of each fragment of a UDP packet, whose own header is payload of the first. IPv6 has a fragment header,
@@ -128,9 +172,9 @@ pub fn headers<B: Bytes + ?Sized>(packet: &B, link: Link, length: u64) -> Option
         let step = match kind {
             TCP => {
                 let transport = usize::from(packet.u8(at + 12)? >> 4) * 4;
-                return Some(Headers::new(at + transport, absent, is_v6));
+                return Some(Headers::new(at + transport, absent, is_v6, false));
             }
-            SCTP => return Some(Headers::new(at + SCTP_BYTES, absent, is_v6)),
+            SCTP => return Some(Headers::new(at + SCTP_BYTES, absent, is_v6, false)),
             UDP => {
                 plain = at + UDP_BYTES;
                 in_udp(packet, plain)
@@ -153,7 +197,9 @@ pub fn headers<B: Bytes + ?Sized>(packet: &B, link: Link, length: u64) -> Option
             None => break,
         }
     }
-    if plain == 0 { None } else { Some(Headers::new(plain, absent, is_v6)) }
+    // What was not followed to its end, because that is beyond reach, may have been a tunnel.
+    let is_beyond = next.at > REACH_MAX - FARTHEST;
+    if plain == 0 || is_beyond { None } else { Some(Headers::new(plain, absent, is_v6, true)) }
 }
 
 /// The next header: an `EtherType` or, below these, a protocol number, and where it begins.

@@ -4,7 +4,7 @@
 use weir_common::{
     flow::{FlowKey, Scope},
     hash::{self, SlotKey},
-    ledger::{Loss, Tally},
+    ledger::{Loss, Tally, Uncertain},
     packet::{Beginning, Link, Parsed, TunnelPorts, Tunnels, UNKNOWN_LENGTH, parse},
     record::{Record, Sample},
     sampling::Valve,
@@ -24,6 +24,8 @@ pub struct Buffer<'a> {
     pub link: Link,
     /// The packets on the wire.
     pub tally: Tally,
+    /// What of that is not certain.
+    pub uncertain: Option<Uncertain>,
     /// When it came: see [`Record::first_tick`].
     pub tick: u32,
     /// When it came: seconds since 1970; `None` if that is not known.
@@ -114,11 +116,12 @@ impl UserspaceProgram {
     /// Measures what came by the interface of this slot, for which there is room. If a record
     /// has to leave the cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
-        let &Buffer { headers: _, link, tally, tick, second, repeated } = buffer;
+        let &Buffer { headers: _, link, tally, uncertain, tick, second, repeated } = buffer;
         let taken = self.take();
         let counters = &mut self.edge.counters[usize::from(slot)];
         counters.seen.add(tally);
         counters.merged += tally.packets - 1;
+        counters.uncertain.add(uncertain.unwrap_or_default());
         let class = size_class(tally.mean_bytes());
         counters.sizes.count(class, tally.packets);
         self.seconds[usize::from(slot)].count(second, tally);
@@ -269,6 +272,7 @@ mod tests {
                 headers: &frame,
                 link: Link::Ethernet,
                 tally: Tally::new(1, 60),
+                uncertain: None,
                 tick: 0,
                 second: None,
                 repeated: false,

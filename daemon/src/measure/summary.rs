@@ -80,7 +80,8 @@ impl Summary {
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each lost or unsampled packet may belong to one more source, destination or flow.
         let unknown = lost.packets.saturating_add(sampled_out.packets);
-        let beyond: Tally = window.iter().map(|closed| closed.edge.lost_beyond).sum();
+        let uncertain = ledgers.iter().map(|ledger| ledger.counters.uncertain.beyond());
+        let beyond: Tally = window.iter().map(|closed| closed.edge.lost_beyond).chain(uncertain).sum();
         let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
         let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
         let drawn = lost.since(dropped);
@@ -266,7 +267,12 @@ fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
 mod tests {
     use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-    use weir_common::{flow::FlowKey, ledger::Loss, record::Record, size::size_class};
+    use weir_common::{
+        flow::FlowKey,
+        ledger::{Loss, Uncertain},
+        record::Record,
+        size::size_class,
+    };
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
@@ -428,6 +434,18 @@ mod tests {
         assert_eq!(ranked.packets.upper, none.packets.upper + 7);
         assert_eq!(ranked.bytes.upper, none.bytes.upper + 1_000);
         assert_eq!(ranked.packets.lower, none.packets.lower);
+    }
+
+    /// Each row may have all that is not certain.
+    #[test]
+    fn upper_bounds_have_room_for_what_is_not_certain() {
+        let mut closed = sampled(1_000, 0);
+        let none = only_flow(sampled(1_000, 0));
+        closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(10, 1_000), most: Tally::new(12, 1_300) };
+        let ranked = only_flow(closed);
+        assert_eq!(ranked.packets.upper, none.packets.upper + 2);
+        assert_eq!(ranked.bytes.upper, none.bytes.upper + 300);
+        assert_eq!((ranked.packets.lower, ranked.bytes.lower), (none.packets.lower, none.bytes.lower));
     }
 
     /// A list that was cut shows those that were lucky: the value of the last is less than its sample says. One that

@@ -90,7 +90,7 @@ impl Sums {
 
 impl InterfaceSums {
     fn add(&mut self, Interface { ledger, repeated, tcp, .. }: &Interface) {
-        let Ledger { seen, attributed, sampled_out, skipped, lost } = ledger;
+        let Ledger { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = ledger;
         add(&mut self.seen, seen);
         add(&mut self.repeated, repeated);
         let whole = [("attributed", attributed), ("sampled_out", sampled_out)];

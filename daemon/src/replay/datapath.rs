@@ -21,7 +21,11 @@ impl Datapath for UserspaceCollector {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
         let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
         let (tally, tick, second) = (Tally::new(1, u64::from(wire_bytes)), tick(packet), second(packet));
-        Self::measure(self, 0, &Buffer { headers: captured, link, tally, tick, second, repeated: false });
+        Self::measure(
+            self,
+            0,
+            &Buffer { headers: captured, link, tally, uncertain: None, tick, second, repeated: false },
+        );
         Ok(())
     }
 

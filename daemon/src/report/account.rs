@@ -2,7 +2,7 @@
 
 use weir_common::ledger as measured;
 
-use super::{Ledger, Tally};
+use super::{Bounds, Ledger, Tally, Uncertain};
 
 impl From<measured::Tally> for Tally {
     fn from(measured::Tally { packets, bytes }: measured::Tally) -> Self {
@@ -12,8 +12,17 @@ impl From<measured::Tally> for Tally {
 
 impl From<&measured::Ledger> for Ledger {
     fn from(measured::Ledger { counters, attributed }: &measured::Ledger) -> Self {
-        let measured::Counters { seen, merged: _, sizes: _, sampled_out, repeated: _, tcp: _, skipped, lost } =
-            counters;
+        let measured::Counters {
+            seen,
+            merged: _,
+            sizes: _,
+            sampled_out,
+            repeated: _,
+            tcp: _,
+            skipped,
+            lost,
+            uncertain,
+        } = counters;
         let skipped = measured::Skip::ALL.iter().zip(skipped).filter(|(_, tally)| !tally.is_zero());
         let lost = measured::Loss::ALL.iter().zip(lost);
         Self {
@@ -22,6 +31,26 @@ impl From<&measured::Ledger> for Ledger {
             sampled_out: (*sampled_out).into(),
             skipped: skipped.map(|(reason, tally)| (reason.name().to_owned(), (*tally).into())).collect(),
             lost: lost.map(|(reason, tally)| (reason.name().to_owned(), (*tally).into())).collect(),
+            uncertain: (!uncertain.most.is_zero()).then(|| uncertain.into()),
+        }
+    }
+}
+
+impl From<&measured::Uncertain> for Uncertain {
+    fn from(measured::Uncertain { least, most }: &measured::Uncertain) -> Self {
+        Self {
+            packets: Bounds { lower: least.packets, upper: most.packets },
+            bytes: Bounds { lower: least.bytes, upper: most.bytes },
+        }
+    }
+}
+
+impl Uncertain {
+    /// Adds that of another window.
+    pub(super) fn add(&mut self, Self { packets, bytes }: Self) {
+        for (sum, more) in [(&mut self.packets, packets), (&mut self.bytes, bytes)] {
+            sum.lower = sum.lower.saturating_add(more.lower);
+            sum.upper = sum.upper.saturating_add(more.upper);
         }
     }
 }
@@ -29,7 +58,7 @@ impl From<&measured::Ledger> for Ledger {
 impl Ledger {
     /// Whether every packet and every byte seen is accounted for; false too where the sum exceeds 64 bits.
     pub fn balances(&self) -> bool {
-        let Self { seen, attributed, sampled_out, skipped, lost } = self;
+        let Self { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = self;
         let parts = [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
         let sum = parts.copied().try_fold(Tally::default(), Tally::checked_add);
         sum == Some(*seen)
@@ -69,6 +98,12 @@ mod tests {
         assert_eq!(ledger.skipped, [("arp".to_owned(), Tally { packets: 1, bytes: 100 })].into());
         assert_eq!(ledger.lost.len(), measured::Loss::COUNT, "zero too");
         assert_eq!(ledger.kept(), 0.8);
+        assert_eq!(ledger.uncertain, None);
+        let (least, most) = (measured::Tally::new(3, 300), measured::Tally::new(4, 410));
+        measured.counters.uncertain = measured::Uncertain { least, most };
+        let packets = Bounds { lower: 3, upper: 4 };
+        let bytes = Bounds { lower: 300, upper: 410 };
+        assert_eq!(Ledger::from(&measured).uncertain, Some(Uncertain { packets, bytes }));
 
         ledger.sampled_out.bytes -= 1;
         assert!(!ledger.balances(), "a byte is missing");

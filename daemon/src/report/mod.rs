@@ -251,6 +251,20 @@ pub struct Ledger {
     pub skipped: BTreeMap<String, Tally>,
     /// Packets that are missing from the measurement, by reason; every reason, also those with zero packets.
     pub lost: BTreeMap<String, Tally>,
+    /// Of `seen`, the packets of buffers that an offload merged, and of which it is not certain how many packets these
+    /// were, or how long. All other numbers of the ledger count the lower bounds; the upper bounds of rows and totals
+    /// have room for the upper ones. Absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<Uncertain>,
+}
+
+/// What of the packets seen is not certain: it is between these bounds, which hold without a probability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Uncertain {
+    /// How many packets these buffers were.
+    pub packets: Bounds,
+    /// How many bytes these packets had.
+    pub bytes: Bounds,
 }
 
 /// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each name that fits:

@@ -230,12 +230,16 @@ fn together_covered(
 }
 
 fn add_ledger(sum: &mut Ledger, more: &Ledger) {
-    let Ledger { seen, attributed, sampled_out, skipped, lost } = more;
+    let Ledger { seen, attributed, sampled_out, skipped, lost, uncertain } = more;
     add(&mut sum.seen, *seen);
     add(&mut sum.attributed, *attributed);
     add(&mut sum.sampled_out, *sampled_out);
     for (sums, more) in [(&mut sum.skipped, skipped), (&mut sum.lost, lost)] {
         more.iter().for_each(|(reason, tally)| add(sums.entry(reason.clone()).or_default(), *tally));
+    }
+    match (&mut sum.uncertain, uncertain) {
+        (Some(sum), Some(more)) => sum.add(*more),
+        (none, more) => *none = none.or(*more),
     }
 }
 
@@ -472,7 +476,7 @@ fn at_most(most: Tally) -> Sums {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Uncertain, *};
 
     fn golden() -> Report {
         serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
@@ -513,13 +517,21 @@ mod tests {
 
     #[test]
     fn sums_are_exact_and_ledgers_balance() {
-        let (first, mut last) = (golden(), golden());
+        let (mut first, mut last) = (golden(), golden());
         last.id = "7f3c9a52/b41d/43".to_owned();
+        let uncertain = |times: u64| Uncertain {
+            packets: Bounds { lower: 3 * times, upper: 4 * times },
+            bytes: Bounds { lower: 300 * times, upper: 410 * times },
+        };
+        for interface in first.interfaces.iter_mut().chain(&mut last.interfaces) {
+            interface.ledger.uncertain = Some(uncertain(1));
+        }
         last.interfaces.remove(1);
         let two = Union::of(&[first.clone(), last]).unwrap();
         assert_eq!(two.reports.len(), 2);
         assert_eq!(two.totals.packets, 2 * first.totals.packets);
         assert_eq!(two.interfaces.len(), 2);
+        assert_eq!([0, 1].map(|nth| two.interfaces[nth].ledger.uncertain), [2, 1].map(|times| Some(uncertain(times))));
         assert!(two.interfaces.iter().all(|interface| interface.ledger.balances()));
         let seen = |interfaces: &[Interface], nth: usize| interfaces[nth].ledger.seen.packets;
         assert_eq!(seen(&two.interfaces, 0), 2 * seen(&first.interfaces, 0));

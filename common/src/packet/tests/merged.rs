@@ -3,7 +3,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "stacks of headers read better without a reference at each level")]
 
 use super::*;
-use crate::ledger::Tally;
+use crate::ledger::{Tally, Uncertain};
 
 /// Headers, and how many bytes follow them in the buffer.
 type Stack<'a> = &'a dyn Fn(usize) -> Vec<u8>;
@@ -59,9 +59,21 @@ fn tallies(stack: &[u8], link: Link, payload: usize, segment: usize) -> [Tally; 
     let beginning = [stack, &vec![0; payload.min(REACH_MAX)]].concat();
     let segments = payload.div_ceil(segment) as u64;
     [segments, 0].map(|segments| {
-        let merged = Merged { length, segment: segment as u64, segments, fragments: false };
-        merged.tally(headers(&beginning[..], link, length))
+        let merged = Merged { length, segment: segment as u64, segments, fragments: Some(false) };
+        let (tally, uncertain) = merged.tally(headers(&beginning[..], link, length));
+        assert_eq!(uncertain, None, "{segments} by {segment}");
+        assert_bounds(merged, tally);
+        tally
     })
+}
+
+/// If no header could be read, the bounds have room for the truth, and for what encryption adds behind each packet.
+fn assert_bounds(merged: Merged, truth: Tally) {
+    let (least, bounds) = merged.tally(None);
+    let most = bounds.map_or(least, |bounds| bounds.most);
+    let encrypted = truth.bytes + truth.packets * 64;
+    assert!((least.packets..=most.packets).contains(&truth.packets), "{merged:?}: {least:?} to {most:?}, {truth:?}");
+    assert!(least.bytes <= truth.bytes && encrypted <= most.bytes, "{merged:?}: {least:?} to {most:?}, {truth:?}");
 }
 
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 7, 0];
@@ -160,9 +172,10 @@ fn buffers_beyond_the_length_of_ip() {
 fn packets_as_long_as_the_parts_of_the_buffer() {
     let stack = frame(0x0800, ip4(132, 0, vec![0; 12], 5_000));
     let length = (stack.len() + 5_000) as u64;
-    let merged = Merged { length, segment: BY_PARTS, segments: 7, fragments: false };
-    let tally = merged.tally(headers(&stack[..], Link::Ethernet, length));
-    assert_eq!(tally, Tally::new(7, 5_000 + 7 * stack.len() as u64));
+    let merged = Merged { length, segment: BY_PARTS, segments: 7, fragments: Some(false) };
+    let tally = Tally::new(7, 5_000 + 7 * stack.len() as u64);
+    assert_eq!(merged.tally(headers(&stack[..], Link::Ethernet, length)), (tally, None));
+    assert_bounds(merged, tally);
 }
 
 #[test]
@@ -172,20 +185,56 @@ fn fragments_of_one_udp_packet() {
         (frame(0x86dd, ip6(17, udp(443, &[]), 5_000)), 14 + 40 + 8),
     ] {
         let length = (stack.len() + 5_000) as u64;
-        let merged = Merged { length, segment: 1_480, segments: 0, fragments: true };
-        let tally = merged.tally(headers(&stack[..], Link::Ethernet, length));
-        assert_eq!(tally, Tally::new(4, 5_008 + 4 * per_fragment));
+        let merged = |fragments| {
+            let merged = Merged { length, segment: 1_480, segments: 0, fragments };
+            merged.tally(headers(&stack[..], Link::Ethernet, length))
+        };
+        let fragments = Tally::new(4, 5_008 + 4 * per_fragment);
+        assert_eq!(merged(Some(true)), (fragments, None));
+        let datagrams = on_the_wire(stack.len(), 5_000, 1_480);
+        assert_eq!(merged(Some(false)), (datagrams, None));
+        let least = Tally::new(4, fragments.bytes.min(datagrams.bytes));
+        let most = Tally::new(4, fragments.bytes.max(datagrams.bytes));
+        assert_eq!(merged(None), (least, (least != most).then_some(Uncertain { least, most })), "one or the other");
+    }
+}
+
+/// A tunnel's options may reach so far that nobody sees what is inside. It might be plain UDP.
+#[test]
+fn headers_beyond_reach_are_uncertain() {
+    let options = [&[63, 0, 0x65, 0x58, 0, 0, 7, 0][..], &[0; 252]].concat();
+    for (tags, is_certain) in [(0, true), (3, false)] {
+        let inner = in_udp(6081, &options, &frame(0x0800, tcp4(3_000)), 3_000);
+        let extension = [17, 7].into_iter().chain([0; 62]).collect::<Vec<u8>>();
+        let chain = (0..tags).fold(udp(6081, &[&options[..], &frame(0x0800, tcp4(3_000))].concat()), |inner, nth| {
+            let mut extension = extension.clone();
+            extension[0] = if nth == 0 { 17 } else { 60 };
+            [extension, inner].concat()
+        });
+        let stack = if tags == 0 { inner } else { frame(0x86dd, ip6(60, chain, 3_000)) };
+        let truth = on_the_wire(stack.len(), 3_000, 1_348);
+        let length = (stack.len() + 3_000) as u64;
+        let merged = Merged { length, segment: 1_348, segments: 3, fragments: Some(false) };
+        let (tally, uncertain) = merged.tally(headers(&stack[..stack.len().min(REACH_MAX)], Link::Ethernet, length));
+        assert_eq!(uncertain.is_none(), is_certain, "{tags} headers: {tally:?}, {truth:?}");
+        assert!(tally == truth || !is_certain);
+        assert_bounds(merged, truth);
     }
 }
 
 #[test]
 fn headers_that_cannot_be_read_are_as_short_as_the_packets_allow() {
     let length = 2 * 1_000 + 50;
-    for (segments, expected) in [(2, 2_000 + 2 * 50), (3, 2_050), (0, 2_050)] {
-        let merged = Merged { length, segment: 1_000, segments, fragments: false };
+    for (segments, least, most) in [
+        (2, (2, 2_000 + 2 * 50), (2, 2_050 + 1_024 + 2 * 321)),
+        (3, (3, 2_050), (3, 2_050 + 2 * 49 + 3 * 321)),
+        (0, (2, 2_050), (3, 2_050 + 2 * 1_024 + 3 * 321)),
+    ] {
+        let merged = Merged { length, segment: 1_000, segments, fragments: Some(false) };
         assert_eq!(headers(&[0; 60][..], Link::Ethernet, length), None);
-        let packets = if segments == 2 { 2 } else { 3 };
-        assert_eq!(merged.tally(None), Tally::new(packets, expected), "{segments} are told");
+        let [least, most] = [least, most].map(|(packets, bytes)| Tally::new(packets, bytes));
+        assert_eq!(merged.tally(None), (least, Some(Uncertain { least, most })), "{segments} are told");
     }
-    assert_eq!(Merged { length: 0, segment: 0, segments: 0, fragments: false }.tally(None), Tally::new(1, 0));
+    let nothing = Merged { length: 0, segment: 0, segments: 0, fragments: None };
+    assert_eq!(nothing.tally(None).0, Tally::new(1, 0));
 }

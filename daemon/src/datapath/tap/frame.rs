@@ -2,7 +2,7 @@
 //! the same way (`ebpf/src/skb.rs`).
 
 use weir_common::{
-    ledger::Tally,
+    ledger::{Tally, Uncertain},
     packet::{Headers, Link, Merged, REACH_MAX, headers},
     proto,
 };
@@ -38,19 +38,20 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The packets on the wire, and their bytes with their own headers each. `beginning` is what [`Frame::headers`]
-    /// gives.
-    pub fn tally(&self, link: Link, beginning: &[u8]) -> Tally {
+    /// The packets on the wire, and their bytes with their own headers each; and what of that is not certain.
+    /// `beginning` is what [`Frame::headers`] gives.
+    pub fn tally(&self, link: Link, beginning: &[u8]) -> (Tally, Option<Uncertain>) {
         let tag = if self.vlan.is_some() { VLAN_BYTES as u64 } else { 0 };
         let length = u64::from(self.length) + tag;
         if self.segment == 0 {
-            return Tally::new(1, length);
+            return (Tally::new(1, length), None);
         }
-        let merged = Merged { length, segment: self.segment.into(), segments: 0, fragments: self.fragments };
+        let merged = Merged { length, segment: self.segment.into(), segments: 0, fragments: Some(self.fragments) };
         let read = headers(beginning, link, length);
         merged.tally(self.told_by_checksum().map(|bytes| bytes + tag).map_or(read, |in_buffer| {
-            let Headers { in_buffer: before, on_wire, is_v6 } = read.unwrap_or_default();
-            Some(Headers { in_buffer, on_wire: in_buffer.saturating_sub(before - on_wire), is_v6 })
+            let Headers { in_buffer: before, on_wire, is_v6, is_udp: _ } = read.unwrap_or_default();
+            let on_wire = in_buffer.saturating_sub(before - on_wire);
+            Some(Headers { in_buffer, on_wire, is_v6, is_udp: self.fragments })
         }))
     }
 
@@ -88,7 +89,7 @@ mod tests {
     /// What a frame counts as that came by Ethernet.
     fn tally(frame: &Frame<'_>) -> Tally {
         let mut scratch = [0; REACH_MAX];
-        frame.tally(Link::Ethernet, frame.headers(&mut scratch))
+        frame.tally(Link::Ethernet, frame.headers(&mut scratch)).0
     }
 
     /// Ethernet, IPv4 and TCP with 12 bytes of options.
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_merged_and_cannot_be_read_is_counted_by_its_payloads() {
         let frame = Frame { bytes: &[0; 14], length: 2 * 1000 + 50, segment: 1000, ..Frame::default() };
-        assert_eq!(tally(&frame), Tally::new(3, 2050));
+        assert_eq!(tally(&frame), Tally::new(2, 2050), "as few as there may be");
         let nothing = Frame { segment: 1000, ..Frame::default() };
         assert_eq!(tally(&nothing), Tally::new(1, 0));
     }

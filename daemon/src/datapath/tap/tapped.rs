@@ -100,10 +100,11 @@ impl Tapped {
         let mut scratch = [0; REACH_MAX];
         socket.read(most, |frame| {
             let headers = frame.headers(&mut scratch);
-            let tally = frame.tally(link, headers);
+            let (tally, uncertain) = frame.tally(link, headers);
             sizes.take(tally);
             let (tick, second) = (frame.tick, Some(frame.second));
-            let mut buffer = Buffer { headers, link, tally, tick, second, repeated: feeds != Feeds::All };
+            let repeated = feeds != Feeds::All;
+            let mut buffer = Buffer { headers, link, tally, uncertain, tick, second, repeated };
             if feeds == Feeds::Local {
                 buffer.repeated = !own.sends(&buffer.beginning(), link);
             }

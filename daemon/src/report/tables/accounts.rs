@@ -2,7 +2,7 @@
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
-    TotalsBounds, Unique,
+    TotalsBounds, Uncertain, Unique,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -83,6 +83,12 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
         };
         line("seen".to_owned(), &ledger.seen, Plain);
+        if let Some(Uncertain { packets, bytes }) = ledger.uncertain {
+            let [least, most] = [(packets.lower, bytes.lower), (packets.upper, bytes.upper)]
+                .map(|(packets, bytes)| Tally { packets, bytes });
+            line("of these not certain, at least".to_owned(), &least, Faint);
+            line("at most".to_owned(), &most, Faint);
+        }
         if *repeated != Tally::default() {
             line(format!("feeds elsewhere (feeds: {feeds})"), repeated, Faint);
         }

@@ -353,7 +353,7 @@ fn mean_rates(totals: &Totals, window: &Window) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Distinct, Histogram, TopFlow, Unique},
+        super::{Bounds, Distinct, Histogram, TopFlow, Uncertain, Unique},
         accounts::{BAR, bar},
         lists::ROWS_MAX,
         words::ALIAS_MAX,
@@ -452,6 +452,21 @@ mod tests {
         let text = tables(&report, Style { color: true });
         assert!(text.contains("\x1b[31mbalanced: NO\x1b[0m"), "{text}");
         assert_eq!(text.matches("balanced: yes").count(), 1, "the other interface");
+    }
+
+    #[test]
+    fn what_is_not_certain_has_its_bounds() {
+        let mut report = golden();
+        assert!(!tables(&report, Style::default()).contains("not certain"));
+        let bounds = |lower, upper| Bounds { lower, upper };
+        report.interfaces[0].ledger.uncertain = Some(Uncertain { packets: bounds(3, 4), bytes: bounds(300, 7_410) });
+        let text = tables(&report, Style::default());
+        let words = |part: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(part)).unwrap_or_default();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("of these not certain, at least")[6..8], ["3", "300"]);
+        assert_eq!(words("at most")[2..4], ["4", "7,410"]);
     }
 
     #[test]

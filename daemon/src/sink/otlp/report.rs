@@ -102,7 +102,7 @@ fn of_ledgers(metrics: &mut Metrics, interfaces: &[Interface]) {
 
 /// Where the packets of an interface went.
 fn parts(interface: &Interface, of: fn(&Tally) -> u64) -> Vec<(Attributes, u64)> {
-    let Ledger { seen: _, attributed, sampled_out, skipped, lost } = &interface.ledger;
+    let Ledger { seen: _, attributed, sampled_out, skipped, lost, uncertain: _ } = &interface.ledger;
     let whole = [("attributed", attributed), ("sampled_out", sampled_out)];
     let mut points: Vec<_> = whole.map(|(kind, tally)| (with(interface, "kind", kind), of(tally))).into();
     for (kind, reasons) in [("skipped", skipped), ("lost", lost)] {

@@ -117,8 +117,8 @@ impl<'a> Meter<'a> {
     /// The workers measure packets by turns.
     pub fn measure(&mut self, nth: usize, packet: &Packet) {
         let tally = Tally::new(1, packet.truth.bytes);
-        let buffer =
-            Buffer { headers: &packet.frame, link: Link::Ethernet, tally, tick: 0, second: None, repeated: false };
+        let (headers, link) = (&packet.frame[..], Link::Ethernet);
+        let buffer = Buffer { headers, link, tally, uncertain: None, tick: 0, second: None, repeated: false };
         let slot = packet.truth.flow.as_ref().map_or(0, views::slot);
         let workers = self.collectors.len();
         self.collectors[nth % workers].measure(slot, &buffer);
