@@ -1,6 +1,10 @@
 //! A short cut for common packets, which are nearly all packets.
 
-use super::{Bytes, Look, Parsed, Tunnels, Window, ethertype, network::FRAGMENTED_V4};
+use super::{
+    Bytes, Look, Parsed, Tunnels, Window, ethertype,
+    network::FRAGMENTED_V4,
+    transport::{FLAGS_END, PORTS_END},
+};
 use crate::{
     flow::{Address, FlowKey, class},
     proto,
@@ -22,9 +26,11 @@ pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnO
                 return None;
             }
             let proto = frame.u8::<23>();
+            // A length of 0 is that of what an offload merged.
+            let room = frame.be16::<16>().wrapping_sub(20);
             let tcp_flags = match proto {
-                proto::TCP => frame.u8::<47>(),
-                proto::UDP => 0,
+                proto::TCP if room >= FLAGS_END as u16 => frame.u8::<47>(),
+                proto::UDP if room >= PORTS_END as u16 => 0,
                 _ => return None,
             };
             let src = Address::from_v4_word(frame.word32::<26>());
@@ -41,12 +47,13 @@ pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnO
             let src = Address([frame.word64::<22>(), frame.word64::<30>()]);
             let dst = Address([frame.word64::<38>(), frame.word64::<46>()]);
             let key = FlowKey::new(src, dst, proto, class::V6);
+            let beyond_first = frame.be16::<18>().wrapping_sub(1);
             let (ports, tcp_flags) = match proto {
-                proto::TCP => {
+                proto::TCP if beyond_first >= FLAGS_END as u16 - 1 => {
                     let frame = packet.first::<68>()?;
                     (frame.word32::<54>(), frame.u8::<67>())
                 }
-                proto::UDP => (packet.first::<58>()?.word32::<54>(), 0),
+                proto::UDP if beyond_first >= PORTS_END as u16 - 1 => (packet.first::<58>()?.word32::<54>(), 0),
                 _ => return None,
             };
             whole(Parsed { tcp_flags, tos: (first >> 4) as u8, ..Parsed::new(key) }, ports, look).map(found)

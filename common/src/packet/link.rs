@@ -15,7 +15,10 @@ pub(super) fn begin<B: Bytes + ?Sized>(packet: &B, link: Link) -> Result<Payload
         Link::RawIp => by_version(packet),
         Link::Loopback => loopback(packet),
         Link::Sll => cooked(packet, 2, Payload { ethertype: packet.be16(14).ok_or(Skip::TruncatedLink)?, at: 16 }),
-        Link::Sll2 => cooked(packet, 8, Payload { ethertype: packet.be16(0).ok_or(Skip::TruncatedLink)?, at: 20 }),
+        Link::Sll2 => {
+            let header = packet.first::<20>().ok_or(Skip::TruncatedLink)?;
+            cooked(packet, 8, Payload { ethertype: header.be16::<0>(), at: 20 })
+        }
         Link::Ppp => match packet.u8(0).ok_or(Skip::TruncatedLink)? {
             CISCO_UNICAST | CISCO_BROADCAST => with_type_at(packet, 2),
             _ => ppp(packet, 0),

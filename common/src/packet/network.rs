@@ -1,6 +1,6 @@
 //! The IP header, its extension headers, fragments.
 
-use super::{Bytes, EXTENSION_HEADERS_MAX, Layer, Parsed, Window, transport::transport};
+use super::{Bytes, EXTENSION_HEADERS_MAX, Layer, Parsed, REACH_MAX, Window, transport::transport};
 use crate::{
     flow::{Address, FlowKey, class},
     ledger::Skip,
@@ -30,11 +30,13 @@ pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     let src = Address::from_v4_word(ip.word32::<12>());
     let dst = Address::from_v4_word(ip.word32::<16>());
     let parsed = Parsed { tos: ip.u8::<1>(), ..Parsed::new(FlowKey::new(src, dst, ip.u8::<9>(), 0)) };
+    // A length of 0 is that of what an offload merged: it wraps.
+    let room = ip.be16::<2>().wrapping_sub(header as u16);
     let at = packet.forget(at + header);
     if ip.be16::<6>() & FRAGMENTED_V4 != 0 {
         return Ok(Layer { parsed: fragment(parsed), at });
     }
-    behind(packet, at, parsed)
+    behind(packet, at, room, parsed)
 }
 
 /// RFC 8200 section 3.
@@ -48,7 +50,12 @@ pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     let src = Address([ip.word64::<8>(), ip.word64::<16>()]);
     let dst = Address([ip.word64::<24>(), ip.word64::<32>()]);
     let key = FlowKey::new(src, dst, ip.u8::<6>(), class::V6);
-    behind(packet, at + 40, Parsed { tos: (first >> 4) as u8, ..Parsed::new(key) })
+    // A length of 0 is that of a jumbogram (RFC 2675), or of what an offload merged.
+    let room = match ip.be16::<4>() {
+        0 => u16::MAX,
+        length => length,
+    };
+    behind(packet, at + 40, room, Parsed { tos: (first >> 4) as u8, ..Parsed::new(key) })
 }
 
 /// What follows an IP header, by its number.
@@ -90,19 +97,26 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
     }
 }
 
-/// RFC 8200 section 4: the extension headers from `at` on. The key's protocol is the number of the first one.
+/// RFC 8200 section 4: the extension headers from `at` on, in the `room` bytes that the packet has. The key's protocol is
+/// the number of the first one.
 #[inline(always)]
-fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, parsed: Parsed) -> Result<Layer, Skip> {
+fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parsed) -> Result<Layer, Skip> {
     let key = parsed.key;
     let mut this = key.proto();
     at = packet.forget(at);
+    let end = packet.forget_word((at + usize::from(room)) as u64) as usize;
     for _ in 0..EXTENSION_HEADERS_MAX + 1 {
         let kind = kind(this, key.is_v6());
         if kind == Kind::Protocol {
-            return Ok(Layer { parsed: transport(packet, at, Parsed { key: key.with_proto(this), ..parsed }), at });
+            let parsed = transport(packet, at, end, Parsed { key: key.with_proto(this), ..parsed });
+            // Nothing is behind the end.
+            return Ok(Layer { parsed, at: if at < end { at } else { REACH_MAX } });
         }
         // No header is shorter than eight bytes. Where the next one begins depends on the length of this one only, and
         // nothing else should have to wait for that.
+        if at + 8 > end {
+            return Err(Skip::TruncatedIp);
+        }
         let header = packet.window::<8>(at).ok_or(Skip::TruncatedIp)?;
         let (next, units) = (header.u8::<0>(), usize::from(header.u8::<1>()));
         let more = match kind {

@@ -268,6 +268,40 @@ fn ports_are_read_of_every_protocol_that_has_them_and_flags_of_tcp() {
 }
 
 #[test]
+fn what_is_behind_the_end_of_the_ip_packet_is_padding() {
+    for (room, ports, flags) in [(0, 0, 0), (3, 0, 0), (4, 51000, 0), (13, 51000, 0), (14, 51000, 2), (20, 51000, 2)] {
+        for proto in [6, 17] {
+            let flags = if proto == 6 { flags } else { 0 };
+            let mut ip4 = v4(proto, 0, 0, &TCP_SYN);
+            ip4[2..4].copy_from_slice(&(20 + room as u16).to_be_bytes());
+            // The length 0 of IPv6 is that of a jumbogram.
+            let mut ip6 = v6(proto, &TCP_SYN);
+            ip6[4..6].copy_from_slice(&(room as u16).to_be_bytes());
+            // Behind an extension header of eight bytes.
+            let mut extended = v6(60, &[&[proto, 0, 1, 4, 0, 0, 0, 0][..], &TCP_SYN].concat());
+            extended[4..6].copy_from_slice(&(8 + room as u16).to_be_bytes());
+            for (ethertype, ip) in
+                [(0x0800, ip4), (0x86dd, if room == 0 { extended.clone() } else { ip6 }), (0x86dd, extended)]
+            {
+                for tags in [&[][..], &[0x8100]] {
+                    let parsed = flow(&ethernet(tags, ethertype, &ip)).unwrap();
+                    let found = (parsed.key.src_port(), parsed.tcp_flags);
+                    assert_eq!(found, (ports, flags), "{proto} with {room} bytes of {ethertype:#x}, {tags:?}");
+                    assert_eq!(parsed.key.class() & class::NO_TRANSPORT != 0, ports == 0, "{proto}, {room} bytes");
+                }
+            }
+        }
+    }
+    let mut cut = v6(60, &[6, 0, 1, 4, 0, 0, 0, 0]);
+    cut[4..6].copy_from_slice(&7_u16.to_be_bytes());
+    assert_eq!(flow(&ethernet(&[], 0x86dd, &cut)), Err(Skip::TruncatedIp), "an extension header in the padding");
+    // What an offload merged has a length of 0.
+    let mut merged = v4(6, 0, 0, &TCP_SYN);
+    merged[2..4].fill(0);
+    assert_eq!(flow(&ethernet(&[], 0x0800, &merged)).unwrap().key.dst_port(), 443);
+}
+
+#[test]
 fn every_other_protocol_is_still_counted() {
     let icmp = flow(&ethernet(&[], 0x0800, &v4(1, 0, 0, &[8, 0]))).unwrap().key;
     assert_eq!((icmp.proto(), icmp.src_port(), icmp.dst_port()), (1, 8, 0));
