@@ -391,7 +391,9 @@ impl Coordinator<'_, '_> {
         if let Some(next) = upcoming {
             closing.alerts.part_from(&next.config.alerts.rules);
         }
+        // Before anybody is told: sinks, the webhook, the log, and who asks.
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
+        let report = sink::of_report(config.addresses, report);
         let is_alive = !window.closed.is_empty() || window.late.is_empty();
         let mut parts = window.closed.into_iter();
         let views = closing.views.clone();

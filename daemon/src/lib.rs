@@ -57,6 +57,10 @@ pub mod measure;
 pub mod memory;
 pub mod names;
 mod notify;
+mod plain_file;
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("weir counts in words of 64 bits and maps rings of gigabytes: it is for 64-bit machines only");
 pub mod observer;
 pub mod pipeline;
 pub mod privileges;

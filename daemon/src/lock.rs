@@ -1,21 +1,18 @@
 //! Folders that one weir has for itself.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
 };
 
-use rustix::fs::OFlags;
 use thiserror::Error;
+
+use crate::plain_file;
 
 /// A process id has fewer digits than this.
 const PID_DIGITS: u64 = 20;
-
-/// For files in folders that are weir's own: a pipe in the place of one is not waited for, and a link is not followed.
-pub(crate) const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
 
 /// Why a folder cannot be taken.
 #[derive(Debug, Error)]
@@ -64,11 +61,9 @@ impl Lock {
             let path = path.clone();
             move |error| LockError::System { what, path, error }
         };
-        let mut options = OpenOptions::new();
-        options.create(true).write(true).truncate(false).mode(0o600).custom_flags(PLAIN);
-        let mut writer = options.open(&path).map_err(failed("open"))?;
+        let mut writer = plain_file::open_or_create(&path, 0o600).map_err(failed("open"))?;
         // The one that stays open is not open for writing: the disk may be mounted read-only meanwhile.
-        let mut file = OpenOptions::new().read(true).custom_flags(PLAIN).open(&path).map_err(failed("open"))?;
+        let mut file = plain_file::open(&path).map_err(failed("open"))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -83,7 +78,8 @@ impl Lock {
 
     /// Whether a process has this folder now.
     pub fn is_taken(folder: &Path, name: &str) -> bool {
-        File::open(folder.join(name)).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        plain_file::open(&folder.join(name))
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What systemd is told, if it started weir (`Type=notify`).
 //!
-//! `sd-notify` writes the messages. They are sent here, because it would wait for a systemd that does not read.
+//! `sd-notify` writes the messages. They are sent here, because it would wait for a systemd that does not read, and
+//! because the sandbox allows no new Unix socket: there is one, from the start.
 
 use std::{
     env, io,
@@ -13,7 +14,8 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
-    sync::{Mutex, PoisonError},
+    slice,
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -29,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn notify(states: &[NotifyState<'_>]) {
     /// systemd is told something each second.
     static TELLING: Mutex<Lasting> = Mutex::new(Lasting::new("notify systemd"));
-    match send(states, &[], None) {
+    match send(states, None) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         result => drop(TELLING.lock().unwrap_or_else(PoisonError::into_inner).note(result)),
     }
@@ -41,25 +43,64 @@ pub fn notify(states: &[NotifyState<'_>]) {
 ///
 /// systemd does not take it.
 pub fn notify_with(states: &[NotifyState<'_>], descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    send(states, &[descriptor], Some(PATIENCE))
+    send(states, Some(descriptor))
 }
 
-fn send(states: &[NotifyState<'_>], descriptors: &[BorrowedFd<'_>], patience: Option<Duration>) -> io::Result<()> {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
-    let address = match path.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name)?,
-        None => SocketAddr::from_pathname(&path)?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.connect_addr(&address)?;
-    socket.set_nonblocking(patience.is_none())?;
-    socket.set_write_timeout(patience)?;
+/// The socket of systemd, and its address.
+struct Peer {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl Peer {
+    /// `None` if it was not systemd that started weir.
+    fn find() -> io::Result<Option<Self>> {
+        let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
+        let address = match path.as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(&path)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&address)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Some(Self { socket, address }))
+    }
+}
+
+/// Connects to systemd, if it started weir. Call it before the sandbox is closed.
+pub fn connect() {
+    let _ = peer();
+}
+
+fn peer() -> io::Result<Option<&'static Peer>> {
+    static PEER: OnceLock<io::Result<Option<Peer>>> = OnceLock::new();
+    match PEER.get_or_init(Peer::find) {
+        Ok(peer) => Ok(peer.as_ref()),
+        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+    }
+}
+
+fn send(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let Some(Peer { socket, address }) = peer()? else { return Ok(()) };
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+    match send_to(socket, &message, descriptor) {
+        // The socket was made anew: systemd has begun again.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected) => {
+            socket.connect_addr(address)?;
+            send_to(socket, &message, descriptor)
+        }
+        result => result,
+    }
+}
+
+/// Waits only with a descriptor.
+fn send_to(socket: &UnixDatagram, message: &str, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    if !descriptor.iter().all(|one| ancillary.push(SendAncillaryMessage::ScmRights(slice::from_ref(one)))) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    sendmsg(&socket, &[io::IoSlice::new(message.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
+    let wait = if descriptor.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
+    sendmsg(socket, &[io::IoSlice::new(message.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL | wait)?;
     Ok(())
 }

@@ -128,7 +128,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         start.directory.map_or(Ok((None, None)), |directory| State::open(directory, observer.identity()))?;
     let spools = spools(config, start.directory)?;
     let cpus = Cpus::of_this_machine()?;
-    let plan = Plan::new(config, key, &cpus);
+    let plan = Plan::drawn(config, &cpus)?;
     let interfaces = plan.interfaces as usize;
     let mut kernel = load(config, &plan)?;
     let views = Views::new(config, slots(&config.interfaces))?;
@@ -148,9 +148,12 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     // Every program that an interface may need later, while weir may load it. Before the first window begins: the
     // kernel takes a second to verify them on a busy machine.
     let mut standing = Standing::default();
-    if let Some(parts) = parts.as_mut().filter(|_| needs.has_tcx) {
+    if let Some(parts) = &mut parts {
         parts.xdp.load_all();
         parts.tc.load_all();
+        standing.show(&parts.attached());
+    }
+    if needs.has_programs && needs.has_tcx {
         standing.load();
     }
 

@@ -5,9 +5,8 @@
 //! on.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -19,8 +18,8 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::{
-    lock::{Lock, LockError, PLAIN},
-    privileges,
+    lock::{Lock, LockError},
+    plain_file, privileges,
 };
 
 /// The format of the file.
@@ -178,7 +177,7 @@ impl State {
 
 /// What the file has, if there is one.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match OpenOptions::new().read(true).custom_flags(PLAIN).open(path) {
+    let file = match plain_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
@@ -210,9 +209,7 @@ fn write(directory: &Path, Last { seq, id }: &Last) -> io::Result<()> {
     let mut line = serde_json::to_vec(&kept)?;
     line.push(b'\n');
     let unfinished = directory.join(UNFINISHED);
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(true).mode(0o600).custom_flags(PLAIN);
-    let mut file = options.open(&unfinished)?;
+    let mut file = plain_file::replace(&unfinished, 0o600)?;
     file.write_all(&line)?;
     file.sync_all()?;
     fs::rename(&unfinished, directory.join(KEPT))?;

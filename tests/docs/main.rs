@@ -6,6 +6,7 @@ mod comments;
 mod fields;
 mod limits;
 mod modules;
+mod notices;
 mod page;
 mod paths;
 mod readme;

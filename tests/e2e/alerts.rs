@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fs,
     net::{IpAddr, Ipv4Addr},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -14,19 +15,24 @@ use weir_tests::{
     account::Loss,
     clock,
     collector::{Behaviour, Collector, Received},
-    daemon::{Daemon, Signal},
+    daemon::{Daemon, Signal, weir_binary},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::{Mix, Plan},
 };
 
-use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch, config, list, measure, native, number, stop};
+use crate::{
+    prometheus::get,
+    watch::{ROOMY_RINGS, TIMEOUT, Watch, config, list, measure, native, number, stop},
+};
 
 tests![
     a_scan_is_told_once_after_exactly_so_many_windows,
     lost_packets_are_told_with_their_interface,
     a_rule_that_is_reloaded_away_ends_its_alert,
     a_webhook_that_is_reloaded_away_hears_of_each_end,
+    without_addresses_no_way_out_has_one,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -130,6 +136,56 @@ fn expected(reports: &[Value]) -> Result<Vec<bool>> {
         story.push(fires);
     }
     Ok(story)
+}
+
+/// All addresses in a text.
+fn addresses(text: &str) -> Vec<IpAddr> {
+    let parts = text.split(|c: char| !c.is_ascii_hexdigit() && !".:".contains(c));
+    parts.filter_map(|part| part.trim_end_matches(':').parse().ok()).collect()
+}
+
+/// `addresses: none` is one setting for everybody who is told: the table of `docs/SECURITY.md` has these ways out.
+fn without_addresses_no_way_out_has_one() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let control = format!("control: {{socket: {}}}\n", socket.display());
+    let scrape = "prometheus: {listen: 127.0.0.1:9469}\n";
+    let (mut watch, webhook) = start(&format!("{ROOMY_RINGS}addresses: none\n{control}{scrape}"))?;
+    let mut oracle = Oracle::new();
+    let plan = Plan {
+        seed: 73,
+        packets: 4_000,
+        flows: 4_000,
+        zipf: 0.0,
+        flows_per_source: 4_000,
+        flows_per_destination: 1,
+        mix: Mix::PLAIN,
+    };
+    clock::wait_for("an alert", TIMEOUT, || {
+        watch.send(plan, &mut oracle)?;
+        thread::sleep(Duration::from_millis(50));
+        Ok((!webhook.received().is_empty()).then_some(()))
+    })?;
+    let asked = Command::new(weir_binary()?).args(["report", "--json", "--socket"]).arg(&socket).output()?;
+    let (_, _, scraped) = get(&watch.pair.observer, "/report", "*/*")?;
+    let (_, _, metrics) = get(&watch.pair.observer, "/metrics", "*/*")?;
+    let reports = stop(&mut watch.daemon, Loss::None)?;
+    let log = watch.daemon.log()?;
+    let log: Vec<_> = log.lines().filter(|line| line.contains("alert begins")).collect();
+    let messages: Vec<_> = webhook.received().iter().map(|message| message.report.to_string()).collect();
+    for (way, text) in [
+        ("sink", Value::from(reports).to_string()),
+        ("webhook", messages.concat()),
+        ("log", log.concat()),
+        ("control socket", String::from_utf8(asked.stdout)?),
+        ("/report", scraped),
+    ] {
+        let told = addresses(&text);
+        ensure!(!told.is_empty(), "{way}: nobody is told of: {text}");
+        ensure!(told.iter().all(IpAddr::is_unspecified), "{way}: {told:?}");
+    }
+    ensure!(addresses(&metrics).is_empty(), "{metrics}");
+    Ok(())
 }
 
 fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {

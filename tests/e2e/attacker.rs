@@ -5,10 +5,12 @@ use std::{
     fs,
     os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
+    thread,
 };
 
 use anyhow::{Context, Result, ensure};
 use nix::{errno::Errno, libc};
+use weir::privileges;
 use weir_tests::{
     account::Loss,
     clock,
@@ -40,7 +42,10 @@ const ATTACH_XDP: u32 = 37;
 const GENERIC: u32 = 2;
 const BPF_MAP_CREATE: u64 = 0;
 const BPF_PROG_LOAD: u64 = 5;
+const BPF_OBJ_PIN: u64 = 6;
 const BPF_LINK_CREATE: u64 = 28;
+/// Of `linux/fcntl.h`.
+const F_SETSIG: u64 = 10;
 const LOOPBACK: u32 = 1;
 
 /// Namespaces, Landlock, and a processor whose registers are known here.
@@ -81,6 +86,8 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     let nothing = [0_u8; 128];
     let (n, b) = (Number, Bytes);
     let me = u64::from(std::process::id());
+    let (here, cpu) = (n(libc::AT_FDCWD as u64), u64::from(libc::RLIMIT_CPU));
+    let thread = (libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM | libc::CLONE_NEWNET) as u64;
     let write = libc::O_WRONLY | libc::O_CREAT;
     let files: [(&str, (libc::c_long, [Argument<'_>; 4])); 6] = [
         ("read a file of others", open(&secret, libc::O_RDONLY)),
@@ -88,44 +95,76 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
         ("make a file elsewhere", open(&beside, write)),
         ("make a file in /etc", open(b"/etc/weir-attacker\0", write)),
         ("change the kernel's settings", open(b"/proc/sys/kernel/core_pattern\0", libc::O_WRONLY)),
-        ("remove a file of others", (libc::SYS_unlinkat, [n(libc::AT_FDCWD as u64), b(&secret), n(0), n(0)])),
+        ("remove a file of others", (libc::SYS_unlinkat, [here, b(&secret), n(0), n(0)])),
     ];
     for (what, (call, arguments)) in files {
         let got = answer(puppet.call(call, &arguments)?);
         ensure!(got == Err(Errno::EACCES), "{what}: {got:?}");
     }
-    let calls: [(&str, libc::c_long, &[Argument<'_>], Errno); 20] = [
+    let calls: [(&str, libc::c_long, &[Argument<'_>], Errno); 39] = [
         ("run a program", libc::SYS_execve, &[b(b"/bin/true\0"), n(0), n(0)], Errno::ENOSYS),
+        ("run a program (execveat)", libc::SYS_execveat, &[n(0), b(b"/bin/true\0"), n(0), n(0), n(0)], Errno::ENOSYS),
         ("make a process", libc::SYS_clone, &[n(libc::SIGCHLD as u64), n(0), n(0), n(0), n(0)], Errno::EPERM),
         ("make a process (clone3)", libc::SYS_clone3, &[b(&nothing), n(88)], Errno::ENOSYS),
+        ("make a process (fork)", libc::SYS_fork, &[], Errno::ENOSYS),
+        ("make a thread in a network of its own", libc::SYS_clone, &[n(thread), n(0), n(0), n(0), n(0)], Errno::EPERM),
         ("load an eBPF program", libc::SYS_bpf, &[n(BPF_PROG_LOAD), b(&nothing), n(128)], Errno::EPERM),
         ("make a map", libc::SYS_bpf, &[n(BPF_MAP_CREATE), b(&nothing), n(72)], Errno::EPERM),
-        ("read packets by a socket", libc::SYS_socket, &[n(libc::AF_PACKET as u64), n(3), n(0)], Errno::EPERM),
+        ("pin a map", libc::SYS_bpf, &[n(BPF_OBJ_PIN), b(&nothing), n(16)], Errno::EPERM),
         ("have a user namespace", libc::SYS_unshare, &[n(libc::CLONE_NEWUSER as u64)], Errno::ENOSYS),
         ("enter a namespace", libc::SYS_setns, &[n(0), n(0)], Errno::ENOSYS),
         ("mount", libc::SYS_mount, &[b(b"x\0"), b(b"/\0"), b(b"tmpfs\0"), n(0), n(0)], Errno::ENOSYS),
         ("change the root", libc::SYS_chroot, &[b(b"/\0")], Errno::ENOSYS),
         ("look into a process", libc::SYS_ptrace, &[n(0x4206), n(me), n(0), n(0)], Errno::ENOSYS),
+        ("read a process", libc::SYS_process_vm_readv, &[n(me), n(0), n(0), n(0), n(0), n(0)], Errno::ENOSYS),
         ("write into a process", libc::SYS_process_vm_writev, &[n(me), n(0), n(0), n(0), n(0), n(0)], Errno::ENOSYS),
+        ("take a process's file", libc::SYS_pidfd_open, &[n(me), n(0)], Errno::ENOSYS),
         ("signal a process", libc::SYS_kill, &[n(me), n(0)], Errno::ENOSYS),
         ("signal a thread", libc::SYS_tgkill, &[n(me), n(me), n(0)], Errno::EPERM),
+        ("signal a thread (tkill)", libc::SYS_tkill, &[n(me), n(0)], Errno::ENOSYS),
+        ("limit a process", libc::SYS_prlimit64, &[n(me), n(cpu), b(&nothing), n(0)], Errno::EPERM),
+        ("read a process's limits", libc::SYS_prlimit64, &[n(me), n(cpu), n(0), b(&nothing)], Errno::EPERM),
+        ("raise its own limits", libc::SYS_prlimit64, &[n(0), n(cpu), b(&nothing), n(0)], Errno::EPERM),
+        ("slow a process down", libc::SYS_setpriority, &[n(0), n(me), n(19)], Errno::EPERM),
+        ("move a process", libc::SYS_sched_setaffinity, &[n(me), n(8), b(&[1; 8])], Errno::ENOSYS),
+        ("have a process run first", libc::SYS_sched_setscheduler, &[n(me), n(1), b(&nothing)], Errno::ENOSYS),
+        ("keep memory from others", libc::SYS_mlockall, &[n(3)], Errno::ENOSYS),
         ("be another user", libc::SYS_setresuid, &[n(0), n(0), n(0)], Errno::ENOSYS),
+        ("be looked into", libc::SYS_prctl, &[n(libc::PR_SET_DUMPABLE as u64), n(1)], Errno::EPERM),
         ("set the clock", libc::SYS_clock_settime, &[n(999), b(&nothing)], Errno::ENOSYS),
         ("load a module", libc::SYS_finit_module, &[n(u64::MAX), b(b"\0"), n(0)], Errno::ENOSYS),
         ("restart the machine", libc::SYS_reboot, &[n(0), n(0), n(0), n(0)], Errno::ENOSYS),
         ("count events", libc::SYS_perf_event_open, &[b(&nothing), n(0), n(0), n(0), n(0)], Errno::ENOSYS),
         ("make an io_uring", libc::SYS_io_uring_setup, &[n(1), b(&nothing)], Errno::ENOSYS),
+        ("read keys of the kernel", libc::SYS_keyctl, &[n(0), n(0)], Errno::ENOSYS),
+        ("open by handle", libc::SYS_open_by_handle_at, &[n(0), b(&nothing), n(0)], Errno::ENOSYS),
+        ("make a device", libc::SYS_mknodat, &[here, b(&beside), n(0o020_666), n(0x103)], Errno::ENOSYS),
+        ("make code", libc::SYS_mmap, &[n(0), n(4096), n(7), n(0x22), n(u64::MAX), n(0)], Errno::EPERM),
+        ("turn data into code", libc::SYS_mprotect, &[n(0x1000), n(4096), n(5)], Errno::EPERM),
     ];
     for (what, call, arguments, expected) in calls {
         let got = answer(puppet.call(call, arguments)?);
         ensure!(got == Err(expected), "{what}: {got:?}");
     }
+    permissions(puppet, &secret)?;
+    sockets(puppet)?;
     let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
     // `struct ifreq`: a name of 16 bytes, and no flag: down.
     let mut request = [0; 40];
     request[..QuietPair::OBSERVER_INTERFACE.len()].copy_from_slice(QuietPair::OBSERVER_INTERFACE.as_bytes());
     let got = answer(puppet.call(libc::SYS_ioctl, &[n(socket), n(libc::SIOCSIFFLAGS), b(&request)])?);
     ensure!(got == Err(Errno::EPERM), "take an interface down: {got:?}");
+    for (what, call, command, argument) in [
+        ("type into a terminal", libc::SYS_ioctl, libc::TIOCSTI as u64, b(b"x")),
+        ("take a terminal", libc::SYS_ioctl, libc::TIOCSCTTY as u64, n(1)),
+        ("have a process signalled (ioctl)", libc::SYS_ioctl, libc::FIOSETOWN as u64, b(&[1, 0, 0, 0])),
+        ("have a process signalled (fcntl)", libc::SYS_fcntl, libc::F_SETOWN as u64, n(me)),
+        ("choose that signal", libc::SYS_fcntl, F_SETSIG, n(9)),
+        ("lease a file", libc::SYS_fcntl, libc::F_SETLEASE as u64, n(1)),
+    ] {
+        let got = answer(puppet.call(call, &[n(socket), n(command), argument])?);
+        ensure!(got == Err(Errno::EPERM), "{what}: {got:?}");
+    }
     close(puppet, socket)?;
     let stream = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_STREAM as u64), n(0)])?;
     // `struct sockaddr_in`: port 9469, any address.
@@ -133,7 +172,63 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     address[..4].copy_from_slice(&[libc::AF_INET as u8, 0, 0x24, 0xfd]);
     let got = answer(puppet.call(libc::SYS_bind, &[n(stream), b(&address), n(16)])?);
     ensure!(got == Err(Errno::EACCES), "serve on a port: {got:?}");
+    let got = answer(puppet.call(libc::SYS_listen, &[n(stream), n(1)])?);
+    ensure!(got == Err(Errno::ENOSYS), "serve on any port: {got:?}");
     close(puppet, stream)
+}
+
+/// Landlock says nothing of these, and root owns the files.
+fn permissions(puppet: &mut Puppet, secret: &[u8]) -> Result<()> {
+    let (n, b) = (Number, Bytes);
+    let here = n(libc::AT_FDCWD as u64);
+    let (call, arguments) = open(b"/etc/passwd\0", libc::O_RDONLY);
+    let file = descriptor(puppet, call, &arguments)?;
+    let calls: [(&str, libc::c_long, &[Argument<'_>]); 8] = [
+        ("open a file to all", libc::SYS_chmod, &[b(secret), n(0o666)]),
+        ("open a file to all (fchmodat)", libc::SYS_fchmodat, &[here, b(secret), n(0o4777)]),
+        ("open a file to all (fchmod)", libc::SYS_fchmod, &[n(file), n(0o666)]),
+        ("give a file away", libc::SYS_fchownat, &[here, b(secret), n(1), n(1), n(0)]),
+        ("give capabilities to a file", libc::SYS_setxattr, &[b(secret), b(b"user.x\0"), b(b"1"), n(1), n(0)]),
+        ("change a file's times", libc::SYS_utimensat, &[here, b(secret), n(0), n(0)]),
+        ("make a link to a file", libc::SYS_linkat, &[here, b(secret), here, b(b"weir-link\0"), n(0)]),
+        ("make a symbolic link", libc::SYS_symlinkat, &[b(secret), here, b(b"weir-link\0")]),
+    ];
+    for (what, call, arguments) in calls {
+        let got = answer(puppet.call(call, arguments)?);
+        ensure!(got == Err(Errno::ENOSYS), "{what}: {got:?}");
+    }
+    close(puppet, file)
+}
+
+/// Sockets that weir does not need: families, types and protocols. Without a Unix socket there is nobody to connect to.
+fn sockets(puppet: &mut Puppet) -> Result<()> {
+    const MPTCP: i32 = 262;
+    const RDS: i32 = 21;
+    for (what, family, kind, protocol) in [
+        ("talk to the system's services", libc::AF_UNIX, libc::SOCK_STREAM, 0),
+        ("talk to the system's log", libc::AF_UNIX, libc::SOCK_DGRAM, 0),
+        ("talk to others", libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0),
+        ("serve by MPTCP", libc::AF_INET, libc::SOCK_STREAM, MPTCP),
+        ("serve by MPTCP over IPv6", libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, MPTCP),
+        ("serve by SCTP", libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+        ("forge packets", libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_RAW),
+        ("read packets by a socket", libc::AF_PACKET, libc::SOCK_RAW, 0),
+        ("read packets without headers", libc::AF_PACKET, libc::SOCK_DGRAM, 0),
+        ("read the audit", libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT),
+        ("read the kernel's events", libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
+        ("show programs as weir's", libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_USERSOCK),
+        ("use the kernel's ciphers", libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+        ("talk to the host of a virtual machine", libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+        ("have another protocol", RDS, libc::SOCK_SEQPACKET, 0),
+    ] {
+        let arguments = [family, kind, protocol].map(|value| Number(value as u64));
+        let got = answer(puppet.call(libc::SYS_socket, &arguments)?);
+        ensure!(got == Err(Errno::EPERM), "{what}: {got:?}");
+    }
+    let pair = [Number(libc::AF_UNIX as u64), Number(libc::SOCK_DGRAM as u64), Number(0), Bytes(&[0; 8])];
+    let got = answer(puppet.call(libc::SYS_socketpair, &pair)?);
+    ensure!(got == Err(Errno::ENOSYS), "have a pair of Unix sockets: {got:?}");
+    Ok(())
 }
 
 fn descriptor(puppet: &mut Puppet, call: libc::c_long, arguments: &[Argument<'_>]) -> Result<u64> {
@@ -192,12 +287,23 @@ fn hold(thread: u32) -> Result<Puppet> {
     clock::wait_for("a thread that waits", TIMEOUT, || Ok(Puppet::hold(thread).ok()))
 }
 
+/// Whether another process of the same user, without capabilities, may look into this one. The kernel then also writes
+/// core dumps of it.
+fn is_open_to_its_user(process: u32) -> Result<bool> {
+    let look = move || {
+        privileges::give_up_all();
+        fs::read(format!("/proc/{process}/environ")).is_ok()
+    };
+    thread::spawn(look).join().map_err(|_| anyhow::anyhow!("cannot give up capabilities"))
+}
+
 fn who_takes_weir_over_gains_little() -> Result<()> {
     let (_pair, mut daemon) = start("")?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     let (_scratch, secret) = foreign()?;
     let threads = threads(daemon.pid())?;
     ensure!(threads.len() > 5, "{threads:?}");
+    ensure!(!is_open_to_its_user(daemon.pid())?, "other processes of its user may look into weir");
     for (thread, name) in threads {
         forbidden(&mut hold(thread)?, &secret).with_context(|| format!("thread {name}"))?;
     }
@@ -213,6 +319,8 @@ fn who_takes_weir_over_gains_little() -> Result<()> {
 fn without_the_sandbox_files_are_open() -> Result<()> {
     let (_pair, mut daemon) = start("sandbox: false\n")?;
     daemon.wait_for_line("weir keeps all files and system calls", TIMEOUT)?;
+    daemon.wait_for_reports(1, TIMEOUT)?;
+    ensure!(is_open_to_its_user(daemon.pid())?);
     let (_scratch, secret) = foreign()?;
     let secret = path(&secret);
     {

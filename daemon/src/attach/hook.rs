@@ -11,7 +11,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, io,
-    os::{fd::AsFd as _, unix::net::UnixListener},
+    os::fd::AsFd as _,
 };
 
 use aya::{maps::loaded_maps, programs::SchedClassifier, programs::loaded_programs};
@@ -39,18 +39,6 @@ pub struct Hooked {
     ifindex: u32,
     way: Way,
     program: u32,
-    /// Shows others that this filter is in use.
-    _sign: Option<UnixListener>,
-}
-
-/// Takes the sign of a filter.
-fn take_sign(ifindex: u32, way: Way, program: u32) -> io::Result<UnixListener> {
-    sign::take(&format!("weir tc {ifindex} {} {program}", way.name()))
-}
-
-/// Whether a weir that runs has this filter.
-fn has_sign(ifindex: u32, way: Way, program: u32) -> bool {
-    take_sign(ifindex, way, program).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
 impl Drop for Hooked {
@@ -84,7 +72,7 @@ impl Hooked {
             return Ok(Seat::Removed);
         };
         let first = filters.remove(at).priority;
-        let is_weir = |filter: &Filter| filter.program.is_some_and(|program| has_sign(ifindex, way, program));
+        let is_weir = |filter: &Filter| filter.program.is_some_and(sign::is_weir);
         let before = filters.iter().take(at).filter(|filter| filter.chain == 0 && !is_weir(filter));
         let who: Vec<_> = before.map(name_of).collect();
         let can_move = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
@@ -134,12 +122,7 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
         traffic.add_filter(ifindex, way, place, fd.as_fd(), NAME).map(Ok)
     };
     match attach() {
-        Ok(Ok(())) => {
-            let sign = take_sign(ifindex, way, id);
-            let sign = sign
-                .inspect_err(|error| warn!(interface = %name, "others may take weir's filter for a leftover: {error}"));
-            Ok(Hooked { name: name.clone(), ifindex, way, program: id, _sign: sign.ok() })
-        }
+        Ok(Ok(())) => Ok(Hooked { name: name.clone(), ifindex, way, program: id }),
         Ok(Err(error)) => Err(error),
         Err(source) => Err(refused(name, source)),
     }
@@ -264,7 +247,7 @@ pub fn leftovers() -> io::Result<Found> {
     let owners = if found.is_empty() { HashMap::new() } else { owners()? };
     for filter in &mut found {
         filter.owner = owners.get(&filter.program).copied();
-        filter.is_used = filter.owner.is_some() || has_sign(filter.ifindex, filter.way, filter.program);
+        filter.is_used = filter.owner.is_some() || sign::is_weir(filter.program);
     }
     Ok(Found { filters: found, unread })
 }

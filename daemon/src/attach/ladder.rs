@@ -15,9 +15,8 @@
 //! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
     io,
-    os::{fd::AsFd, unix::net::UnixListener},
+    os::fd::{AsFd, OwnedFd},
 };
 
 use aya::{
@@ -112,8 +111,8 @@ pub struct Ladder<'a> {
 pub struct Standing {
     /// Keep places while links change theirs, where they could be loaded.
     passing: Option<Passing>,
-    /// Show other weirs which programs are weir's, by program.
-    signs: HashMap<u32, UnixListener>,
+    /// Show other weirs which programs are weir's.
+    signs: Vec<OwnedFd>,
 }
 
 impl Standing {
@@ -123,14 +122,12 @@ impl Standing {
         self.passing = loaded.inspect_err(|error| debug!("cannot load programs to change places with: {error}")).ok();
     }
 
-    /// Shows that this link's program is weir's.
-    fn show(&mut self, hold: &Hold) {
-        let Hold::Program { link } = hold else { return };
-        let Some(program) = link.program() else { return };
-        if let Entry::Vacant(place) = self.signs.entry(program) {
-            match sign::take(&sign::of_program(program)) {
-                Ok(sign) => drop(place.insert(sign)),
-                Err(error) => debug!("other weirs do not know program {program}: {error}"),
+    /// Shows others that these programs, which are loaded, are weir's.
+    pub fn show(&mut self, programs: &[u32]) {
+        for &program in programs {
+            match sign::show(program) {
+                Ok(sign) => self.signs.push(sign),
+                Err(error) => warn!("other weirs do not know program {program} for weir's: {error}"),
             }
         }
     }
@@ -225,7 +222,6 @@ impl Ladder<'_> {
         if let Some(programs) = &mut self.programs
             && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
         {
-            self.standing.show(&taken_over.1);
             return Ok(taken_over);
         }
         self.make_room(device, way, rungs);
@@ -238,7 +234,6 @@ impl Ladder<'_> {
             };
             match attached {
                 Ok(hold) => {
-                    self.standing.show(&hold);
                     for refusal in &refusals {
                         info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
                     }

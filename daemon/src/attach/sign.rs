@@ -1,34 +1,54 @@
-//! The sign by which a running weir shows others that a program is its own: the name of an abstract socket, which
-//! nobody connects to. The network namespace has these names, and they go with their process. Processes themselves may
-//! not be seen from here: a container has its own view of them. The kernel tells names of programs only to root.
+//! The sign by which a running weir shows others that a program is its own: a netlink socket of the network namespace
+//! that hears the groups whose mask is the program's number. It goes with its process, everybody can read it
+//! (`/proc/net/netlink`), and nobody without `CAP_NET_ADMIN` can set it (`netlink_bind()`). Processes themselves may not
+//! be seen from here: a container has its own view of them. The kernel tells names of programs only to root.
 
-use std::{
-    io,
-    os::{
-        linux::net::SocketAddrExt as _,
-        unix::net::{SocketAddr, UnixListener},
-    },
-};
+use std::{fs, io, os::fd::OwnedFd};
 
+use rustix::net::{Protocol, SocketFlags};
+use tracing::debug;
+
+use super::netlink::open_socket;
 use crate::{datapath::syscall, text::visible};
 
-/// Takes a sign, which is there until it is dropped.
+/// Between programs of users (`NETLINK_USERSOCK`): the kernel has nothing to say there, and hardly anybody else.
+const PROTOCOL: u32 = libc::NETLINK_USERSOCK as u32;
+/// The kernel's list of the netlink sockets of this thread's network namespace.
+const SOCKETS: &str = "/proc/thread-self/net/netlink";
+
+/// Shows that a weir that runs has this program, until it is dropped.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::AddrInUse`]: somebody has it.
-pub fn take(name: &str) -> io::Result<UnixListener> {
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
-}
-
-/// The sign of a program that passes every packet on, because it is weir's.
-pub fn of_program(program: u32) -> String {
-    format!("weir program {program}")
+/// This process may not, or the program has no number.
+pub fn show(program: u32) -> io::Result<OwnedFd> {
+    // The mask of a socket that shows nothing.
+    if program == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    open_socket(rustix::net::RawProtocol::new(PROTOCOL).map(Protocol::from_raw), program, SocketFlags::CLOEXEC)
 }
 
 /// Whether a weir that runs has this program.
 pub fn is_weir(program: u32) -> bool {
-    take(&of_program(program)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    match fs::read_to_string(SOCKETS) {
+        Ok(sockets) => shown(&sockets).any(|shown| shown == program),
+        Err(error) => {
+            debug!("cannot see which programs are weir's: {error}");
+            false
+        }
+    }
+}
+
+/// The programs that are shown in the kernel's list. Its columns begin with an address, the protocol, the socket's number
+/// and its groups.
+fn shown(sockets: &str) -> impl Iterator<Item = u32> {
+    sockets.lines().filter_map(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let (protocol, groups) = (columns.next()?, columns.nth(1)?);
+        let program = u32::from_str_radix(groups, 16).ok()?;
+        (protocol.parse() == Ok(PROTOCOL) && program != 0).then_some(program)
+    })
 }
 
 /// A program, as messages name it: by its number, and by its name where this process may ask for it.
@@ -43,15 +63,38 @@ pub fn named(program: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::CapabilitySet;
+
     use super::*;
+    use crate::privileges;
 
     #[test]
-    fn a_program_is_weirs_while_somebody_has_its_sign() {
+    fn a_program_is_weirs_while_somebody_shows_it() {
         let program = 0xffff_0000 | std::process::id();
         assert!(!is_weir(program));
-        let sign = take(&of_program(program)).unwrap();
-        assert!(is_weir(program));
+        if !privileges::has(CapabilitySet::NET_ADMIN) {
+            return;
+        }
+        let sign = show(program).unwrap();
+        assert!(is_weir(program) && !is_weir(program ^ 1));
         drop(sign);
         assert!(!is_weir(program));
+        assert!(show(0).is_err());
+    }
+
+    #[test]
+    fn nobody_shows_a_program_without_the_right_to_attach_one() {
+        let refused = std::thread::spawn(|| {
+            privileges::give_up_all();
+            show(0xfffe_0000 | std::process::id()).unwrap_err()
+        });
+        assert_eq!(refused.join().unwrap().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn sockets_of_other_kinds_show_nothing() {
+        let sockets = "sk       Eth Pid        Groups   Rmem\n0000 2   5936       00001234 0 \n0000 0 1 00000011 0\n\
+                       0000 2   0  00000000 0\nshort 2\n";
+        assert_eq!(shown(sockets).collect::<Vec<_>>(), [0x1234]);
     }
 }

@@ -13,8 +13,10 @@ use std::{
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+use rustix::fs::OFlags;
 
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
+use crate::plain_file;
 
 /// Marks a file as this database: `weir`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"weir");
@@ -133,9 +135,11 @@ impl Store {
     ///
     /// It cannot be opened or made, or it is something else.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+        // SQLite follows links, whoever has made them.
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(MODE);
+        match plain_file::open_by_own_links(path, &options, OFlags::empty()) {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(cause) => return Err(StoreError::Make { path: path.to_owned(), cause }),
         }
         let says = |cause| StoreError::Sqlite { path: path.to_owned(), cause };

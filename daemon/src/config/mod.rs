@@ -94,6 +94,9 @@ pub struct Config {
     pub datapath: Datapath,
     /// How many packets are measured.
     pub sampling: Sampling,
+    /// The most that anybody is told of addresses: sinks, the webhook of alerts, the log, the control socket and
+    /// Prometheus. A sink may be told less.
+    pub addresses: Addresses,
     /// The key of all hashes.
     pub hash_key: HashKey,
     /// Whether weir takes from itself what it does not need, beside its capabilities: [`crate::sandbox`].
@@ -453,6 +456,7 @@ impl Default for Config {
             prometheus: Prometheus::default(),
             datapath: Datapath::default(),
             sampling: Sampling::default(),
+            addresses: Addresses::default(),
             hash_key: HashKey::default(),
             sandbox: true,
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE, addresses: Addresses::default() }],

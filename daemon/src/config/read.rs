@@ -9,13 +9,13 @@ use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::network::networks;
 use super::section::{Field, Section};
-use super::sink::sinks;
+use super::sink::{addresses, sinks};
 use super::spool::spool;
 use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Alerts, Config, Control, Datapath, Estimates, HashKey, NONE, Observer, Packets, Prometheus, Report, Sampling,
-    SeenFlows, Tunnels,
+    AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, HashKey, NONE, Observer, Packets, Prometheus,
+    Report, Sampling, SeenFlows, Tunnels,
 };
 use crate::{names::GeoFiles, text::short, view::Standard};
 
@@ -49,6 +49,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         prometheus: s.section("prometheus", "{listen: 127.0.0.1:9469}", prometheus),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
+        addresses: s.get("addresses", Addresses::default(), |f| addresses(&f)),
         hash_key: s.get("hash_key", HashKey::default(), |f| hash_key(&f.secret())),
         sandbox: s.get("sandbox", true, |f| f.flag()),
         sinks: {
@@ -72,6 +73,9 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     // A sink may send the rows of a view.
     if let Some(sinks) = sinks_field.and_then(|field| sinks(&field, &config, has_all_views)) {
         config.sinks = sinks;
+    }
+    for sink in &mut config.sinks {
+        sink.addresses = sink.addresses.max(config.addresses);
     }
     check_generation(root, &config);
     config

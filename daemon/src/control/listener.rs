@@ -1,16 +1,17 @@
 //! The socket in the file system: made so that nobody else can open it for a moment, and removed at the end.
 
 use std::{
-    fs::{self, Permissions},
-    io,
+    fs, io,
     os::unix::{
-        fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        fs::{FileTypeExt, MetadataExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+
+use crate::plain_file;
 
 /// Owner and group may talk to weir.
 const MODE: u32 = 0o660;
@@ -83,9 +84,8 @@ impl Listener {
         let _ = fs::remove_file(&made);
         let socket = UnixListener::bind(&made)?;
         let finish = || {
-            fs::set_permissions(&made, Permissions::from_mode(MODE))?;
+            let inode = plain_file::permit_socket(&made, MODE)?;
             socket.set_nonblocking(true)?;
-            let inode = fs::metadata(&made)?.ino();
             fs::rename(&made, path).map(|()| inode)
         };
         match finish() {

@@ -13,7 +13,6 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
     process::{Uid, geteuid, setpriority_process},
-    thread::gettid,
 };
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -133,7 +132,7 @@ impl Server {
     /// Answers until it is told to end.
     pub fn run(mut self) {
         // A system call filter may refuse it, which does no harm.
-        let _ = setpriority_process(Some(gettid()), NICENESS);
+        let _ = setpriority_process(None, NICENESS);
         while !self.wait() {
             self.accept();
             let mut clients = std::mem::take(&mut self.clients);

@@ -21,6 +21,9 @@ pub enum KernelError {
     /// No privilege.
     #[error("not permitted to load eBPF programs: {}", way_out(OF_PROGRAMS))]
     NotPermitted,
+    /// See [`Preemption`](super::Preemption).
+    #[error("{0}: use a kernel that was built with it, or packet sockets (`mode: afpacket`)")]
+    Preemptible(&'static str),
     /// Built with `AYA_BUILD_SKIP=1`.
     #[error(
         "this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without that variable"

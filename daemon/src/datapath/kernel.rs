@@ -22,6 +22,7 @@ use super::{
     features::Features,
     maps::{Blocks, InterfaceTable, Valves},
     plan::Plan,
+    preemption::Preemption,
     programs::{FlushProgram, TcPrograms, XdpPrograms},
     ring::Ring,
 };
@@ -80,6 +81,13 @@ pub struct Parts<'a> {
     pub interfaces: &'a mut InterfaceTable,
 }
 
+impl Parts<'_> {
+    /// The numbers of the programs that are loaded to be attached.
+    pub fn attached(&self) -> Vec<u32> {
+        self.xdp.loaded().chain(self.tc.loaded()).map(|program| program.id()).collect()
+    }
+}
+
 impl Kernel {
     /// Loads maps and programs, as far as this kernel supports them. Attaches nothing, and makes no rings yet.
     ///
@@ -87,6 +95,10 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load(plan: &Plan) -> Result<Self, KernelError> {
+        let preemption = Preemption::of_this_kernel();
+        if !preemption.is_safe() {
+            return Err(KernelError::Preemptible(preemption.words()));
+        }
         Self::load_with(plan, Features::of_this_kernel())
     }
 

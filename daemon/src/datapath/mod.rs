@@ -2,7 +2,7 @@
 //! captures and for packet sockets.
 //!
 //! A [`plan`] says how large everything is. [`kernel`] loads the [`programs`] as this kernel can take them
-//! ([`features`]) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a window's end its
+//! ([`features`], `preemption`) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a window's end its
 //! [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets and the program's
 //! counterpart in [`userspace`] makes records of them.
 
@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod maps;
 mod places;
 pub mod plan;
+mod preemption;
 pub mod programs;
 pub mod ring;
 pub mod syscall;
@@ -30,6 +31,7 @@ pub use self::{
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
     plan::{Plan, Shares},
+    preemption::Preemption,
     programs::FlushProgram,
     ring::{Ring, RingEvents, ring_records},
 };

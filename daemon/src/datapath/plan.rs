@@ -6,7 +6,7 @@ use weir_common::packet::{TunnelPorts, Tunnels};
 use weir_sketch::hash::Key;
 
 use super::cpu::Cpus;
-use crate::config::{self, Config, Packets, slots};
+use crate::config::{self, Config, HashKey, KeyError, Packets, slots};
 
 /// Bytes of all rings together, as far as `datapath.ring: auto` decides.
 const RINGS_BYTES: u64 = 64 << 20;
@@ -60,12 +60,22 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The datapath that a configuration asks for on these CPUs; `key` is the one that all keys of this run derive
-    /// from.
-    pub fn new(config: &Config, key: Key, cpus: &Cpus) -> Self {
+    /// The datapath that a configuration asks for on these CPUs, with a key for its flow cache that was drawn for this
+    /// start: no other weir has it, and the next one neither. It follows from no secret that is kept, so it is worth
+    /// nothing to whoever learns it later.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no random numbers.
+    pub fn drawn(config: &Config, cpus: &Cpus) -> Result<Self, KeyError> {
+        Ok(Self::new(config, HashKey::Random.key()?, cpus))
+    }
+
+    /// The same with this key for its flow cache.
+    pub fn new(config: &Config, slot_key: Key, cpus: &Cpus) -> Self {
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         Self {
-            slot_key: key.derive("flow cache"),
+            slot_key,
             cache_flows,
             ring_bytes: ring as u32,
             sampling: config.sampling.packets,
@@ -102,6 +112,14 @@ mod tests {
         // CPUs that are switched off have their share, for the day on which they come.
         let half = Cpus { online: vec![0], ..Cpus::of(128) };
         assert_eq!(Shares::new(&auto, &half), Shares::new(&auto, &Cpus::of(128)));
+    }
+
+    #[test]
+    fn each_start_places_flows_by_another_key_also_with_a_key_that_is_configured() {
+        let config = Config { hash_key: HashKey::Given(Key([1, 2])), ..Config::default() };
+        let [one, other] = [(); 2].map(|()| Plan::drawn(&config, &Cpus::of(2)).unwrap().slot_key);
+        assert_ne!(one, other);
+        assert_ne!(one, Key([1, 2]).derive("flow cache"));
     }
 
     #[test]

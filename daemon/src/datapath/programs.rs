@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use aya::{
-    programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
+    programs::{ProgramError, ProgramInfo, SchedClassifier, TestRun as _, TestRunOptions, Xdp},
     sys::SyscallError,
 };
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use crate::interface::Way;
 pub struct XdpPrograms<'a> {
     /// For native mode; loaded with the object.
     pub native: &'a mut Xdp,
-    /// For generic mode; loaded when it is first needed, or when weir may load none later.
+    /// For generic mode; loaded with those of the tc hook.
     pub(super) generic: &'a mut Xdp,
 }
 
@@ -30,6 +30,11 @@ impl XdpPrograms<'_> {
         if let Err(error) = self.generic() {
             debug!("the program for generic mode is not loaded: {error}");
         }
+    }
+
+    /// Those that are loaded.
+    pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
+        [&*self.native, &*self.generic].into_iter().filter_map(|program| program.info().ok())
     }
 
     /// The program for generic mode.
@@ -45,8 +50,8 @@ impl XdpPrograms<'_> {
     }
 }
 
-/// The programs of the tc hook. Each is loaded when it is first needed, as a kernel may not support them; or all are,
-/// when weir may load none later.
+/// The programs of the tc hook. The daemon loads them all when it starts, as far as the kernel supports them; others load
+/// each when it is first needed.
 pub struct TcPrograms<'a> {
     /// For packets that begin with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],
@@ -62,6 +67,11 @@ impl TcPrograms<'_> {
                 debug!("a program for the tc hook is not loaded: {error}");
             }
         }
+    }
+
+    /// Those that are loaded.
+    pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
+        self.ethernet.iter().chain(&self.ip).filter_map(|program| program.info().ok())
     }
 
     /// The program for packets of this direction that begin with `link`; `None` for a link layer that no program reads.

@@ -4,9 +4,7 @@
 //! The configuration never shows its secrets. All else that says who and where somebody is has a stand-in.
 
 use std::{
-    fs::OpenOptions,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -15,7 +13,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Diagnosis, stand_ins::StandIns};
-use crate::config::{Config, Target};
+use crate::{
+    config::{Config, Target},
+    plain_file,
+};
 
 /// What this JSON is.
 const SCHEMA: &str = "weir.bundle/1";
@@ -49,7 +50,7 @@ struct Bundle {
 ///
 /// It is there, or cannot be written.
 pub fn write(path: &Path, known: &Known<'_>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = plain_file::create(path, 0o600)?;
     file.write_all(bundle(known)?.as_bytes())
 }
 

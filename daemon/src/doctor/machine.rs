@@ -20,7 +20,7 @@ use crate::{
     attach::{Nat, Unknown},
     config::Config,
     datapath::{
-        Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, has_tcx, online_cpus,
+        Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, Preemption, has_tcx, online_cpus,
         tap::{PacketSocket, needs_programs, stand_in},
     },
     interface::Way,
@@ -60,6 +60,7 @@ pub fn examine(config: &Config) -> Machine {
     findings.extend(process_capabilities());
     findings.extend([
         user_namespace(fs::read_to_string("/proc/self/uid_map").ok().as_deref()),
+        preemption(Preemption::of_this_kernel()),
         cpus(),
         memory(config, version),
         ring_buffer(),
@@ -107,6 +108,15 @@ fn kernel(release: &str, version: Option<Version>) -> Finding {
             Finding::needed(name, Answer::Unknown, format!("Linux {release}: weir does not understand this version"))
         }
     }
+}
+
+fn preemption(found: Preemption) -> Finding {
+    let answer = match found {
+        Preemption::None | Preemption::Locked => Answer::Yes,
+        Preemption::Possible => Answer::No,
+        Preemption::Unknown => Answer::Unknown,
+    };
+    Finding::needed("whole packets", answer, found.words())
 }
 
 fn process_capabilities() -> Vec<Finding> {

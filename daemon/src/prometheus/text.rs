@@ -5,6 +5,8 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
+use crate::text::visible;
+
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -163,7 +165,8 @@ fn written_labels(labels: &Labels<'_>) -> String {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
                 '\n' => text.push_str("\\n"),
-                other => text.push(other),
+                // A terminal would obey the name of an interface.
+                other => text.push(visible(other)),
             }
         }
         text.push('"');
@@ -209,6 +212,16 @@ weir_hit_ratio{x=""} +Inf
 # EOF
 "#
         );
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        let mut page = Page::new(Format::Plain);
+        let name = label("interface", "eth0\u{1b}]0;owned\u{7}\u{202e}\r");
+        page.family("weir_seen_packets", Kind::Counter, "packets", "Packets.", [(vec![name], 7_u64)]);
+        let text = page.finish();
+        assert!(text.contains("{interface=\"eth0\u{fffd}]0;owned\u{fffd}\u{fffd}\u{fffd}\"} 7"), "{text}");
+        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
     }
 
     #[test]

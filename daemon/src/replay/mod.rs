@@ -151,7 +151,7 @@ pub fn replay(
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     // One thread measures, as on a machine with one CPU.
     let cpus = Cpus::of(1);
-    let plan = Plan { interfaces: 1, ..Plan::new(config, key, &cpus) };
+    let plan = Plan { interfaces: 1, ..Plan::new(config, key.derive("flow cache"), &cpus) };
     let memory_bytes = Memory::plan(config, &views, &cpus, true).resident();
     let run = Run {
         windows: options.windows,

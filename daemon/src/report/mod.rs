@@ -415,7 +415,7 @@ pub struct NewFlows {
 }
 
 /// The largest talkers in one order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Top {
     /// What ranks them: `bytes` or `packets`.
     pub by: String,

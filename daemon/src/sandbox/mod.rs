@@ -1,5 +1,6 @@
 //! What weir takes from itself beside its capabilities: files that it does not need (`places`, by Landlock), and system
-//! calls that it does not need (`calls`, by seccomp). Whoever takes over the process later has no more than that.
+//! calls that it does not need (`calls`, by seccomp). Whoever takes over the process later has no more than that. Other
+//! processes of the same user cannot look into it, and it leaves no core dump.
 //!
 //! Files come first: Linux restricts a thread, and those that it starts. So that happens before there is a second one.
 //! System calls come last, for all threads at once, when the programs are loaded.
@@ -11,12 +12,13 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use thiserror::Error;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 pub use self::places::{Origin, Places};
 use self::{calls::forbid_calls, places::InRoot};
-use crate::{config::Config, confined, privileges::Kept};
+use crate::{config::Config, confined, notify, privileges::Kept};
 
 /// Below this version Landlock forbids every rename from one folder to another (before Linux 5.19).
 const OLDEST: ABI = ABI::V2;
@@ -48,6 +50,12 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
         info!("`sandbox: false`: weir keeps all files and system calls that its user has");
         return None;
     }
+    // The keys are in memory: not for other processes of this user, and not for a core dump.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!("other processes of this user may look into weir: {error}");
+    }
+    // Later there are no new Unix sockets.
+    notify::connect();
     let closed =
         Places::of(&config.files(origin.state_directory), origin).map_err(FilesError::from).and_then(|places| {
             enclose(&places, config.prometheus.listen.map(|address| address.port()))?;
@@ -74,7 +82,7 @@ pub fn close_calls(kept: &[Kept]) {
 }
 
 /// From now on this thread, and each that it starts, opens only these files. It also binds no TCP port but `listen`,
-/// and signals no other process.
+/// signals no other process, and connects to no abstract socket of another.
 ///
 /// # Errors
 ///
@@ -108,7 +116,7 @@ fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, Rules
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::BindTcp)?
-        .scope(Scope::Signal)?
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
         .create()?;
     for (paths, rights) in
         [(&places.read, read), (&places.write, read | write), (&places.emptied, BitFlags::from(AccessFs::RemoveDir))]

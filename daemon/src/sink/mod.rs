@@ -34,6 +34,7 @@ pub use self::{
     ipfix::Ipfix,
     open::{OpenError, open, open_webhook},
     outbox::{Outbox, farewell, finish},
+    privacy::of_report,
     standing::Standing,
     stdout::Stdout,
 };

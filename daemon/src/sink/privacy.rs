@@ -3,13 +3,41 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
+use tracing::error;
 
-use crate::{config::Addresses, report::Encoded};
+use crate::{
+    config::Addresses,
+    report::{Encoded, Report, Spread, Top},
+};
 
 /// The part of a report that tells who measured: its addresses are not those of anybody's traffic.
 const OBSERVER: &str = "observer";
 /// The field by which a reader knows.
 const ADDRESSES: &str = "addresses";
+
+/// A report as anybody may have it.
+pub fn of_report(addresses: Addresses, report: Report) -> Report {
+    if addresses == Addresses::Full {
+        return report;
+    }
+    let masked = serde_json::to_value(&report).and_then(|mut value| {
+        mask_fields(addresses, &mut value);
+        serde_json::from_value(value)
+    });
+    masked.unwrap_or_else(|error| {
+        error!("a report goes out without its lists, because their addresses cannot be masked: {error}");
+        Report {
+            addresses: Some(addresses.name().to_owned()),
+            alerts: Vec::new(),
+            top: Top::default(),
+            top_by_packets: Top::default(),
+            spread: Spread::default(),
+            views: Vec::new(),
+            answers: Vec::new(),
+            ..report
+        }
+    })
+}
 
 /// A report as this sink may have it.
 pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
@@ -17,16 +45,11 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
         return report;
     }
     // What weir has encoded is JSON. Anything else would go nowhere rather than everywhere.
-    let Ok(Value::Object(mut fields)) = serde_json::from_slice(&report.line) else {
+    let Ok(mut value @ Value::Object(_)) = serde_json::from_slice(&report.line) else {
         return Encoded { line: b"{}\n".as_slice().into(), ..report };
     };
-    for (name, value) in &mut fields {
-        if name != OBSERVER {
-            mask(addresses, value);
-        }
-    }
-    fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
-    let mut line = Value::Object(fields).to_string().into_bytes();
+    mask_fields(addresses, &mut value);
+    let mut line = value.to_string().into_bytes();
     line.push(b'\n');
     Encoded { line: line.into(), ..report }
 }
@@ -44,6 +67,17 @@ pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
         Addresses::None => says(Addresses::None),
     };
     if is_enough { report } else { applied(addresses, report) }
+}
+
+/// Masks a whole report, and notes that.
+fn mask_fields(addresses: Addresses, report: &mut Value) {
+    let Value::Object(fields) = report else { return };
+    for (name, value) in &mut *fields {
+        if name != OBSERVER {
+            mask(addresses, value);
+        }
+    }
+    fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
 }
 
 /// Masks every address and every prefix in a value, wherever it is, also in what will be added to reports one day.
@@ -88,10 +122,25 @@ const fn mask_of(bits: u8, width: u8) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::{super::tests::encoded, *};
-    use crate::report::Report;
 
     fn text(addresses: Addresses) -> String {
         String::from_utf8(applied(addresses, encoded("a/b/1")).line.to_vec()).unwrap()
+    }
+
+    /// What the log and the webhook are told is made of the report itself.
+    #[test]
+    fn no_address_is_left_in_a_report_that_everybody_has_masked() {
+        let report: Report = serde_json::from_slice(&encoded("a/b/1").line).unwrap();
+        let evidence = |report: &Report| serde_json::to_string(&report.alerts).unwrap();
+        assert!(evidence(&report).contains("198.51.100.7"), "{}", evidence(&report));
+        assert_eq!(of_report(Addresses::Full, report.clone()), report);
+        for addresses in [Addresses::Prefix, Addresses::None] {
+            let masked = of_report(addresses, report.clone());
+            assert!(!evidence(&masked).contains("198.51.100.7"), "{}", evidence(&masked));
+            assert_eq!(masked.addresses.as_deref(), Some(addresses.name()));
+            let as_of_sinks = applied(addresses, Encoded::new(&report));
+            assert_eq!(masked, serde_json::from_slice(&as_of_sinks.line).unwrap());
+        }
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The files of one spool, as few operations as it needs: so a test can stand in for a disk that loses power.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
-use crate::lock::PLAIN;
+use crate::plain_file;
 
 /// What a file in a spool may have: reports are for the owner, and for the group of those who collect them.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
+/// A file that is larger is not read, whatever its name says: the largest report that is kept, packed to a quarter.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A folder of files with plain names.
 ///
@@ -54,14 +56,12 @@ impl Folder {
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.create(true).write(true).truncate(true).mode(FILE_MODE).custom_flags(PLAIN);
         let path = self.0.join(name);
-        match options.open(&path) {
+        match plain_file::replace(&path, FILE_MODE) {
             // Somebody has removed the folder.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
-                options.open(path)
+                plain_file::replace(&path, FILE_MODE)
             }
             opened => opened,
         }
@@ -79,11 +79,15 @@ impl Files for Folder {
     }
 
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
-        let file = OpenOptions::new().read(true).custom_flags(PLAIN).open(self.0.join(name))?;
+        let file = plain_file::open(&self.0.join(name))?;
+        let refused = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
+        if bytes_max.min(file.metadata()?.len()) > FILE_BYTES_MAX {
+            return refused("the file is larger than any that weir writes");
+        }
         let mut bytes = Vec::new();
         file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > bytes_max {
-            return Err(io::Error::new(ErrorKind::InvalidData, "the file is longer than its name says"));
+            return refused("the file is longer than its name says");
         }
         Ok(bytes)
     }

@@ -25,5 +25,6 @@ pub use self::{
     losses::losses,
     nftables::nat_chains,
     routing::{Device, Devices, Ender, Events, News, XdpProgram},
+    socket::open as open_socket,
     traffic::{Discipline, Filter, Traffic},
 };

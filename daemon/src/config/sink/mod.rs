@@ -38,8 +38,8 @@ pub struct Sink {
     pub addresses: Addresses,
 }
 
-/// What a sink may know of addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// How much of an address may be known; the later ones are stricter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
     /// All of them.
@@ -52,6 +52,9 @@ pub enum Addresses {
 }
 
 impl Addresses {
+    /// All of them, in this order.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Prefix, Self::None];
+
     /// The name in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -212,10 +215,13 @@ pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> 
     Some(taken.into_iter().map(|(_, sink)| sink).collect())
 }
 
+pub(super) fn addresses(field: &Field<'_>) -> Option<Addresses> {
+    field.choice(&Addresses::ALL.map(|one| (one.name(), one)))
+}
+
 fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
-    let all = [Addresses::Full, Addresses::Prefix, Addresses::None].map(|one| (one.name(), one));
-    let addresses = s.get("addresses", Addresses::default(), |f| f.choice(&all));
+    let addresses = s.get("addresses", Addresses::default(), |f| addresses(&f));
     let kind = s.require("type", "stdout, file, http, ipfix, nats or otlp", |f| {
         f.choice(&KINDS).filter(|kind| kind.is_built(&f))
     });

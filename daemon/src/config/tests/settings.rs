@@ -139,6 +139,7 @@ control: {socket: none}
 prometheus: {listen: "[::1]:9469"}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner,
            tunnel_ports: {vxlan: [9000], geneve: [4789], gtpu: []}}
+addresses: full
 hash_key: {file: key}
 sandbox: false
 sinks:
@@ -257,6 +258,7 @@ fn every_setting_is_read() {
             },
         },
         sampling: Sampling { packets: Packets::Auto, cpu: 0.25 },
+        addresses: Addresses::Full,
         hash_key: HashKey::File("key".into()),
         sandbox: false,
         sinks: vec![

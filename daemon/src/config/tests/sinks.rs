@@ -98,3 +98,19 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     let refused = parse(twice).unwrap_err().to_string();
     assert!(refused.contains("sinks[2]: sends to the same place as sinks[0]"), "{refused}");
 }
+
+#[test]
+fn a_sink_is_told_no_more_of_addresses_than_everybody_and_may_be_told_less() {
+    let sinks =
+        "sinks: [{type: stdout, addresses: full}, {type: file, path: a}, {type: file, path: b, addresses: none}]";
+    for (all, expected) in [
+        ("full", [Addresses::Full, Addresses::Full, Addresses::None]),
+        ("prefix", [Addresses::Prefix, Addresses::Prefix, Addresses::None]),
+        ("none", [Addresses::None; 3]),
+    ] {
+        let config = Config::parse(&format!("addresses: {all}\n{sinks}"), "weir.yaml").unwrap();
+        assert_eq!(config.sinks.iter().map(|sink| sink.addresses).collect::<Vec<_>>(), expected, "{all}");
+    }
+    let config = Config::parse("addresses: none", "weir.yaml").unwrap();
+    assert_eq!(config.sinks[0].addresses, Addresses::None, "standard output, which nobody has named");
+}

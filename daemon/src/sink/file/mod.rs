@@ -17,7 +17,7 @@ use rustix::{
 
 pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
-use crate::{confined, spool::Parcel};
+use crate::{confined, plain_file, spool::Parcel};
 
 /// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
 const MODE: u32 = 0o640;
@@ -129,7 +129,9 @@ impl Open {
         let file = if is_pipe {
             open_pipe(path)?
         } else {
-            fs::OpenOptions::new().read(true).append(true).create(true).mode(MODE).open(path)?
+            let mut options = fs::OpenOptions::new();
+            options.read(true).append(true).create(true).mode(MODE);
+            plain_file::open_by_own_links(path, &options, OFlags::empty())?
         };
         let metadata = file.metadata()?;
         if metadata.is_file() {
@@ -158,7 +160,7 @@ fn lock(file: &fs::File) -> io::Result<()> {
 
 /// Opens a named pipe for writing only. Who also reads it fills it for nobody; who waits for a reader waits for ever.
 fn open_pipe(path: &Path) -> io::Result<fs::File> {
-    let opened = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let opened = plain_file::open_by_own_links(path, fs::OpenOptions::new().write(true), OFlags::NONBLOCK);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => nobody_reads(),
         _ => error,
@@ -191,7 +193,7 @@ impl Sink for File {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, io::Read, process};
+    use std::{env, io::Read, os::unix::fs::symlink, process};
 
     use flate2::read::GzDecoder;
 
@@ -337,6 +339,32 @@ mod tests {
         deliver(Compress::Gzip, 7..=7);
         fs::remove_dir(directory.0.join("reports.ndjson.unfinished")).unwrap();
         assert_eq!(found(), expected([("", 7), (".1", 6), (".2.gz", 5), (".3.gz", 4)]));
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_neither_packed_nor_written() {
+        let directory = Directory::new("links");
+        let path = directory.0.join("reports.ndjson");
+        let of = |ending: &str| directory.0.join(format!("reports.ndjson{ending}"));
+        let secret = directory.0.join("secret");
+        fs::write(&secret, "only root may read this\n").unwrap();
+        let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 3, compress: Compress::Gzip }));
+        sink.deliver(&parcels([1])).unwrap();
+        // Whoever owns the folder puts these there.
+        symlink("secret", of(".1")).unwrap();
+        symlink("secret", of(".unfinished")).unwrap();
+        sink.deliver(&parcels([2])).unwrap();
+        assert!(!of(".2.gz").exists(), "the file that the link leads to was packed");
+        assert_eq!(ids(&of(".1.gz")), [id(1)]);
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
+        // Nor is a report written through a link of another user.
+        fs::remove_file(&path).unwrap();
+        symlink("secret", &path).unwrap();
+        if std::os::unix::fs::lchown(&path, Some(12_345), None).is_ok() {
+            let refused = sink.deliver(&parcels([3])).unwrap_err().to_string();
+            assert!(refused.contains("a link that another user has made"), "{refused}");
+            assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
+        }
     }
 
     #[test]

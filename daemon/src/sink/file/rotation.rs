@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +10,10 @@ use flate2::write::GzEncoder;
 use tracing::warn;
 
 use super::MODE;
-use crate::config::{self, Compress};
+use crate::{
+    config::{self, Compress},
+    plain_file,
+};
 
 /// When a file is renamed, how many renamed ones stay, and whether these are packed: `reports.1` or `reports.1.gz` is
 /// the newest, `reports.2` the one before.
@@ -41,11 +43,11 @@ impl Rotation {
         }
         rename(path, &config::rotated(path, 1, Compress::None))?;
         if self.compress != Compress::None {
-            // One name for all: the next one overwrites what a crash has left of it.
+            // One name for all: the next one replaces what a crash has left of it.
             let unfinished = unfinished(path);
             for nth in 1..=self.keep {
                 let plain = config::rotated(path, nth, Compress::None);
-                if plain.exists()
+                if fs::symlink_metadata(&plain).is_ok()
                     && let Err(error) = self.pack(&plain, &unfinished, &config::rotated(path, nth, self.compress))
                 {
                     warn!("cannot compress {}: {error}. It stays as it is until the next one", plain.display());
@@ -57,8 +59,10 @@ impl Rotation {
 
     /// Packs a file under another name; it is gone when that one is complete.
     fn pack(self, plain: &Path, unfinished: &Path, packed: &Path) -> io::Result<()> {
-        let out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(unfinished)?;
-        let written = self.write_packed(&mut fs::File::open(plain)?, out).and_then(|()| fs::rename(unfinished, packed));
+        // The folder may be another user's: what is packed is a file, and no link to one that he may not read.
+        let mut from = plain_file::open(plain)?;
+        let out = plain_file::replace(unfinished, MODE)?;
+        let written = self.write_packed(&mut from, out).and_then(|()| fs::rename(unfinished, packed));
         if written.is_err() {
             let _ = fs::remove_file(unfinished);
         }

@@ -55,8 +55,12 @@ pub(super) struct Driver {
 impl Driver {
     fn start() -> std::io::Result<Self> {
         // Looking up a name is all that blocks.
-        let runtime =
-            Builder::new_current_thread().enable_all().max_blocking_threads(1).thread_name("nats-name").build()?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .thread_name("nats-name")
+            .build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let (here, ended) = channel::bounded::<Infallible>(0);

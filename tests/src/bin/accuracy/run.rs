@@ -107,7 +107,7 @@ impl<'a> Meter<'a> {
         if seen.should_rotate() {
             seen.rotate();
         }
-        let plan = Plan { interfaces: INTERFACES, ..Plan::new(config, key, &Cpus::of(1)) };
+        let plan = Plan { interfaces: INTERFACES, ..Plan::new(config, key.derive("flow cache"), &Cpus::of(1)) };
         let shard = || Box::new(Shard::new(&config.estimates, views, key));
         let collector = |nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard());
         let collectors = (0..workers).map(collector).collect();

@@ -1,0 +1,223 @@
+//! Opens files in folders where others may write, too. Whoever owns a folder can put a link or a pipe in the place of
+//! each file in it, at any time. weir, which may be root, must not read or write what that leads to.
+//!
+//! Only the file itself is looked at. Who can replace a folder above it decides where it is.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, ErrorKind},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{OFlags, readlinkat},
+    process::geteuid,
+};
+
+/// A link is not followed, and a pipe is not waited for.
+const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
+/// The place of a file, without opening it.
+const PLACE: i32 = OFlags::PATH.union(OFlags::NOFOLLOW).bits() as i32;
+/// How many links may lead to one another, as in Linux.
+const LINKS_MAX: usize = 40;
+
+/// Opens a file to read it.
+///
+/// # Errors
+///
+/// It is a link, or no regular file, or the system refuses.
+pub fn open(path: &Path) -> io::Result<File> {
+    regular(OpenOptions::new().read(true).custom_flags(PLAIN).open(path)?)
+}
+
+/// Opens a file to write to it, and makes it if it is missing.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(false).mode(mode).custom_flags(PLAIN);
+    regular(options.open(path)?)
+}
+
+/// Makes a file that is not there yet.
+///
+/// # Errors
+///
+/// There is something of this name, or the system refuses.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    // The kernel does not follow a link then.
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+/// Makes a file anew, in the place of one that has its name: what was written before, or what another has put there.
+///
+/// # Errors
+///
+/// The system refuses, or somebody makes one of this name just now.
+pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => create(path, mode),
+    }
+}
+
+/// Opens what a name leads to by links that root or this user has made. `options` are those of the file itself.
+///
+/// # Errors
+///
+/// A link is another user's, or the system refuses.
+pub fn open_by_own_links(path: &Path, options: &OpenOptions, flags: OFlags) -> io::Result<File> {
+    let mut options = options.clone();
+    options.custom_flags((flags | OFlags::NOFOLLOW).bits() as i32);
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match options.open(&path) {
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => path = follow(&path)?,
+            opened => return opened,
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Where a link leads to.
+fn follow(link: &Path) -> io::Result<PathBuf> {
+    let place = OpenOptions::new().read(true).custom_flags(PLACE).open(link)?;
+    let owner = place.metadata()?.uid();
+    if owner != 0 && owner != geteuid().as_raw() {
+        let why = format!("it is a link that another user has made (user id {owner}): weir does not follow it");
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    // An empty name stands for the descriptor itself.
+    let target = readlinkat(&place, "", Vec::new())?;
+    let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+    Ok(link.parent().unwrap_or(Path::new("")).join(target))
+}
+
+/// Sets who may use a socket in the file system, and gives its inode.
+///
+/// # Errors
+///
+/// It is something else, or the system refuses.
+pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
+    let place = OpenOptions::new().read(true).custom_flags(PLACE).open(path)?;
+    let metadata = place.metadata()?;
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::other("it is not a socket any more"));
+    }
+    // By its descriptor, which has this name: somebody may put a link in the place of the path.
+    fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), Permissions::from_mode(mode))?;
+    Ok(metadata.ino())
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        io::{Read, Write},
+        os::unix::{fs::symlink, net::UnixListener},
+        process,
+    };
+
+    use super::*;
+
+    /// A folder with a file `secret`, and a link and a pipe in the places of others; it goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = env::temp_dir().join(format!("weir-plain-file-{name}-{}", process::id()));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("secret"), "secret").unwrap();
+            symlink("secret", folder.join("link")).unwrap();
+            rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
+            Self(folder)
+        }
+
+        fn secret(&self) -> String {
+            fs::read_to_string(self.0.join("secret")).unwrap()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_a_link_or_a_pipe_is_neither_read_nor_written() {
+        let folder = Folder::new("open");
+        for name in ["link", "pipe"] {
+            let path = folder.0.join(name);
+            assert!(open(&path).is_err() && open_or_create(&path, 0o600).is_err() && create(&path, 0o600).is_err());
+        }
+        let mut text = String::new();
+        open(&folder.0.join("secret")).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), folder.secret().as_str()), ("secret", "secret"));
+    }
+
+    #[test]
+    fn a_file_that_is_made_anew_takes_the_place_of_a_link_and_leaves_what_it_led_to() {
+        let folder = Folder::new("replace");
+        for name in ["link", "pipe", "new"] {
+            let path = folder.0.join(name);
+            replace(&path, 0o600).unwrap().write_all(b"mine").unwrap();
+            assert!(fs::symlink_metadata(&path).unwrap().is_file());
+            assert_eq!(fs::read_to_string(path).unwrap(), "mine");
+        }
+        assert_eq!(folder.secret(), "secret");
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        let folder = Folder::new("own");
+        let append = |name: &str| {
+            let mut options = OpenOptions::new();
+            open_by_own_links(&folder.0.join(name), options.append(true).create(true), OFlags::empty())
+        };
+        append("link").unwrap().write_all(b", and more").unwrap();
+        assert_eq!(folder.secret(), "secret, and more");
+        symlink("link", folder.0.join("second")).unwrap();
+        append("second").unwrap().write_all(b", twice").unwrap();
+        symlink("later", folder.0.join("to-nothing-yet")).unwrap();
+        append("to-nothing-yet").unwrap();
+        assert!(folder.0.join("later").is_file());
+        symlink("round", folder.0.join("round")).unwrap();
+        assert_eq!(append("round").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        // Who is not root cannot give a link away.
+        if std::os::unix::fs::lchown(folder.0.join("second"), Some(12_345), None).is_ok() {
+            let refused = append("second").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+            assert!(refused.to_string().contains("user id 12345"), "{refused}");
+        }
+        assert_eq!(folder.secret(), "secret, and more, twice");
+    }
+
+    #[test]
+    fn only_a_socket_is_made_accessible() {
+        let folder = Folder::new("socket");
+        let mode = |name: &str| fs::metadata(folder.0.join(name)).unwrap().mode() & 0o7777;
+        let before = mode("secret");
+        let _listener = UnixListener::bind(folder.0.join("socket")).unwrap();
+        permit_socket(&folder.0.join("socket"), 0o620).unwrap();
+        assert_eq!(mode("socket"), 0o620);
+        for name in ["link", "secret"] {
+            assert!(permit_socket(&folder.0.join(name), 0o777).is_err());
+        }
+        assert_eq!(mode("secret"), before);
+    }
+}

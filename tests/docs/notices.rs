@@ -1,0 +1,29 @@
+//! Who gives weir away gives away code of others, whose licences ask to be named with their text.
+
+use std::{collections::BTreeSet, process::Command};
+
+use crate::root;
+
+/// A line between two packages.
+const RULE: &str = "\n====================";
+/// A package may come without its text if that is the one that weir has itself.
+const KNOWN: &str = "Apache-2.0";
+
+#[test]
+fn every_package_is_named_with_its_licence_and_its_text() {
+    let output = Command::new(root().join("scripts/notices")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut named = BTreeSet::new();
+    for part in text.split(RULE).skip(1) {
+        let title = part.lines().nth(1).unwrap();
+        let (package, licence) = title.split_once(": ").unwrap_or_else(|| panic!("no licence: {title}"));
+        assert!(part.contains("\n--- ") || licence.contains(KNOWN), "{package} has no text of its licence, {licence}");
+        named.insert(package.split(' ').next().unwrap());
+    }
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    for name in ["aya", "async-nats", "rustls", "serde_json", "zstd-sys"] {
+        assert!(named.contains(name) && lock.contains(&format!("name = \"{name}\"")), "{name} is not named");
+    }
+    assert!(named.iter().all(|name| !name.starts_with("weir")), "weir is no third party: {named:?}");
+}
