@@ -119,7 +119,12 @@ pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
     Ok(metadata.ino())
 }
 
-fn regular(file: File) -> io::Result<File> {
+/// The file, if it is one.
+///
+/// # Errors
+///
+/// It is something else: a pipe, a folder, a device.
+pub fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 

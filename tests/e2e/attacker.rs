@@ -44,8 +44,9 @@ const BPF_MAP_CREATE: u64 = 0;
 const BPF_PROG_LOAD: u64 = 5;
 const BPF_OBJ_PIN: u64 = 6;
 const BPF_LINK_CREATE: u64 = 28;
-/// Of `linux/fcntl.h`.
+/// Of `linux/fcntl.h` and `asm/sockios.h`.
 const F_SETSIG: u64 = 10;
+const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
 
 /// Namespaces, Landlock, and a processor whose registers are known here.
@@ -157,7 +158,7 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     for (what, call, command, argument) in [
         ("type into a terminal", libc::SYS_ioctl, libc::TIOCSTI as u64, b(b"x")),
         ("take a terminal", libc::SYS_ioctl, libc::TIOCSCTTY as u64, n(1)),
-        ("have a process signalled (ioctl)", libc::SYS_ioctl, libc::FIOSETOWN as u64, b(&[1, 0, 0, 0])),
+        ("have a process signalled (ioctl)", libc::SYS_ioctl, FIOSETOWN, b(&[1, 0, 0, 0])),
         ("have a process signalled (fcntl)", libc::SYS_fcntl, libc::F_SETOWN as u64, n(me)),
         ("choose that signal", libc::SYS_fcntl, F_SETSIG, n(9)),
         ("lease a file", libc::SYS_fcntl, libc::F_SETLEASE as u64, n(1)),

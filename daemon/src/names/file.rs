@@ -1,19 +1,18 @@
 //! How files with names are opened.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
-/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it.
+use rustix::fs::OFlags;
+
+use crate::plain_file::{open_by_own_links, regular};
+
+/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it, and a link of another user
+/// is not followed: what weir says of mistakes in a file would show what is in the one that he may not read.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let refused = || Err(io::Error::other("it is not a regular file"));
-    if !fs::metadata(path)?.is_file() {
-        return refused();
-    }
-    // Even if it has become a pipe meanwhile, nothing waits.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { refused() }
+    // Nothing waits for a pipe.
+    regular(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
 }
