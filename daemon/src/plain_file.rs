@@ -125,7 +125,9 @@ pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
 ///
 /// It is something else: a pipe, a folder, a device.
 pub fn regular(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    let kind = file.metadata()?.file_type();
+    let other = if kind.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
+    if kind.is_file() { Ok(file) } else { Err(io::Error::new(other, "it is not a regular file")) }
 }
 
 #[cfg(test)]

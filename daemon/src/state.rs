@@ -179,14 +179,14 @@ impl State {
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match plain_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A directory, say: what it has is nothing of weir's.
+        Err(error) if matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput) => {
+            return Ok(Some(String::new()));
+        }
         opened => opened?,
     };
     let mut bytes = Vec::new();
-    match file.take(BYTES_MAX).read_to_end(&mut bytes) {
-        // A directory, say: what it has is nothing of weir's.
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
-        read => drop(read?),
-    }
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 

@@ -87,8 +87,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, hash_key, sandbox, sinks, \
-         spool)",
+         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, addresses, hash_key, sandbox, \
+         sinks, spool)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),
